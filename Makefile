@@ -1,0 +1,59 @@
+# Every target prepares what it needs, once, below this folder. PYTHON=... picks the interpreter, CUDA=13 the
+# other CUDA major version, ARGS=... goes to the command that a target runs.
+
+PYTHON ?= python3
+CUDA ?= 12
+ARGS ?=
+
+ifeq ($(filter 12 13,$(CUDA)),)
+$(error CUDA is '$(CUDA)'; needs 12 or 13)
+endif
+
+# The wheels bring their own CUDA; a toolkit or packages of the caller's environment would mix with them.
+unexport CUDA_HOME CUDA_PATH CUDA_ROOT PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
+
+# An environment holds absolute paths, so a moved folder, another interpreter or another CUDA rebuilds it.
+identity := $(shell printf '%s' '$(CURDIR) $(PYTHON) $(CUDA)' | cksum | cut -d ' ' -f 1)
+ready := .venv/.ready-$(identity)
+lint_ready := .venv-lint/.ready-$(identity)
+pip := bin/python -m pip --disable-pip-version-check -qq
+
+.PHONY: demo test lint clean
+.DEFAULT_GOAL := test
+
+demo: $(ready)
+	@.venv/bin/baracuda-gen demo $(ARGS)
+
+# Each worker may hold a CUDA context, so a large machine's core count is no guide.
+test: $(ready)
+	@.venv/bin/pytest --quiet --numprocesses auto --maxprocesses 8 $(ARGS)
+
+lint: $(ready) $(lint_ready)
+	@.venv-lint/bin/ruff check --quiet .
+	@.venv-lint/bin/mypy --python-executable .venv/bin/python
+	@.venv-lint/bin/mypy --python-executable .venv/bin/python tests
+
+check_version := import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Python is %d.%d; needs 3.11" % v[:2])
+
+# The stamp is removed first and written last: an interrupted installation starts again from nothing.
+$(ready): pyproject.toml
+	@$(PYTHON) -c '$(check_version)'
+	@echo "preparing .venv (once; about 700 MB)"
+	@test -f $@ || $(PYTHON) -m venv --clear .venv
+	@rm -f $@
+	@.venv/$(pip) install --editable '.[cuda$(CUDA),test]'
+	@touch $@
+
+# Tools apart from what they check: their dependencies must not satisfy ours.
+project := tomllib.load(open("pyproject.toml", "rb"))["project"]
+lint_tools := import tomllib; print(*$(project)["optional-dependencies"]["lint"])
+$(lint_ready): pyproject.toml
+	@echo "preparing .venv-lint (once)"
+	@test -f $@ || $(PYTHON) -m venv --clear .venv-lint
+	@rm -f $@
+	@.venv-lint/bin/python -c '$(lint_tools)' | xargs .venv-lint/$(pip) install
+	@touch $@
+
+clean:
+	@rm -rf .venv .venv-lint build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

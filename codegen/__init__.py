@@ -1,0 +1,1 @@
+"""The generator: reads specs, takes every decision, prints kernels and plans."""

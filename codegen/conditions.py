@@ -1,0 +1,94 @@
+"""Expressions over a descriptor's fields: Python's syntax behind a white list, printed into generated plans as text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from difflib import get_close_matches
+
+# What a condition may call, and how a generated plan spells it.
+FUNCTIONS = {
+    "len": "len",
+    "min": "min",
+    "max": "max",
+    "abs": "abs",
+    "prod": "math.prod",
+    "isfinite": "math.isfinite",
+    "is_suffix_mask": "rt.is_suffix_mask",
+    "mask_axes": "rt.mask_axes",
+    "normalize_axis": "rt.normalize_axis",
+}
+_NODES = (
+    ast.Expression,
+    ast.Name,
+    ast.Load,
+    ast.Constant,
+    ast.Tuple,
+    ast.Subscript,
+    ast.Compare,
+    ast.BoolOp,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.Call,
+    ast.cmpop,
+    ast.boolop,
+    ast.Not,
+    ast.USub,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.FloorDiv,
+    ast.Mod,
+)
+
+
+class ConditionError(ValueError):
+    """An expression over descriptor fields that cannot be understood."""
+
+
+def read_condition(text: str, fields: Collection[str]) -> str:
+    """Return `text` as the white list prints it; raise ConditionError for anything outside it."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConditionError(f"not an expression: {getattr(error, 'msg', error)}") from None
+    called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name), keywords=[]):
+                _known(name, FUNCTIONS, "function")
+            case ast.Name(id=name) if node not in called:
+                _known(name, fields, "field")
+            case ast.Constant(value=bool() | int() | float()):
+                pass
+            case ast.Constant() | ast.Call():
+                raise ConditionError(f"{ast.unparse(node)!r} is not allowed here")
+            case _ if not isinstance(node, _NODES):
+                raise ConditionError(f"{ast.unparse(node)!r} is not allowed here")
+    return ast.unparse(tree)
+
+
+def fields_of(text: str) -> tuple[str, ...]:
+    """The fields a (checked) condition reads, in order of first appearance."""
+    tree = ast.parse(text, mode="eval")
+    names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return tuple(dict.fromkeys(name for name in names if name not in FUNCTIONS))
+
+
+def to_python(text: str) -> str:
+    """Print a (checked) condition as a descriptor's method would compute it."""
+    return ast.unparse(_OfSelf().visit(ast.parse(text, mode="eval")))
+
+
+class _OfSelf(ast.NodeTransformer):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in FUNCTIONS:
+            return ast.parse(FUNCTIONS[node.id], mode="eval").body
+        return ast.Attribute(ast.Name("self", ast.Load()), node.id, ast.Load())
+
+
+def _known(name: str, allowed: Collection[str], what: str) -> None:
+    if name not in allowed:
+        near = get_close_matches(name, list(allowed), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(allowed)}"
+        raise ConditionError(f"unknown {what} {name!r}; {hint}")

@@ -1,0 +1,276 @@
+"""What one key of a spec means for another: each rule yields the place and the message of what breaks it."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+
+from .conditions import ConditionError, read_condition
+from .program import Line, ProgramError, Scope, parse
+from .program.cuda import kind_of, to_cuda
+from .program.parse import FUNCTIONS
+from .program.tree import Reduce, walk
+from .spec import OpSpec
+
+Place = tuple[str | int, ...]
+Finding = tuple[Place, int, str]  # place, lines below it, message
+Rule = Callable[[OpSpec], Iterator[Finding]]
+
+# Words a tensor or field may not take: they mean something in C++, in generated code or in a plan's signature.
+TAKEN = frozenset(
+    "alignas alignof asm auto bool break case catch char class const constexpr continue decltype default delete do "
+    "double else enum explicit export extern false float for friend goto if inline int long mutable namespace new "
+    "noexcept nullptr operator private protected public register return short signed sizeof static struct switch "
+    "template this throw true try typedef typeid typename union unsigned using virtual void volatile while xor and "
+    "or not args space row col rows cols element workspace stream self cls stage turn tile live me device baracuda "
+    "math partial parts arguments descriptor run bind select prepare explain sku half warp_size restrict main".split()
+)
+
+
+def findings(spec: OpSpec) -> list[Finding]:
+    """Everything in which the spec contradicts itself; an empty list means it can be lowered."""
+    found: list[Finding] = []
+    for rule in RULES:
+        found += list(rule(spec))
+        if found:
+            return found
+    return found
+
+
+def scope_of(spec: OpSpec) -> Scope:
+    """What the program of `spec` may name."""
+    values = {name: frozenset(t.dims) for name, t in spec.inputs.items()}
+    values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
+    return Scope(tuple(spec.dims), values, frozenset(n for n, t in spec.tensors.items() if t.optional))
+
+
+def kinds_of(spec: OpSpec, lines: tuple[Line, ...]) -> dict[str, str]:
+    """Whether each name of the program is a float, an int or a bool."""
+    kinds = {n: "int" if t.dtype[0].startswith("i") else "float" for n, t in spec.inputs.items()}
+    kinds |= {n: f.type for n, f in spec.descriptor.items() if f.type != "shape"}
+    for line in lines:
+        kinds[line.name] = kind_of(line.expr, kinds)
+    return kinds
+
+
+def _near(name: str, names: object) -> str:
+    candidates = [str(n) for n in names]  # type: ignore[attr-defined]
+    near = get_close_matches(name, candidates, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(candidates) or 'none'}"
+
+
+def _names(spec: OpSpec) -> Iterator[Finding]:
+    seen: dict[str, str] = {"element": "the descriptor's own field"}
+    for section in ("descriptor", "dims", "inputs", "outputs"):
+        for name in getattr(spec, section):
+            reserved = name in TAKEN - ({"rows", "cols"} if section == "dims" else set())
+            if reserved or keyword.iskeyword(name) or name in FUNCTIONS:
+                yield (section, name), 0, f"{name!r} is a reserved word; choose another name"
+            elif name in seen:
+                yield (section, name), 0, f"{name!r} is already a name of {seen[name]}; choose another name"
+            seen[name] = section
+    if not spec.outputs:
+        yield ("outputs",), 0, "an op needs at least one output"
+
+
+def _dims(spec: OpSpec) -> Iterator[Finding]:
+    for name, dim in spec.dims.items():
+        field = spec.descriptor.get(dim.of)
+        if field is None or field.type != "shape":
+            shapes = [n for n, f in spec.descriptor.items() if f.type == "shape"]
+            yield (
+                ("dims", name, "of"),
+                0,
+                f"{dim.of!r} is not a shape of the descriptor; {_near(dim.of, shapes)}",
+            )
+        if dim.axes != "rest":
+            yield from _condition(spec, dim.axes, ("dims", name, "axes"))
+    if [d.axes for d in spec.dims.values()].count("rest") != 1 or len(spec.dims) != 2:
+        yield ("dims",), 0, "the row family needs two dims: the rows, with `axes: rest`, and the columns"
+
+
+def _conditions(spec: OpSpec) -> Iterator[Finding]:
+    for i, requirement in enumerate(spec.require):
+        yield from _condition(spec, requirement.that, ("require", i, "that"))
+
+
+def _condition(spec: OpSpec, text: str, place: Place) -> Iterator[Finding]:
+    try:
+        read_condition(text, tuple(spec.descriptor))
+    except ConditionError as error:
+        yield place, 0, str(error)
+
+
+def _tensors(spec: OpSpec) -> Iterator[Finding]:
+    for section, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
+        for name, tensor in tensors.items():
+            place = (section, name)
+            for dim in tensor.dims:
+                if dim not in spec.dims:
+                    yield (*place, "dims"), 0, f"unknown dim {dim!r}; {_near(dim, spec.dims)}"
+            if len(set(tensor.dims)) != len(tensor.dims):
+                yield (*place, "dims"), 0, f"{name!r} names a dim twice: {', '.join(tensor.dims)}"
+            field = spec.descriptor.get(tensor.optional) if tensor.optional else None
+            if tensor.optional and (field is None or field.type != "bool"):
+                flags = [n for n, f in spec.descriptor.items() if f.type == "bool"]
+                yield (
+                    (*place, "optional"),
+                    0,
+                    f"{tensor.optional!r} is not a bool of the descriptor; {_near(tensor.optional, flags)}",
+                )
+            if section == "inputs" and bool(tensor.optional) != (tensor.default is not None):
+                yield (
+                    place,
+                    0,
+                    f"{name!r} needs both `optional` and `default`, or neither: what is read in its absence",
+                )
+            for other in tensor.may_alias:
+                if section == "inputs" or other not in spec.inputs or spec.inputs[other].dims != tensor.dims:
+                    yield (
+                        (*place, "may_alias"),
+                        0,
+                        f"{name!r} can share memory with an input of its own dims only",
+                    )
+            if tensor.updates is not None:
+                target = spec.inputs.get(tensor.updates)
+                if (
+                    section == "inputs"
+                    or target is None
+                    or (target.dims, target.dtype) != (tensor.dims, tensor.dtype)
+                ):
+                    yield (
+                        (*place, "updates"),
+                        0,
+                        f"{name!r} can update an input of its own dims and dtype only",
+                    )
+                elif target.optional or len(target.dtype) != 1:
+                    yield (
+                        (*place, "updates"),
+                        0,
+                        f"{tensor.updates!r} must be a required input of one dtype to be updated",
+                    )
+            if section == "outputs" and tensor.default is not None:
+                yield (*place, "default"), 0, "an output has no default"
+    if spec.check_order and sorted(spec.check_order) != sorted(spec.arguments):
+        yield ("check_order",), 0, f"must list every argument once: {', '.join(spec.arguments)}"
+
+
+def _program(spec: OpSpec) -> Iterator[Finding]:
+    scope = scope_of(spec)
+    try:
+        lines = parse(spec.program, scope)
+        kinds = kinds_of(spec, lines)
+    except ProgramError as error:
+        yield ("program",), error.number, str(error)
+        return
+    assigned = {line.name for line in lines}
+    missing = [name for name in spec.outputs if name not in assigned]
+    if missing:
+        yield ("program",), 0, f"the program never assigns {', '.join(missing)}"
+    for line in lines:
+        try:
+            for part in walk(line.expr):
+                if isinstance(part, Reduce) and kind_of(part.arg, kinds) == "bool":
+                    raise ProgramError(
+                        f"{part.kind} takes numbers, got a bool; use where(condition, 1.0, 0.0)"
+                    )
+                kind_of(part, kinds)
+            if not any(isinstance(part, Reduce) for part in walk(line.expr)):
+                to_cuda(line.expr, kinds)
+        except ProgramError as error:
+            yield ("program",), line.number, str(error)
+        if line.name in TAKEN or keyword.iskeyword(line.name):
+            yield ("program",), line.number, f"{line.name!r} is a reserved word; choose another name"
+        tensor = spec.outputs.get(line.name)
+        if tensor is not None and kinds[line.name] == "bool":
+            yield ("program",), line.number, f"{line.name!r} is a bool; use where(condition, a, b)"
+
+
+def _oracle(spec: OpSpec) -> Iterator[Finding]:
+    if (spec.reference is None) == (spec.gradient is None):
+        yield (
+            ("op",),
+            0,
+            "an op needs either a `reference` or a `gradient`: the oracle its kernels are tested against",
+        )
+    if spec.reference is not None:
+        try:
+            assigned = {line.name for line in parse(spec.reference, scope_of(spec))}
+        except ProgramError as error:
+            yield ("reference",), error.number, str(error)
+            return
+        missing = [name for name in spec.outputs if name not in assigned]
+        if missing:
+            yield ("reference",), 0, f"the reference never assigns {', '.join(missing)}"
+    if spec.gradient is not None:
+        for section, names, known in (
+            ("cotangents", spec.gradient.cotangents, spec.inputs),
+            ("wrt", spec.gradient.wrt, spec.outputs),
+            ("saved", spec.gradient.saved, spec.inputs),
+        ):
+            for name in names:
+                if name not in known:
+                    yield ("gradient", section), 0, f"unknown tensor {name!r}; {_near(name, known)}"
+        for name in spec.outputs:
+            if name not in spec.gradient.wrt:
+                yield (
+                    ("gradient", "wrt"),
+                    0,
+                    f"{name!r} is not there: every output of a gradient differentiates an input",
+                )
+
+
+def _promises(spec: OpSpec) -> Iterator[Finding]:
+    for name in spec.reproducibility:
+        if name not in spec.outputs:
+            yield ("reproducibility", name), 0, f"unknown output {name!r}; {_near(name, spec.outputs)}"
+    for name in spec.outputs:
+        if name not in spec.reproducibility:
+            yield (
+                ("reproducibility",),
+                0,
+                f"output {name!r} is not there: list what is promised of its bits, or []",
+            )
+    for dtype in spec.precision.bound:
+        if dtype not in spec.dtypes:
+            yield (
+                ("precision", "bound", dtype),
+                0,
+                f"{dtype!r} is not a dtype of this op; {_near(dtype, spec.dtypes)}",
+            )
+
+
+def _cases(spec: OpSpec) -> Iterator[Finding]:
+    sections = [(("tests", "defaults"), [spec.tests.defaults]), (("tests", "cases"), spec.tests.cases)]
+    sections += [(("bench", "cases"), spec.bench.cases)]
+    known = (*spec.descriptor, "dtype")
+    for place, cases in sections:
+        for i, case in enumerate(cases):
+            for name, value in case.items():
+                where = (*place, name) if place[1] == "defaults" else (*place, i, name)
+                if name not in known:
+                    yield where, 0, f"unknown field {name!r}; {_near(name, known)}"
+                elif name != "dtype" and not _fits(spec.descriptor[name].type, value):
+                    yield where, 0, f"{name!r} is a {spec.descriptor[name].type}, got {value!r}"
+    given = set(spec.tests.defaults)
+    for i, case in enumerate(spec.tests.cases):
+        missing = [
+            n for n, f in spec.descriptor.items() if n not in case and n not in given and f.default is None
+        ]
+        if missing:
+            yield ("tests", "cases", i), 0, f"gives no {', '.join(missing)}, and neither do the defaults"
+
+
+def _fits(kind: str, value: object) -> bool:
+    match kind:
+        case "shape":
+            return isinstance(value, list) and all(type(n) is int for n in value)
+        case "bool":
+            return isinstance(value, bool)
+        case "int":
+            return type(value) is int
+    return type(value) in (int, float)
+
+
+RULES: tuple[Rule, ...] = (_names, _dims, _conditions, _tensors, _program, _oracle, _promises, _cases)

@@ -1,0 +1,111 @@
+"""Folder of specs -> checked specs: read, validate, compare with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from baracuda.runtime import SpecError
+
+from .consistency import findings
+from .spec import OpSpec
+from .spec_errors import explain
+from .spec_wording import did_you_mean
+from .yaml_source import YamlSource, read_yaml
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A spec and the file it came from; `shown` is the file's path as generated headers name it."""
+
+    spec: OpSpec
+    source: YamlSource
+    shown: str
+
+
+def load_spec(path: Path, shown: str = "") -> Loaded:
+    """Return the spec in `path`; raise SpecError with a line for each thing that is wrong."""
+    source = read_yaml(path)
+    try:
+        spec = OpSpec.model_validate(source.data)
+    except ValidationError as error:
+        raise explain(error, source, OpSpec) from None
+    found = findings(spec)
+    if found:
+        raise SpecError("\n".join(_finding(source, place, below, text) for place, below, text in found))
+    return Loaded(spec, source, shown or path.name)
+
+
+def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:
+    if not below:
+        return str(source.error(place, text))
+    where = source.place(place).rpartition(":")[0]
+    return f"{where}:{source.text_line(place) + below - 1}: {text}"
+
+
+def load_folder(root: Path) -> dict[str, Loaded]:
+    """Return every spec below `root` by op name; raise one SpecError that lists what is wrong in all of them."""
+    if not root.is_dir():
+        raise SpecError(f"{root}: no such folder of specs")
+    loaded: dict[str, Loaded] = {}
+    wrong: list[str] = []
+    for path in sorted(root.rglob("*.yaml")):
+        try:
+            one = load_spec(path, f"{root.name}/{path.relative_to(root).as_posix()}")
+        except SpecError as error:
+            wrong.append(str(error))
+            continue
+        if one.spec.op in loaded:
+            first = loaded[one.spec.op].source.path
+            wrong.append(str(one.source.error(("op",), f"op {one.spec.op!r} is already in {first}; rename one")))
+            continue
+        loaded[one.spec.op] = one
+    wrong += [line for one in loaded.values() for line in _across(one, loaded)]
+    wrong += _plan_clashes(loaded.values())
+    if wrong:
+        raise SpecError("\n".join(wrong))
+    return loaded
+
+
+def _plan_clashes(loaded: Iterable[Loaded]) -> list[str]:
+    seen: dict[str, Loaded] = {}
+    wrong = []
+    for one in loaded:
+        if (other := seen.setdefault(one.spec.plan, one)) is not one:
+            text = f"plan {one.spec.plan!r} is already in {other.source.path}; rename one"
+            wrong.append(str(one.source.error(("plan",), text)))
+    return wrong
+
+
+def _across(one: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
+    """What a gradient says of its forward op that the forward op does not bear out."""
+    gradient = one.spec.gradient
+    if gradient is None:
+        return
+    if gradient.of not in loaded:
+        hint = did_you_mean(gradient.of, loaded)
+        yield str(one.source.error(("gradient", "of"), f"no op {gradient.of!r} in this folder; {hint}"))
+        return
+    forward = loaded[gradient.of].spec
+    if forward.reference is None:
+        text = f"op {gradient.of!r} has no reference to differentiate; name a forward op"
+        yield str(one.source.error(("gradient", "of"), text))
+    outputs, inputs = forward.outputs, forward.inputs
+    saved = {name: name for name in gradient.saved}
+    for section, names, known in (
+        ("cotangents", gradient.cotangents, outputs),
+        ("wrt", gradient.wrt, inputs),
+        ("saved", saved, {**outputs, **inputs}),
+    ):
+        for there in names.values():
+            if there not in known:
+                text = f"op {gradient.of!r} has no {there!r}; {did_you_mean(there, known)}"
+                yield str(one.source.error(("gradient", section), text))
+    taken = {*gradient.cotangents, *gradient.saved}
+    for name in one.spec.inputs:
+        if name not in taken and name not in inputs:
+            text = f"{name!r} is neither a cotangent, nor saved, nor an input of {gradient.of!r}; say which"
+            yield str(one.source.error(("inputs", name), text))

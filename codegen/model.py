@@ -1,0 +1,295 @@
+"""What templates see: an op whose every question has been answered.
+
+A spec is checked text; these are decisions. A template loops and prints, and need not think.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baracuda.runtime import Tile
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An array argument as the kernel and the plan see it."""
+
+    name: str
+    role: str  # "in", "out" or "inout" (an input that an output updates)
+    over: str  # "element", "row" or "col": what it has a value for
+    struct: str  # PerElement, PerRow or PerCol
+    ctype: str  # C++ type of what is stored, in terms of T
+    dtypes: tuple[str, ...]  # what the caller may bring, in terms of T and acc; the first is preferred
+    macro: str  # the macro that settles `ctype` when there is a choice, or ""
+    optional: str  # the descriptor's flag that says it is there, or ""
+    absent: str  # CUDA text of what is read in its absence
+    kind: str  # "float" or "int"
+    layout: str
+    may_alias: tuple[str, ...]
+    doc: str
+
+    @property
+    def signature(self) -> str:
+        """The row of the plan's argument table, as Python."""
+        parts = [repr(self.name), repr(self.role), repr(self.over)]
+        parts += [f"dtypes={self.dtypes!r}"] if self.dtypes != ("T",) else []
+        parts += [f"optional={self.optional!r}"] if self.optional else []
+        parts += [f"layout={self.layout!r}"] if self.layout != "any" else []
+        parts += [f"may_alias={self.may_alias!r}"] if self.may_alias else []
+        return ", ".join(parts).replace("'", '"')
+
+    @property
+    def has(self) -> str:
+        """The constant that says the tensor is there."""
+        return f"HAS_{self.name.upper()}" if self.optional else ""
+
+    @property
+    def if_there(self) -> str:
+        return f"if ({self.has}) " if self.has else ""
+
+    @property
+    def and_there(self) -> str:
+        return f" && {self.has}" if self.has else ""
+
+    @property
+    def unless_absent(self) -> str:
+        return f"!{self.has} ? {self.absent} : " if self.has else ""
+
+    @property
+    def base(self) -> str:
+        """Where a walk along a row finds the tensor."""
+        return f"{self.name}_row" if self.over == "element" else f"args.{self.name}.data"
+
+    @property
+    def value_type(self) -> str:
+        return "long long" if self.kind == "int" else "acc_t"
+
+    @property
+    def const(self) -> str:
+        return "const " if self.role == "in" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A descriptor field that the program reads; it travels as an 8-byte word."""
+
+    name: str
+    ctype: str
+    word: str  # "double" or "long long"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """``const <ctype> name = expr;``"""
+
+    name: str
+    ctype: str
+    expr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A value folded across the row: CUDA texts of where a thread's part starts, how it grows and how it ends."""
+
+    name: str
+    start: str
+    step: str
+    fold: str
+    finish: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An output's tensor and the CUDA text of its value."""
+
+    tensor: Tensor
+    expr: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSum:
+    """A value summed down each column; its output is absent exactly when `has` says so."""
+
+    name: str
+    expr: str
+    has: str
+
+    @property
+    def if_there(self) -> str:
+        return f"if ({self.has}) " if self.has else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One walk along the row: values to compute, then what becomes of them."""
+
+    row_values: tuple[Value, ...]  # known before the walk, one per row
+    row_stores: tuple[Store, ...]
+    reads: tuple[Tensor, ...]  # element and column tensors the walk looks at
+    values: tuple[Value, ...]
+    reductions: tuple[Reduction, ...]
+    stores: tuple[Store, ...]
+    column_sums: tuple[ColumnSum, ...]
+
+    @property
+    def walks(self) -> bool:
+        return bool(self.reductions or self.stores or self.column_sums)
+
+    @property
+    def column_index(self) -> bool:
+        texts = [v.expr for v in self.values] + [s.expr for s in self.stores]
+        texts += [r.step for r in self.reductions] + [c.expr for c in self.column_sums]
+        return any("index_" in t for t in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What is made of the column sums, once per column."""
+
+    reads: tuple[Tensor, ...]
+    values: tuple[Value, ...]
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One SKU: an element type and a tile, compiled as one entry point."""
+
+    symbol: str
+    element: str
+    ctype: str
+    tile: Tile
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorField:
+    name: str
+    annotation: str
+    kind: str
+    doc: str
+    default: str  # Python text, or "" when the caller must give it
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A requirement as the spec writes it and as the plan tests it, and the fields whose values the message shows."""
+
+    that: str
+    python: str
+    raises: str
+    shown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of the plan that takes all its arrays."""
+
+    name: str
+    returns: str
+    doc: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A lowered spec."""
+
+    name: str
+    plan: str
+    descriptor: str
+    category: str
+    kind: str
+    direction: str
+    family: str
+    doc: str
+    formula: tuple[str, ...]
+    source: str
+    program: tuple[str, ...]
+    spec_path: str
+    template_path: str
+    arch: str
+    contraction: bool
+    flush_subnormals: bool
+
+    fields: tuple[DescriptorField, ...]
+    methods: tuple[Method, ...]
+    checks: tuple[Check, ...]
+    needs_math: bool  # do the conditions call the math module?
+    shape: str  # the field whose axes the dims share out
+    rows: str
+    cols: str
+    col_axes: str  # Python text
+
+    tensors: tuple[Tensor, ...]  # the arguments, inputs first
+    check_order: tuple[str, ...]
+    scalars: tuple[Scalar, ...]
+    passes: tuple[Pass, ...]
+    columns: Columns
+    entries: tuple[Entry, ...]
+    promises: tuple[tuple[str, tuple[str, ...]], ...]  # output -> rungs
+    row_index: bool  # does the program read index(rows)?
+
+    @property
+    def held_everywhere(self) -> tuple[str, ...]:
+        """The rungs that every output stands on."""
+        first, *others = (rungs for _, rungs in self.promises)
+        return tuple(r for r in first if all(r in other for other in others))
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(e.element for e in self.entries))
+
+    @property
+    def tiles(self) -> tuple[tuple[str, tuple[Tile, ...]], ...]:
+        return tuple((e, tuple(x.tile for x in self.entries if x.element == e)) for e in self.elements)
+
+    @property
+    def scalar_codes(self) -> tuple[tuple[str, str], ...]:
+        """Each scalar with the struct code of its word."""
+        return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)
+
+    @property
+    def chosen_names(self) -> tuple[str, ...]:
+        return tuple(t.name for t in self.chosen)
+
+    @property
+    def element_tensors(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.over == "element")
+
+    @property
+    def element_inputs(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.element_tensors if t.role != "out")
+
+    @property
+    def row_inputs(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.over == "row" and t.role != "out")
+
+    @property
+    def column_inputs(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.over == "col" and t.role != "out")
+
+    @property
+    def chosen(self) -> tuple[Tensor, ...]:
+        """Tensors whose stored type the caller chooses."""
+        return tuple(t for t in self.tensors if t.macro)
+
+    @property
+    def flags(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.optional)
+
+    @property
+    def inner(self) -> tuple[Pass, ...]:
+        """The passes that only gather what the last one needs."""
+        return self.passes[:-1]
+
+    @property
+    def last(self) -> Pass:
+        return self.passes[-1]
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        return tuple(r for p in self.passes for r in p.reductions)
+
+    @property
+    def column_sums(self) -> tuple[ColumnSum, ...]:
+        return self.last.column_sums

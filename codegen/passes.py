@@ -1,0 +1,266 @@
+"""Split a program into walks along the row: a row reduction can be read one pass after it is fed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from .model import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
+from .program import Expr, Line, Name, ProgramError, Reduce, to_cuda
+from .program.cuda import kind_of
+from .program.ops import OPS
+from .program.tree import Call, Cast, Query, reads, varies, walk
+from .spec import OpSpec
+
+# How each row reduction starts, steps, folds and finishes; {part} is the thread's share, {size} the row's length.
+_REDUCTIONS = {
+    "sum": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "{folded}"),
+    "mean": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "{folded} / acc_t({size})"),
+    "max": ("-math::infinity<acc_t>()", "math::maximum({part}, {expr})", "Max<acc_t>", "{folded}"),
+    "min": ("math::infinity<acc_t>()", "math::minimum({part}, {expr})", "Min<acc_t>", "{folded}"),
+}
+_C_TYPE = {"float": "acc_t", "int": "long long", "bool": "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    passes: tuple[Pass, ...]
+    columns: Columns
+    names_read: frozenset[str]
+
+
+def schedule(
+    lines: tuple[Line, ...],
+    spec: OpSpec,
+    tensors: dict[str, Tensor],
+    kinds: dict[str, str],
+    rows: str,
+    cols: str,
+) -> Schedule:
+    """Decide what each pass computes, feeds and stores, and what is left for the columns."""
+    scheduler = _Scheduler(_name_reductions(lines, rows), spec, tensors, dict(kinds), rows, cols)
+    return scheduler.schedule()
+
+
+def _name_reductions(lines: tuple[Line, ...], rows: str) -> tuple[Line, ...]:
+    """Give every reduction a line of its own; a mean down the columns becomes a sum and a division."""
+    named: list[Line] = []
+    taken = {line.name for line in lines} | {n for line in lines for n in reads(line.expr)}
+
+    def lift(expr: Expr, line: Line) -> Expr:
+        match expr:
+            case Call(op=op, args=args):
+                return Call(op, tuple(lift(a, line) for a in args))
+            case Cast(to=to, arg=arg):
+                return Cast(to, lift(arg, line))
+            case Reduce(kind=kind, arg=arg, dims=dims):
+                if kind == "mean" and dims == (rows,):
+                    total = lift(Reduce("sum", arg, dims), line)
+                    return Call("div", (total, Query("size", rows)))
+                name = (
+                    f"{line.name}_{kind}{sum(1 for n in named if n.name.startswith(f'{line.name}_')) or ''}"
+                )
+                named.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
+                return Name(name)
+        return expr
+
+    for line in lines:
+        if isinstance(line.expr, Reduce) and not (line.expr.kind == "mean" and line.expr.dims == (rows,)):
+            named.append(
+                Line(
+                    line.name, Reduce(line.expr.kind, lift(line.expr.arg, line), line.expr.dims), line.number
+                )
+            )
+        else:
+            named.append(Line(line.name, lift(line.expr, line), line.number))
+    return tuple(named)
+
+
+class _Scheduler:
+    def __init__(
+        self,
+        lines: tuple[Line, ...],
+        spec: OpSpec,
+        tensors: dict[str, Tensor],
+        kinds: dict[str, str],
+        rows: str,
+        cols: str,
+    ) -> None:
+        self.lines, self.spec, self.tensors, self.kinds, self.rows, self.cols = (
+            lines,
+            spec,
+            tensors,
+            kinds,
+            rows,
+            cols,
+        )
+        self.by_name = {line.name: line for line in lines}
+        self.level: dict[str, int] = {}  # the first pass that may read a name
+        self.fed: dict[str, int] = {}  # the pass that feeds a row reduction
+        self.after_columns: set[str] = set()  # names that need column sums
+        self.dims: dict[str, frozenset[str]] = {n: frozenset(t.dims) for n, t in spec.inputs.items()}
+        self.dims |= {n: frozenset() for n in spec.descriptor}
+        for line in lines:
+            self._place(line)
+        for line in lines:
+            self.kinds.setdefault(line.name, "float")
+
+    def _place(self, line: Line) -> None:
+        dims = varies(line.expr, self.dims)
+        needs = reads(line.expr)
+        level = max((self.level.get(n, 0) for n in needs), default=0)
+        late = bool(needs & self.after_columns)
+        if isinstance(line.expr, Reduce):
+            if line.expr.dims == (self.cols,) and not late:
+                self.fed[line.name], level = level, level + 1
+            elif line.expr.dims == (self.rows,) and line.expr.kind == "sum" and not late:
+                self.after_columns.add(line.name)
+                dims |= {self.cols}
+            else:
+                raise self._refuse(line, f"{line.expr.kind} over {', '.join(line.expr.dims)}")
+        elif late:
+            self.after_columns.add(line.name)
+            if self.rows in dims:
+                raise self._refuse(line, "a value per row that needs a sum over all rows")
+        self.dims[line.name], self.level[line.name] = dims, level
+
+    def _refuse(self, line: Line, what: str) -> ProgramError:
+        return ProgramError(
+            f"{line.name!r} is {what}; the row family reduces over {self.cols} (sum, mean, max, min) and, "
+            f"last of all, over {self.rows} (sum, mean)",
+            line.number,
+        )
+
+    def schedule(self) -> Schedule:
+        last = max(self.level.values(), default=0)
+        outputs = [self.by_name[name] for name in self.spec.outputs]
+        stores = [x for x in outputs if self.tensors[x.name].over == "element"]
+        column_stores = [x for x in outputs if self.tensors[x.name].over == "col"]
+        for line in outputs:
+            self._check_output(line)
+        sums = self._column_sums(column_stores)
+        passes = tuple(self._pass(number, last, stores, sums) for number in range(last + 1))
+        used = {n.id for line in self.lines for n in walk(line.expr) if isinstance(n, Name)}
+        return Schedule(passes, self._columns(column_stores, sums), frozenset(used))
+
+    def _check_output(self, line: Line) -> None:
+        allowed = frozenset(self.spec.outputs[line.name].dims)
+        if not self.dims[line.name] <= allowed:
+            extra = ", ".join(sorted(self.dims[line.name] - allowed))
+            raise ProgramError(f"{line.name!r} varies along {extra}, which its dims do not list", line.number)
+        if line.name in self.after_columns and self.rows in allowed:
+            raise self._refuse(line, "a value per row that needs a sum over all rows")
+
+    def _column_sums(self, stores: list[Line]) -> list[Line]:
+        wanted = self._needed(stores, lambda name: name in self.after_columns)
+        return [x for x in self.lines if x.name in wanted and isinstance(x.expr, Reduce)]
+
+    def _needed(self, ends: Iterable[Line], through: Callable[[str], bool]) -> set[str]:
+        """The names that `ends` are or read, directly or through names that satisfy `through`."""
+        wanted: set[str] = set()
+        pending = [x.name for x in ends]
+        while pending:
+            name = pending.pop()
+            if name in wanted:
+                continue
+            wanted.add(name)
+            if name in self.by_name and through(name):
+                pending += reads(self.by_name[name].expr)
+        return wanted
+
+    def _pass(self, number: int, last: int, stores: list[Line], sums: list[Line]) -> Pass:
+        final = number == last
+        fed = [x for x in self.lines if self.fed.get(x.name) == number]
+        ends = fed + (stores + sums if final else [])
+        element_values = {
+            x.name
+            for x in self.lines
+            if self.dims[x.name] and x.name not in self.fed and not self._is_row_value(x)
+        } - self.after_columns
+        wanted = self._needed(ends, lambda n: n in element_values or n in {e.name for e in ends})
+        stored = {x.name for x in stores} if final else set()
+        lets = [
+            x for x in self.lines if x.name in wanted and x.name in element_values and x.name not in stored
+        ]
+        lets = [x for x in lets if x not in ends] + [x for x in lets if x in ends]
+        inner = {n for x in [*lets, *ends] for n in reads(x.expr)}
+        return Pass(
+            row_values=tuple(
+                self._value(x) for x in self.lines if self._is_row_value(x) and self.level[x.name] == number
+            ),
+            row_stores=tuple(self._row_stores(number, last)),
+            reads=tuple(
+                t for n, t in self.tensors.items() if n in inner and t.over != "row" and t.role != "out"
+            ),
+            values=tuple(self._value(x) for x in lets),
+            reductions=tuple(self._reduction(x) for x in fed),
+            stores=tuple(
+                Store(self._target(x.name), x.name if x.name in inner else self._text(x.expr))
+                for x in stores
+                if final
+            ),
+            column_sums=tuple(self._column_sum(x) for x in sums if final),
+        )
+
+    def _is_row_value(self, line: Line) -> bool:
+        if line.name in self.fed or line.name in self.after_columns or isinstance(line.expr, Reduce):
+            return False
+        return self.cols not in self.dims[line.name]
+
+    def _row_stores(self, number: int, last: int) -> Iterable[Store]:
+        for name in self.spec.outputs:
+            if self.tensors[name].over == "row" and min(self.level[name], last) == number:
+                yield self._store(self.by_name[name], True)
+
+    def _store(self, line: Line, named: bool) -> Store:
+        return Store(self._target(line.name), line.name if named else to_cuda(line.expr, self.kinds))
+
+    def _target(self, name: str) -> Tensor:
+        updates = self.spec.outputs[name].updates
+        return self.tensors[updates] if updates else self.tensors[name]
+
+    def _columns(self, stores: list[Line], sums: list[Line]) -> Columns:
+        summed = {x.name for x in sums}
+        wanted = self._needed(stores, lambda n: n not in summed)
+        lets = [x for x in self.lines if x.name in wanted and x.name not in summed]
+        for line in lets:
+            if isinstance(line.expr, Reduce):
+                raise self._refuse(line, "read where only column sums are known")
+        inner = {n for x in lets for n in reads(x.expr)}
+        return Columns(
+            reads=tuple(
+                t for n, t in self.tensors.items() if n in inner and t.over == "col" and t.role != "out"
+            ),
+            values=tuple(self._value(x) for x in lets),
+            stores=tuple(self._store(x, True) for x in stores),
+        )
+
+    def _column_sum(self, line: Line) -> ColumnSum:
+        assert isinstance(line.expr, Reduce)
+        tensor = self.tensors.get(line.name)
+        return ColumnSum(line.name, self._text(line.expr.arg), tensor.has if tensor else "")
+
+    def _reduction(self, line: Line) -> Reduction:
+        assert isinstance(line.expr, Reduce)
+        start, step, fold, finish = _REDUCTIONS[line.expr.kind]
+        part = f"{line.name}_part"
+        return Reduction(
+            line.name,
+            start,
+            step.format(part=part, expr=self._operand(line.expr)),
+            fold,
+            finish.format(folded=f"fold_row<Tile, {fold}>({part}, turn)", size=f"size_{self.cols}"),
+        )
+
+    def _operand(self, reduce: Reduce) -> str:
+        text = self._text(reduce.arg)
+        loose = isinstance(reduce.arg, Call) and OPS[reduce.arg.op].symbol in ("+", "-", "<", ">")
+        return f"({text})" if loose or isinstance(reduce.arg, Call) and reduce.arg.op == "where" else text
+
+    def _value(self, line: Line) -> Value:
+        return Value(line.name, _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
+
+    def _text(self, expr: Expr) -> str:
+        """The text of a term of a sum, which is always of the accumulator's type."""
+        text = to_cuda(expr, self.kinds)
+        return f"acc_t({text})" if kind_of(expr, self.kinds) == "int" else text

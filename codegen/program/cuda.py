@@ -1,0 +1,112 @@
+"""A tree read as CUDA: the order of operations is the author's, every value is of the accumulator's type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .ops import OPS
+from .parse import ProgramError
+from .tree import Call, Cast, Const, Expr, Name, Query, Reduce
+
+Kinds = Mapping[str, str]  # name -> "float", "int" or "bool"
+
+# How tightly C++ binds; an operand that binds less tightly than its place asks for is put in parentheses.
+_BINDS = {"*": 13, "/": 13, "+": 12, "-": 12, "<": 10, "<=": 10, ">": 10, ">=": 10, "==": 9, "!=": 9}
+_BINDS |= {"and": 5, "or": 4}
+_UNARY, _TERNARY, _PRIMARY = 15, 1, 20
+
+
+def kind_of(expr: Expr, kinds: Kinds) -> str:
+    """Whether an expression is a "float" (of the accumulator's type), an "int" (64 bits) or a "bool"."""
+    match expr:
+        case Const(value=bool()):
+            return "bool"
+        case Const(value=int()):
+            return "int"
+        case Name(id=name):
+            return kinds[name]
+        case Query(what=what):
+            return "bool" if what == "present" else "int"
+        case Call(op=op, args=args):
+            return _result(op, [kind_of(a, kinds) for a in args])
+    return "float"
+
+
+def _result(op: str, operands: list[str]) -> str:
+    row = OPS[op]
+    values = operands[1:] if op == "where" else operands
+    for operand in values if row.takes != "number" else operands:
+        if row.takes in ("int", "bool", "float") and operand != row.takes:
+            raise ProgramError(f"{row.symbol or op} takes operands of kind {row.takes}, got {operand}")
+        if row.takes == "number" and operand == "bool":
+            raise ProgramError(f"{row.symbol or op} takes numbers, got a bool; use where(condition, a, b)")
+    if op == "where" and operands[0] != "bool":
+        raise ProgramError(f"where takes a bool as its condition, got {operands[0]}")
+    if row.kind != "same":
+        return row.kind
+    return "float" if "float" in values else values[0]
+
+
+def to_cuda(expr: Expr, kinds: Kinds, cast: Mapping[str, str] | None = None) -> str:
+    """Print `expr` as CUDA; `cast` maps a cast's element type to its C++ type ("T" to itself by default)."""
+    return _Printer(kinds, cast or {}).text(expr, kind_of(expr, kinds))
+
+
+class _Printer:
+    def __init__(self, kinds: Kinds, cast: Mapping[str, str]) -> None:
+        self.kinds, self.cast = kinds, cast
+
+    def text(self, expr: Expr, want: str) -> str:
+        return self._place(expr, want)[0]
+
+    def _place(self, expr: Expr, want: str) -> tuple[str, int]:
+        """The text of `expr` as a value of kind `want`, and how tightly it binds."""
+        have = kind_of(expr, self.kinds)
+        if isinstance(expr, Const):
+            return self._const(expr.value, want), _PRIMARY
+        if have == "int" and want == "float":
+            return f"acc_t({self._place(expr, 'int')[0]})", _PRIMARY
+        match expr:
+            case Name(id=name):
+                return name, _PRIMARY
+            case Query(what="present", of=of):
+                return f"HAS_{of.upper()}", _PRIMARY
+            case Query(what="size", of=of):
+                return f"size_{of}", _PRIMARY
+            case Query(of=of):
+                return f"index_{of}", _PRIMARY
+            case Cast(to=to, arg=arg):
+                return f"acc_t({self.cast.get(to, to)}({self._place(arg, 'float')[0]}))", _PRIMARY
+            case Reduce():
+                raise ProgramError("a reduction must have been given a line of its own")
+            case Call():
+                return self._call(expr, want)
+        raise AssertionError(expr)
+
+    @staticmethod
+    def _const(value: bool | int | float, want: str) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if want == "int":
+            return f"{value}ll" if value >= 0 else f"({value}ll)"
+        return f"acc_t({value!r})"
+
+    def _call(self, expr: Call, want: str) -> tuple[str, int]:
+        row, args = OPS[expr.op], expr.args
+        operand_kinds = [kind_of(a, self.kinds) for a in args]
+        inner = "float" if row.kind == "float" or "float" in operand_kinds else operand_kinds[-1]
+        if expr.op == "where":
+            parts = [self._tight(args[0], "bool", _TERNARY + 1)]
+            parts += [self._tight(a, kind_of(expr, self.kinds), _TERNARY + 1) for a in args[1:]]
+            return row.cuda.format(*parts), _TERNARY
+        if not row.symbol or row.cuda.startswith("math::"):
+            return row.cuda.format(*(self._place(a, inner)[0] for a in args)), _PRIMARY
+        if row.arity == 1:
+            return row.cuda.format(self._tight(args[0], inner, _UNARY + 1)), _UNARY
+        binds = _BINDS[row.symbol]
+        left, right = self._tight(args[0], inner, binds), self._tight(args[1], inner, binds + 1)
+        return row.cuda.format(left, right), binds
+
+    def _tight(self, expr: Expr, want: str, binds: int) -> str:
+        text, have = self._place(expr, want)
+        return text if have >= binds else f"({text})"

@@ -1,0 +1,166 @@
+"""A tree read as arithmetic on arrays: plain values, or values together with a bound on a kernel's rounding error.
+
+Arrays have one axis per dim of the scope, in the scope's order, with extent 1 where a value does not vary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .ops import OPS, NumPy
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The problem a program is evaluated on: the extent of each dim, and which optional tensors are there."""
+
+    extents: dict[str, int]
+    present: frozenset[str] = frozenset()
+
+    def axes(self, dims: Iterable[str]) -> tuple[int, ...]:
+        names = list(self.extents)
+        return tuple(names.index(d) for d in dims)
+
+    def shape(self, dims: Iterable[str]) -> tuple[int, ...]:
+        kept = set(dims)
+        return tuple(n if d in kept else 1 for d, n in self.extents.items())
+
+    def index(self, dim: str) -> Any:
+        return np.arange(self.extents[dim]).reshape(self.shape([dim]))
+
+    def count(self, dims: Iterable[str]) -> int:
+        return int(np.prod([self.extents[d] for d in dims], dtype=object))
+
+
+def evaluate(
+    lines: Iterable[Line], inputs: Mapping[str, Any], space: Space, xp: Any = None
+) -> dict[str, Any]:
+    """Return every name's value; `xp` is a NumPy-like module (autograd's, to differentiate)."""
+    names = dict(inputs)
+    reader = _Values(names, space, xp or NumPy())
+    with np.errstate(all="ignore"):
+        for line in lines:
+            names[line.name] = reader.read(line.expr)
+    return names
+
+
+class _Values:
+    def __init__(self, names: dict[str, Any], space: Space, xp: Any) -> None:
+        self.names, self.space, self.xp = names, space, xp
+
+    def read(self, expr: Expr) -> Any:
+        match expr:
+            case Const(value=value):
+                return value
+            case Name(id=name):
+                return self.names[name]
+            case Query(what="present", of=of):
+                return of in self.space.present
+            case Query(what="size", of=of):
+                return self.space.extents[of]
+            case Query(of=of):
+                return self.space.index(of)
+            case Cast(arg=arg):
+                return self.read(arg)
+            case Call(op=op, args=args):
+                return OPS[op].numpy(self.xp, *(self.read(a) for a in args))
+            case Reduce(kind=kind, arg=arg, dims=dims):
+                return reduce(self.xp, kind, self.read(arg), dims, self.space)
+        raise AssertionError(expr)
+
+
+def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) -> Any:
+    """Reduce over `dims`, keeping the axes; max and min of nothing are -inf and inf."""
+    value = value + np.zeros(space.shape(dims))
+    axes = space.axes(dims)
+    if kind in ("max", "min") and not space.count(dims):
+        empty = -np.inf if kind == "max" else np.inf
+        return np.full([1 if i in axes else n for i, n in enumerate(value.shape)], empty)
+    return getattr(xp, kind)(value, axis=axes if len(axes) > 1 else axes[0], keepdims=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A real value and how far a kernel's value may lie from it, both arrays."""
+
+    value: Any
+    error: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """How a kernel computes: the accumulator's unit roundoff, the smallest thing it can round to, and its sums.
+
+    `depth(dims, count)` is the number of roundings the longest chain of additions makes to sum `count` terms.
+    `casts` gives the unit roundoff of each element type a program casts to.
+    """
+
+    unit_roundoff: float
+    tiny: float
+    depth: Callable[[tuple[str, ...], int], float]
+    casts: Mapping[str, float]
+
+
+def bound(
+    lines: Iterable[Line], inputs: Mapping[str, Bounded], space: Space, how: Arithmetic
+) -> dict[str, Bounded]:
+    """First-order running error analysis (Higham, Accuracy and Stability, section 3.3) along the program."""
+    names = dict(inputs)
+    reader = _Bounds(names, space, how)
+    with np.errstate(all="ignore"):
+        for line in lines:
+            names[line.name] = reader.read(line.expr)
+    return names
+
+
+class _Bounds:
+    def __init__(self, names: dict[str, Bounded], space: Space, how: Arithmetic) -> None:
+        self.names, self.space, self.how, self.xp = names, space, how, NumPy()
+
+    def read(self, expr: Expr) -> Bounded:
+        match expr:
+            case Const(value=value):
+                return Bounded(
+                    value, 0.0 if float(np.float32(value)) == value else abs(value) * self.how.unit_roundoff
+                )
+            case Name(id=name):
+                return self.names[name]
+            case Query():
+                return Bounded(_Values({}, self.space, self.xp).read(expr), 0.0)
+            case Cast(to=to, arg=arg):
+                inner = self.read(arg)
+                return Bounded(inner.value, inner.error + self.how.casts[to] * np.abs(inner.value))
+            case Call(op=op, args=args):
+                return self._call(op, [self.read(a) for a in args])
+            case Reduce(kind=kind, arg=arg, dims=dims):
+                return self._reduce(kind, self.read(arg), dims)
+        raise AssertionError(expr)
+
+    def _call(self, op: str, args: list[Bounded]) -> Bounded:
+        row = OPS[op]
+        result = row.numpy(self.xp, *(a.value for a in args))
+        if row.partials is None:
+            return Bounded(result, 0.0)
+        error = row.rounding * self.how.unit_roundoff * np.abs(result) + (
+            self.how.tiny if row.rounding else 0.0
+        )
+        for arg, partial in zip(args, row.partials(self.xp, result, *(a.value for a in args)), strict=True):
+            error = error + np.where(np.asarray(arg.error) == 0, 0.0, partial * arg.error)
+        return Bounded(result, error)
+
+    def _reduce(self, kind: str, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
+        result = reduce(self.xp, kind, arg.value, dims, self.space)
+        if kind in ("max", "min"):
+            return Bounded(result, reduce(self.xp, "max", arg.error, dims, self.space))
+        count = self.space.count(dims)
+        total = reduce(self.xp, "sum", np.abs(arg.value), dims, self.space)
+        error = reduce(self.xp, "sum", arg.error, dims, self.space)
+        error = error + self.how.depth(dims, count) * self.how.unit_roundoff * total
+        if kind == "mean":
+            error = error / max(count, 1) + self.how.unit_roundoff * np.abs(result) + self.how.tiny
+        return Bounded(result, error)

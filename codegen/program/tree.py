@@ -1,0 +1,104 @@
+"""The tree of a program: frozen, comparable, small enough to hold in the head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A tensor's element, a descriptor's scalar or the value of an earlier line."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function of `ops.OPS` on its operands."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`kind` ("sum", "mean", "max", "min") of `arg` over the dims named."""
+
+    kind: str
+    arg: Expr
+    dims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is known about the problem and not read from a tensor: index(dim), size(dim), present(tensor)."""
+
+    what: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Rounded to an element type ("T", "acc", "f16", ...) and back to the accumulator."""
+
+    to: str
+    arg: Expr
+
+
+Expr = Const | Name | Call | Reduce | Query | Cast
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """``name = expr``; `number` is its line within the program's text."""
+
+    name: str
+    expr: Expr
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a program may name: its values with the dims each one varies along, its dims, and its optional tensors."""
+
+    dims: tuple[str, ...]
+    values: dict[str, frozenset[str]]
+    optional: frozenset[str] = frozenset()
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    match expr:
+        case Call(args=args):
+            return args
+        case Reduce(arg=arg) | Cast(arg=arg):
+            return (arg,)
+    return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def reads(expr: Expr) -> frozenset[str]:
+    """The names an expression needs before it can be computed."""
+    return frozenset(e.id for e in walk(expr) if isinstance(e, Name))
+
+
+def varies(expr: Expr, values: dict[str, frozenset[str]]) -> frozenset[str]:
+    """The dims along which the value of `expr` differs."""
+    match expr:
+        case Name(id=name):
+            return values[name]
+        case Query(what="index", of=dim):
+            return frozenset({dim})
+        case Reduce(arg=arg, dims=dims):
+            return varies(arg, values) - set(dims)
+    return frozenset().union(*(varies(child, values) for child in children(expr)))

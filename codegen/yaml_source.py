@@ -1,0 +1,205 @@
+"""A YAML file as plain data that remembers its lines: the core schema of YAML 1.2 without its surprises.
+
+Specs come from strangers. The data is built from the parser's events, so no object is ever constructed,
+nothing is shared or expanded, and the depth is bounded while it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from baracuda.runtime.errors import SpecError
+
+from .yaml_scalar import plain_scalar
+from .yaml_text import about_character, read_text, refuse, shown
+
+Loc = tuple[str | int, ...]
+
+MAX_DEPTH = 32
+
+# Words of the parser, what they mean to an author, and whether the line is where the construct began.
+_SYNTAX: tuple[tuple[str, str, bool], ...] = (
+    ("mapping values are not allowed", "unexpected ':'; quote text that contains ': '", False),
+    ("could not find expected ':'", "this is no 'key: value'; add ': ' after the key", True),
+    ("found unexpected end of stream", "a quote is opened and never closed; add the closing quote", True),
+    ("expected ',' or ']'", "the list opened here has no end or lacks a comma; add ',' or ']'", True),
+    ("expected ',' or '}'", "the mapping opened here has no end or lacks a comma; add ',' or '}'", True),
+    (
+        "expected <block end>",
+        "unexpected indentation; align this with the keys or items around it",
+        False,
+    ),
+    ("expected the node content", "a value or a closing bracket is missing; add it", False),
+    ("expected '<document start>'", "text outside of the mapping; give it a key or indent it", False),
+    ("expected chomping or indentation", "a block starts below its '|' or '>'; quote other text", False),
+    ("expected a comment or a line break", "a block starts below its '|' or '>'; quote other text", False),
+    ("cannot start any token", "text cannot start with this character; quote the text", False),
+)
+
+
+@dataclass(frozen=True)
+class YamlSource:
+    """`data` holds dict, list, str, int, float, bool and None; a location is a tuple of keys and indices."""
+
+    path: Path
+    data: Any
+    lines: Mapping[Loc, int] = field(repr=False)  # of the key or list item that introduces each location
+    text_lines: Mapping[Loc, int] = field(repr=False)  # where the characters of each text begin
+
+    def line(self, loc: Loc) -> int:
+        """Line (from 1) of the key or item at `loc`, or of its nearest ancestor when there is none."""
+        while loc not in self.lines:
+            loc = loc[:-1]
+        return self.lines[loc]
+
+    def text_line(self, loc: Loc) -> int:
+        """Line (from 1) of the first character of the text at `loc`: below the key for a ``|`` block."""
+        return self.text_lines.get(loc, self.line(loc))
+
+    def place(self, loc: Loc) -> str:
+        """``path:line`` of `loc`, as messages begin."""
+        return f"{shown(self.path)}:{self.line(loc)}"
+
+    def error(self, loc: Loc, message: str) -> SpecError:
+        """An error that says `message` ("what is wrong; what would be right") about `loc`."""
+        return SpecError(f"{self.place(loc)}: {message}")
+
+
+def read_yaml(path: Path) -> YamlSource:
+    """Read one YAML document; raise `SpecError` (one line, ``path:line: what; the fix``) if it is none."""
+    return _Builder(path).build(read_text(path))
+
+
+class _Builder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: dict[Loc, int] = {}
+        self.text_lines: dict[Loc, int] = {}
+        self.events: Iterator[Any] = iter(())
+        self.reached = 1  # line of the last event
+
+    def build(self, text: str) -> YamlSource:
+        self.events = self._parse(text)
+        try:
+            data = self._document()
+        except MarkedYAMLError as error:
+            self._syntax(error)
+        except SpecError:
+            raise
+        except (YAMLError, ValueError, OverflowError):  # the parser trusts the numbers in escapes
+            refuse(self.path, self.reached, "an escape sequence is out of range; write the character itself")
+        return YamlSource(self.path, data, self.lines, self.text_lines)
+
+    def _parse(self, text: str) -> Iterator[Any]:
+        for event in YAML(typ="safe", pure=True).parse(text):
+            self.reached = event.end_mark.line + 1
+            yield event
+
+    def _document(self) -> Any:
+        next(self.events)  # the start of the stream
+        start = next(self.events)
+        if not isinstance(start, DocumentStartEvent):
+            refuse(self.path, 1, "the file is empty; needs a mapping")
+        if start.version or start.tags:
+            self._refuse_at(start, "yaml directive; remove the lines that start with '%'")
+        first = next(self.events)
+        self.lines[()] = first.start_mark.line + 1
+        data = self._node(first, ())
+        next(self.events)  # the end of the document
+        more = next(self.events)
+        if isinstance(more, DocumentStartEvent):
+            self._refuse_at(more, "second document; needs one document per file")
+        return data
+
+    def _node(self, event: Any, loc: Loc) -> Any:
+        self._plain_data_only(event)
+        match event:
+            case ScalarEvent():
+                return self._scalar(event, loc)
+            case _ if len(loc) >= MAX_DEPTH:
+                self._refuse_at(event, f"nested deeper than {MAX_DEPTH} levels; flatten it")
+            case SequenceStartEvent():
+                return self._sequence(loc)
+            case _:
+                return self._mapping(loc)
+
+    def _plain_data_only(self, event: Any) -> None:
+        if isinstance(event, AliasEvent):
+            self._refuse_at(event, f"alias '*{event.anchor}'; write the value out")
+        if event.anchor:
+            self._refuse_at(event, f"anchor '&{event.anchor}'; remove it, values are written out")
+        if event.ctag is not None:
+            self._refuse_at(event, f"tag {str(event.ctag)!r}; remove it, quotes make a text")
+
+    def _sequence(self, loc: Loc) -> list[Any]:
+        items: list[Any] = []
+        while not isinstance(event := next(self.events), SequenceEndEvent):
+            here = (*loc, len(items))
+            self.lines[here] = event.start_mark.line + 1
+            items.append(self._node(event, here))
+        return items
+
+    def _mapping(self, loc: Loc) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        while not isinstance(event := next(self.events), MappingEndEvent):
+            key = self._key(event)
+            here = (*loc, key)
+            if key in data:
+                self._refuse_at(event, f"key {key!r} is already on line {self.lines[here]}; keep one of them")
+            self.lines[here] = event.start_mark.line + 1
+            data[key] = self._node(next(self.events), here)
+        return data
+
+    def _key(self, event: Any) -> str:
+        self._plain_data_only(event)
+        if isinstance(event, SequenceStartEvent | MappingStartEvent):
+            self._refuse_at(event, "this key is a list or a mapping; needs a name")
+        if event.value == "<<" and event.style is None:
+            self._refuse_at(event, "merge key '<<'; write the keys out")
+        key = self._scalar(event, None)
+        if not isinstance(key, str):
+            self._refuse_at(event, f"key {event.value!r} is not a text; quote it")
+        return key
+
+    def _scalar(self, event: ScalarEvent, loc: Loc | None) -> Any:
+        value = event.value if event.style else self._plain(event)
+        if isinstance(value, str):
+            bad = next((c for c in value if not (c.isprintable() or c in "\n\t")), None)
+            if bad is not None:
+                self._refuse_at(event, about_character(bad))
+            if loc is not None:
+                self.text_lines[loc] = event.start_mark.line + (2 if event.style in ("|", ">") else 1)
+        return value
+
+    def _plain(self, event: ScalarEvent) -> Any:
+        try:
+            return plain_scalar(event.value)
+        except OverflowError:
+            text = event.value[:40]
+            self._refuse_at(event, f"number {text!r} does not fit 64 bits; quote it if it is text")
+
+    def _syntax(self, error: MarkedYAMLError) -> NoReturn:
+        problem = " ".join((error.problem or error.context or "malformed").split())
+        row = next(
+            (row for row in _SYNTAX if row[0] in problem), ("", f"{problem}; needs valid yaml 1.2", False)
+        )
+        mark = (error.context_mark if row[2] else None) or error.problem_mark or error.context_mark
+        refuse(self.path, mark.line + 1 if mark else 1, row[1])
+
+    def _refuse_at(self, event: Any, message: str) -> NoReturn:
+        refuse(self.path, event.start_mark.line + 1, message)

@@ -1,0 +1,132 @@
+"""The CUDA device: loads cubins into its primary context and starts them with one driver call each."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from ctypes import byref, c_void_p
+from functools import cached_property
+from typing import Any
+
+from .cubin import compile_cubin
+from .device import KernelSource, Resources
+from .driver import LaunchConfig, call, current, driver, error_text, handle, query, stream_is_capturing
+from .errors import DriverError, KernelInternal
+
+__all__ = ["CudaDevice", "CudaKernel", "stream_is_capturing"]
+
+_COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+_NUM_REGS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
+_CONFIGS = 64  # launch configurations remembered per kernel
+
+_Parameters = c_void_p * 1
+
+
+class CudaKernel:
+    """A kernel with one parameter, loaded on one device; `resources` is what the assembler reported."""
+
+    def __init__(
+        self, symbol: str, context: int, function: int, parameter_bytes: int | None, resources: Resources
+    ) -> None:
+        library = driver()
+        self.symbol, self.resources = symbol, resources
+        self._context, self._function, self._parameter_bytes = context, function, parameter_bytes
+        self._launch, self._get_current = library.cuLaunchKernelEx, library.cuCtxGetCurrent
+        self._configs: dict[tuple[tuple[int, int, int], int, int], Any] = {}
+
+    def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
+        """See `Kernel.launch`. Any context may be current, or none; it still is afterwards.
+
+        Raises DriverError when the driver refuses, KernelInternal when the kernel's struct has another size.
+        """
+        if args_bytes != self._parameter_bytes is not None:
+            needed = self._parameter_bytes
+            raise KernelInternal(f"kernel {self.symbol!r} takes a struct of {needed} bytes, got {args_bytes}")
+        # Remembered because converting the eleven arguments of cuLaunchKernel takes ctypes 0.8 us more. Never
+        # changed once made, while the parameter array is made anew: threads may launch one kernel together.
+        config = self._configs.get((grid, block, stream)) or self._configure(grid, block, stream)
+        context = c_void_p()
+        self._get_current(byref(context))
+        if context.value == self._context:
+            code = self._launch(config, self._function, _Parameters(args), None)
+        else:
+            with current(self._context):
+                code = self._launch(config, self._function, _Parameters(args), None)
+        if code:
+            reason = error_text(driver(), "cuLaunchKernelEx", code)
+            raise DriverError(f"kernel {self.symbol!r}, grid {grid}, block {block}: {reason}")
+
+    def _configure(self, grid: tuple[int, int, int], block: int, stream: int) -> Any:
+        if len(self._configs) >= _CONFIGS:
+            self._configs.clear()
+        if max(*grid, block) >> 31:
+            raise DriverError(f"kernel {self.symbol!r}: grid {grid} of {block} threads is beyond 2147483647")
+        config = byref(LaunchConfig(grid, (block, 1, 1), 0, stream, None, 0))
+        self._configs[grid, block, stream] = config
+        return config
+
+
+class CudaDevice:
+    """`name` is "cuda:N", `arch` its compute capability. Making one creates no CUDA context; `load` does."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        """Raises DriverError when the machine has no driver or no such device."""
+        count = query("cuDeviceGetCount")
+        if not 0 <= ordinal < count:
+            raise DriverError(f"no device 'cuda:{ordinal}': the driver shows {count}, numbered from 0")
+        self.ordinal, self.name = ordinal, f"cuda:{ordinal}"
+        self._device = query("cuDeviceGet", ordinal)
+        major, minor = (query("cuDeviceGetAttribute", which, self._device) for which in _COMPUTE_CAPABILITY)
+        self.arch = f"sm_{major}{minor}"
+        self._kernels: dict[tuple[KernelSource, str], CudaKernel] = {}
+        self._loading: dict[tuple[KernelSource, str], threading.Lock] = {}
+
+    @staticmethod
+    def available() -> bool:
+        """Whether there is a driver with at least one device; creates no context."""
+        try:
+            return query("cuDeviceGetCount") > 0
+        except DriverError:
+            return False
+
+    def load(self, source: KernelSource, arch: str | None = None) -> CudaKernel:
+        """Compile `source` for `arch` (by default this device's; "sm_90a" if the code needs it) and load it.
+
+        Raises CompileError, or DriverError when the device cannot run that architecture or records a graph.
+        """
+        key = (source, arch or self.arch)
+        if kernel := self._kernels.get(key):
+            return kernel
+        with self._loading.setdefault(key, threading.Lock()):
+            if (kernel := self._kernels.get(key)) is None:
+                kernel = self._kernels[key] = self._load(*key)
+        return kernel
+
+    def is_loaded(self, source: KernelSource, arch: str | None = None) -> bool:
+        """Whether `load` would return at once."""
+        return (source, arch or self.arch) in self._kernels
+
+    @cached_property
+    def _context(self) -> int:
+        # The one that CuPy, torch and the CUDA runtime use; kept for the life of the process, as they do.
+        return handle("cuDevicePrimaryCtxRetain", self._device)
+
+    def _load(self, source: KernelSource, arch: str) -> CudaKernel:
+        cubin = compile_cubin(source, arch)
+        with current(self._context):
+            # Never unloaded: a kernel may be in a captured graph long after Python has forgotten it.
+            library = handle("cuLibraryLoadData", cubin.image, None, None, 0, None, None, 0)
+            kernel = handle("cuLibraryGetKernel", library, source.symbol.encode())
+            function = handle("cuKernelGetFunction", kernel)
+            # The driver loads lazily; asking for an attribute loads now, so that graphs can record launches.
+            query("cuFuncGetAttribute", _NUM_REGS, function)
+        return CudaKernel(source.symbol, self._context, function, _parameter_bytes(kernel), cubin.resources)
+
+
+def _parameter_bytes(kernel: int) -> int | None:
+    """Size of the kernel's first parameter; None where the driver (before CUDA 12.4) cannot say."""
+    if not hasattr(driver(), "cuKernelGetParamInfo"):
+        return None
+    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+    call("cuKernelGetParamInfo", kernel, 0, byref(offset), byref(size))
+    return size.value

@@ -1,0 +1,72 @@
+"""Descriptors: what a problem is, as plain hashable data, before any array is seen."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from .element import ElementKind
+from .errors import InvalidProblem, Unsupported
+
+
+def as_shape(name: str, value: Any) -> tuple[int, ...]:
+    """Extents as a tuple of ints; raises InvalidProblem for anything else."""
+    try:
+        return tuple(operator.index(n) for n in value)
+    except TypeError:
+        raise InvalidProblem(f"{name!r} must be a sequence of ints, got {value!r}") from None
+
+
+def as_int(name: str, value: Any) -> int:
+    """An int; raises InvalidProblem for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidProblem(f"{name!r} must be an int, got {value!r}") from None
+
+
+def as_float(name: str, value: Any) -> float:
+    """A float; raises InvalidProblem for what does not convert to one."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidProblem(f"{name!r} must be a float, got {value!r}") from None
+
+
+def as_bool(name: str, value: Any) -> bool:
+    """A bool; raises InvalidProblem for anything else, numbers included."""
+    if value is True or value is False:
+        return bool(value)
+    raise InvalidProblem(f"{name!r} must be True or False, got {value!r}")
+
+
+Convert = Callable[[str, Any], Any]  # a field's name and value to its canonical value
+
+
+class Descriptor:
+    """Root of the generated descriptors: frozen dataclasses whose fields are put in their canonical types."""
+
+    __slots__ = ()
+    element: ElementKind | str
+    _plan: ClassVar[str]
+    _elements: ClassVar[tuple[ElementKind, ...]]
+    _types: ClassVar[dict[str, Convert]]
+
+    def __post_init__(self) -> None:
+        for name, convert in self._types.items():
+            object.__setattr__(self, name, convert(name, getattr(self, name)))
+        object.__setattr__(self, "element", ElementKind(self.element))
+
+    def check(self) -> None:
+        """Raise the error of the first requirement that these values violate."""
+        raise AssertionError("generated descriptors define this")
+
+    def _violated(self, kind: type[InvalidProblem] | type[Unsupported], needs: str, names: Iterable[str]) -> Exception:
+        seen = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return kind(f"{self._plan}: needs {needs}; got {seen}")
+
+    def _check_element(self) -> None:
+        if self.element not in self._elements:
+            known = ", ".join(self._elements)
+            raise Unsupported(f"{self._plan}: needs element in ({known}); got element={str(self.element)!r}")

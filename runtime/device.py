@@ -1,0 +1,57 @@
+"""What a plan asks of a device: compile a source to a kernel, launch it, nothing else.
+
+Every generated kernel takes exactly one parameter, a struct of 8-byte words passed by value, so an argument
+list is one block of memory on every device and needs no marshalling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """One entry point of a generated source, with all that decides its machine code except the architecture."""
+
+    path: str  # of the generated file, relative to its package; compilers name it in their messages
+    text: str
+    symbol: str  # the `extern "C" __global__` entry point
+    defines: tuple[str, ...] = ()  # "NAME=value", in a fixed order
+    contraction: bool = False  # may a * b + c become one fma?
+    flush_subnormals: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one thread block of a compiled kernel occupies, as the assembler reports it."""
+
+    registers: int  # per thread
+    shared_bytes: int  # static, per block
+    stack_bytes: int  # local memory per thread
+    spill_bytes: int  # of the stack, stores and loads that exist only for lack of registers
+    seconds: float  # compilation time; 0 when it came from the cache
+
+
+class Kernel(Protocol):
+    """A loaded entry point."""
+
+    def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
+        """Start `grid` blocks of `block` threads on `stream` (a raw handle; 0 is the legacy default stream).
+
+        `args` is the host address of the parameter struct, `args_bytes` its size. The struct is copied before the
+        call returns. On the host device the launch has finished when the call returns.
+        """
+
+
+class Device(Protocol):
+    """`name` is "cuda:0", "host", ...; `arch` is what kernels are compiled for: "sm_90", "host", ..."""
+
+    name: str
+    arch: str
+
+    def load(self, source: KernelSource) -> Kernel:
+        """Compile `source` for this device (or take it from the cache), load it and return its entry point."""
+
+    def is_loaded(self, source: KernelSource) -> bool:
+        """Whether `load` would return at once, without compiling, reading files or touching the device."""

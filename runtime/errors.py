@@ -1,0 +1,62 @@
+"""What can go wrong, as one small tree: every message carries the values seen and the values needed."""
+
+from __future__ import annotations
+
+
+class BaracudaError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class Unsupported(BaracudaError):
+    """The request is well formed, but no kernel serves it (dtype, rank, architecture, layout)."""
+
+
+class InvalidProblem(BaracudaError, ValueError):
+    """The descriptor or an argument contradicts itself or the operation."""
+
+
+class _SizeError(BaracudaError, ValueError):
+    def __init__(self, message: str, *, needed: int, got: int) -> None:
+        super().__init__(f"{message}: needs {needed}, got {got}")
+        self.needed, self.got = needed, got
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.args, self.needed, self.got)
+
+
+def _rebuild(kind: type[_SizeError], args: tuple[object, ...], needed: int, got: int) -> _SizeError:
+    error = kind.__new__(kind, *args)
+    error.args, error.needed, error.got = args, needed, got
+    return error
+
+
+class BufferTooSmall(_SizeError):
+    """A view addresses elements outside its buffer; `needed` and `got` count elements."""
+
+
+class WorkspaceTooSmall(_SizeError):
+    """The caller's workspace is smaller than `workspace_bytes`; `needed` and `got` count bytes."""
+
+
+class MisalignedOperand(BaracudaError, ValueError):
+    """A pointer is not a multiple of what its element type or the kernel needs."""
+
+
+class KernelInternal(BaracudaError, RuntimeError):
+    """A kernel misbehaved while it ran; `code` is the device's own status."""
+
+    def __init__(self, message: str, *, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DriverError(BaracudaError, RuntimeError):
+    """The CUDA driver, or the host device standing in for it, refused a call."""
+
+
+class CompileError(BaracudaError, RuntimeError):
+    """The compiler rejected a generated source."""
+
+
+class SpecError(BaracudaError, ValueError):
+    """A spec file is wrong; each line of the message reads ``path:line: what; what would be right``."""

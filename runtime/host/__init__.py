@@ -1,0 +1,5 @@
+"""The host device: generated CUDA C++ kernels, executed on the CPU."""
+
+from .device import HostDevice, HostKernel
+
+__all__ = ["HostDevice", "HostKernel"]

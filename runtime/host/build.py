@@ -1,0 +1,95 @@
+"""From kernel text to a shared library, and the runtime library that executes it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..compiler_message import compiler_message
+from ..device import KernelSource
+from ..errors import CompileError
+from ..headers import header_digest
+from .cache import BuildCache, digest
+from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain
+
+_SCHEMA = 1  # of the cache keys and of what this module does with them
+_HERE = Path(__file__).resolve().parent
+_RUNTIME = _HERE / "src" / "runtime.cpp"
+_DEVICE_HEADERS = _HERE.parent / "include"
+_HOST_HEADERS = _HERE / "include"
+_VOCABULARY = "baracuda_host.h"
+_INCLUDES = (f"-I{_HOST_HEADERS}", f"-I{_DEVICE_HEADERS}", "-include", _VOCABULARY)
+_EXPORT = """
+#line 1 "{path} (entry point)"
+#ifdef DYN_SHARED_BYTES
+#define BARACUDA_HOST_DYNAMIC_SHARED (DYN_SHARED_BYTES)
+#else
+#define BARACUDA_HOST_DYNAMIC_SHARED 0
+#endif
+BARACUDA_HOST_EXPORT({symbol})
+"""
+_runtime: ctypes.CDLL | None = None  # one pool of workers per process, whichever compiler built it
+
+
+class Builder:
+    """Builds with one compiler into one cache; `compilations` counts the kernels it really compiled."""
+
+    def __init__(self, toolchain: Toolchain, cache: BuildCache) -> None:
+        self.toolchain, self.cache = toolchain, cache
+        self.compilations = 0
+
+    def runtime(self) -> ctypes.CDLL:
+        """The runtime library of this process, its symbols visible to kernel libraries."""
+        global _runtime
+        if _runtime is None:
+            texts = _texts(_RUNTIME.parent), _texts(_HOST_HEADERS)
+            name = "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
+            _runtime = ctypes.CDLL(str(self.cache.get(name, self._build_runtime)), mode=ctypes.RTLD_GLOBAL)
+        return _runtime
+
+    def kernel(self, source: KernelSource) -> Path:
+        """The library that exports `source.symbol`; raises CompileError with the compiler's first errors."""
+        flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction])
+        headers = header_digest(source.text, _DEVICE_HEADERS), _texts(_HOST_HEADERS)
+        text = source.path, source.text, source.symbol, source.defines, _EXPORT
+        name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"
+        return self.cache.get(name, lambda target: self._build_kernel(source, flags, target))
+
+    def _build_runtime(self, target: Path) -> None:
+        log = self.toolchain.run([*RUNTIME_FLAGS, "-shared", str(_RUNTIME), "-o", str(target)])
+        if log is not None:
+            raise CompileError(f"the host runtime does not compile with {self.toolchain.version!r}:\n{log}")
+
+    def _build_kernel(self, source: KernelSource, flags: Sequence[str], target: Path) -> None:
+        self.compilations += 1
+        export = _EXPORT.format(path=source.path, symbol=source.symbol)
+        text = f'#line 1 "{source.path}"\n{source.text}{export}'
+        defines = [f"-D{define}" for define in source.defines]
+        rest = [*_INCLUDES, *defines, "-shared", "-xc++", "-", "-o", str(target)]
+        log = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text)
+        if log is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
+            log = self.toolchain.run([*flags, *rest], text)
+        if log is not None:
+            log = log.replace(f"{_HOST_HEADERS}/", "")
+            raise CompileError(compiler_message(log, source, "the host", _DEVICE_HEADERS))
+
+    def _precompiled(self, flags: Sequence[str]) -> list[str]:
+        """Makes GCC find the precompiled vocabulary before the real header; clang reads the real one."""
+        if self.toolchain.is_clang:
+            return []
+
+        def build(target: Path) -> None:
+            header = ["-xc++-header", str(_HOST_HEADERS / _VOCABULARY)]
+            log = self.toolchain.run([*flags, f"-I{_HOST_HEADERS}", *header, "-o", str(target)])
+            if log is not None:
+                raise CompileError(f"the device vocabulary does not compile:\n{log}")
+
+        key = digest(_SCHEMA, _texts(_HOST_HEADERS), tuple(flags), self.toolchain.identity)
+        return [f"-I{self.cache.get(f'vocabulary-{key}/{_VOCABULARY}.gch', build).parent}"]
+
+
+def _texts(folder: Path) -> str:
+    """A digest of every file below `folder`."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return digest(*((path.name, path.read_bytes()) for path in files))

@@ -1,0 +1,32 @@
+// How a kernel library presents its one entry point; BARACUDA_HOST_EXPORT(symbol) is appended to the text.
+#pragma once
+#include <type_traits>
+
+#include "interface.h"
+
+namespace baracuda_host {
+
+template <class Function> struct Signature {
+  static_assert(sizeof(Function) == 0, "a kernel takes exactly one parameter and returns void");
+};
+template <class Argument> struct Signature<void (*)(Argument)> {
+  using type = Argument;
+  static_assert(std::is_trivially_copyable<Argument>::value, "the parameter struct is copied byte by byte");
+  static_assert(sizeof(Argument) % 8 == 0, "every member of the parameter struct is an 8-byte word");
+};
+
+static inline char* shared_anchor() {
+  static thread_local char anchor;
+  return &anchor;
+}
+
+}  // namespace baracuda_host
+
+#define BARACUDA_HOST_EXPORT(symbol)                                                                     \
+  using baracuda_host_argument = baracuda_host::Signature<decltype(&symbol)>::type;                      \
+  static void baracuda_host_entry(const void* arguments) {                                               \
+    symbol(*static_cast<const baracuda_host_argument*>(arguments));                                      \
+  }                                                                                                      \
+  extern "C" __attribute__((visibility("default"))) baracuda_host::Kernel baracuda_host_kernel = {       \
+      baracuda_host_entry,          baracuda_host::shared_anchor, sizeof(baracuda_host_argument),        \
+      BARACUDA_HOST_DYNAMIC_SHARED, 0,                            0};

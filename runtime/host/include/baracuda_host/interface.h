@@ -1,0 +1,78 @@
+// What a compiled kernel and the runtime know of each other; included by both.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vector_types.h"
+
+#pragma GCC visibility push(default)
+namespace baracuda_host {
+
+struct Site {  // a place in the kernel text, for findings
+  const char* file;
+  int line;
+};
+
+struct ThreadView {  // a CUDA thread, as the kernel sees it
+  uint3 index;
+  unsigned linear;     // index within the block
+  unsigned unchanged;  // atomics in a row that changed nothing: a spin loop?
+};
+
+struct BlockView {
+  uint3 index;
+  dim3 block, grid;
+  unsigned char* dynamic_shared;
+};
+
+struct Kernel {  // exported by a kernel library, completed by bind()
+  void (*entry)(const void* arguments);
+  char* (*shared_anchor)();  // some address in the calling thread's static shared memory
+  size_t argument_bytes, dynamic_shared;
+  size_t static_shared, anchor_offset;  // extent of static shared memory, where the anchor is in it
+};
+
+// Library-local thread storage would cost a call per access to threadIdx.
+#define BARACUDA_HOST_FAST_TLS __attribute__((tls_model("initial-exec")))
+extern __thread ThreadView* thread BARACUDA_HOST_FAST_TLS;
+extern __thread BlockView* block BARACUDA_HOST_FAST_TLS;
+
+// A warp-level operation: each lane posts an argument, the last to arrive combines those of all lanes.
+struct Operation {
+  const char* name;
+  void (*combine)(void** arguments, uint32_t lanes);  // arguments of absent lanes are undefined
+};
+struct Shuffle {
+  uint64_t value, result;
+  int source;
+};
+struct Vote {
+  uint64_t value;
+  uint32_t result;
+};
+
+extern const Operation syncwarp, shfl, shfl_xor, shfl_up, shfl_down, vote_ballot, vote_any, vote_all,
+    match_any, reduce_add, reduce_min, reduce_max, reduce_min_signed, reduce_max_signed, reduce_and,
+    reduce_or, reduce_xor;
+void collective(const Operation& operation, unsigned mask, void* argument, Site site);
+
+enum class Predicate { Count, And, Or };
+void block_barrier(Site site);
+int block_barrier_reduce(bool predicate, Predicate combine, Site site);
+void named_barrier(unsigned id, unsigned threads, bool arrive_only, Site site);
+
+// The copy happens at the wait that covers it; until then the destination reads as NaN.
+void copy_async(void* shared, const void* global, int bytes, int source_bytes, Site site);
+void copy_async_commit();
+void copy_async_wait(int groups_still_pending);
+
+void yield();  // lets every other runnable thread of the block go first
+[[noreturn]] void fail(const char* what, Site site);
+
+}  // namespace baracuda_host
+#pragma GCC visibility pop
+
+// Default arguments, evaluated where the kernel calls (in braces GCC 12 would use the definition).
+#define BARACUDA_SITE const char *site_file = __builtin_FILE(), int site_line = __builtin_LINE()
+#define BARACUDA_HERE (::baracuda_host::Site{site_file, site_line})
+#define BARACUDA_SITE_ARGS site_file, site_line  // hands the place on to a function that ends in BARACUDA_SITE

@@ -1,0 +1,106 @@
+// Cache-hinted loads and stores, fences and atomics.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <type_traits>
+
+#include "interface.h"
+
+#define BARACUDA_HOST_LOAD(name) \
+  template <class T> static inline T name(const T* address) { return *address; }
+BARACUDA_HOST_LOAD(__ldg)
+BARACUDA_HOST_LOAD(__ldca)
+BARACUDA_HOST_LOAD(__ldcg)
+BARACUDA_HOST_LOAD(__ldcs)
+BARACUDA_HOST_LOAD(__ldcv)
+BARACUDA_HOST_LOAD(__ldlu)
+#undef BARACUDA_HOST_LOAD
+#define BARACUDA_HOST_STORE(name) \
+  template <class T> static inline void name(T* address, T value) { *address = value; }
+BARACUDA_HOST_STORE(__stcg)
+BARACUDA_HOST_STORE(__stcs)
+BARACUDA_HOST_STORE(__stwb)
+BARACUDA_HOST_STORE(__stwt)
+#undef BARACUDA_HOST_STORE
+
+static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
+static inline size_t __cvta_generic_to_shared(const void* address) {
+  return reinterpret_cast<size_t>(address);
+}
+
+namespace baracuda_host {
+
+template <size_t bytes> struct Word;
+template <> struct Word<2> { using type = uint16_t; };
+template <> struct Word<4> { using type = uint32_t; };
+template <> struct Word<8> { using type = uint64_t; };
+
+// Atomically *address = update(*address), for any trivially copyable type of 2, 4 or 8 bytes; returns the old
+// value. A thread whose atomics keep changing nothing may be spinning, so it lets others run now and then.
+template <class T, class Update> static inline T read_modify_write(T* address, Update update) {
+  using Bits = typename Word<sizeof(T)>::type;
+  Bits* word = reinterpret_cast<Bits*>(address);
+  Bits before = __atomic_load_n(word, __ATOMIC_RELAXED), after;
+  T old;
+  do {
+    memcpy(static_cast<void*>(&old), &before, sizeof old);
+    const T updated = update(old);
+    memcpy(&after, &updated, sizeof after);
+  } while (!__atomic_compare_exchange_n(word, &before, after, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+  if (before != after) thread->unchanged = 0;
+  else if (++thread->unchanged % 16 == 0) yield();
+  return old;
+}
+
+// The two halves of a flag protocol. A load that spins lets the thread it waits for run.
+template <class T> static inline T load_acquire(const T* address) {
+  yield();
+  T value;
+  __atomic_load(address, &value, __ATOMIC_ACQUIRE);
+  return value;
+}
+template <class T> static inline void store_release(T* address, T value) {
+  __atomic_store(address, &value, __ATOMIC_RELEASE);
+}
+
+}  // namespace baracuda_host
+
+#define BARACUDA_HOST_ATOMIC(name, T, expression)                                             \
+  static inline T name(T* address, T value) {                                                 \
+    return baracuda_host::read_modify_write(address, [=](T old) -> T { return expression; }); \
+  }
+#define BARACUDA_HOST_ATOMICS(T)                                  \
+  BARACUDA_HOST_ATOMIC(atomicAdd, T, static_cast<T>(old + value)) \
+  BARACUDA_HOST_ATOMIC(atomicSub, T, static_cast<T>(old - value)) \
+  BARACUDA_HOST_ATOMIC(atomicMax, T, old > value ? old : value)   \
+  BARACUDA_HOST_ATOMIC(atomicMin, T, old < value ? old : value)   \
+  BARACUDA_HOST_ATOMIC(atomicAnd, T, static_cast<T>(old & value)) \
+  BARACUDA_HOST_ATOMIC(atomicOr, T, static_cast<T>(old | value))  \
+  BARACUDA_HOST_ATOMIC(atomicXor, T, static_cast<T>(old ^ value)) \
+  BARACUDA_HOST_ATOMIC(atomicExch, T, ((void)old, value))
+BARACUDA_HOST_ATOMICS(int)
+BARACUDA_HOST_ATOMICS(unsigned)
+BARACUDA_HOST_ATOMICS(long long)
+BARACUDA_HOST_ATOMICS(unsigned long long)
+BARACUDA_HOST_ATOMIC(atomicAdd, float, old + value)
+BARACUDA_HOST_ATOMIC(atomicAdd, double, old + value)
+BARACUDA_HOST_ATOMIC(atomicExch, float, ((void)old, value))
+BARACUDA_HOST_ATOMIC(atomicInc, unsigned, old >= value ? 0u : old + 1u)
+BARACUDA_HOST_ATOMIC(atomicDec, unsigned, old == 0u || old > value ? value : old - 1u)
+#undef BARACUDA_HOST_ATOMICS
+#undef BARACUDA_HOST_ATOMIC
+
+#define BARACUDA_HOST_COMPARE_AND_SWAP(T)                                                               \
+  static inline T atomicCAS(T* address, T expected, T value) {                                          \
+    return baracuda_host::read_modify_write(address,                                                    \
+                                            [=](T old) -> T { return old == expected ? value : old; }); \
+  }
+BARACUDA_HOST_COMPARE_AND_SWAP(unsigned short)
+BARACUDA_HOST_COMPARE_AND_SWAP(int)
+BARACUDA_HOST_COMPARE_AND_SWAP(unsigned)
+BARACUDA_HOST_COMPARE_AND_SWAP(long long)
+BARACUDA_HOST_COMPARE_AND_SWAP(unsigned long long)
+#undef BARACUDA_HOST_COMPARE_AND_SWAP

@@ -1,0 +1,26 @@
+// Declaration qualifiers.
+#pragma once
+
+// A translation unit holds every entry point of a generated file and needs one of them: `inline` makes the
+// compiler drop the others before it optimises them.
+#define __global__ inline
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(n) __attribute__((aligned(n)))
+#ifndef __restrict__
+#define __restrict__ __restrict
+#endif
+
+// A block runs on one OS thread, so what the block shares is what that OS thread owns. The library holds no
+// other thread-local object: the runtime poisons the whole thread-local segment at each block start.
+#define __shared__ static thread_local __attribute__((aligned(16)))
+
+// `extern __shared__ T name[];` has no C++ meaning, so device headers define DYN_SHARED for CUDA as well.
+// The launch reserves DYN_SHARED_BYTES, a macro from the source or its defines.
+#define DYN_SHARED(T, name) T* const name = reinterpret_cast<T*>(::baracuda_host::block->dynamic_shared)

@@ -1,0 +1,84 @@
+// Barriers of a block.
+#include <string.h>
+
+#include "state.h"
+
+namespace baracuda_host {
+
+static bool same(Site a, Site b) { return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file)); }
+
+static void report_divergence(const Thread& a, const Thread& b) {
+  report(block_name() + ": divergent barrier, thread " + std::to_string(a.linear) + " waits in " + a.what +
+         " at " + place(a.site) + " and thread " + std::to_string(b.linear) + " in " + b.what + " at " +
+         place(b.site));
+}
+
+static void release(Worker& w) {
+  const Thread* first = nullptr;
+  for (uint32_t i = 0; i < w.thread_count; i++) {
+    const Thread& t = w.threads[i];
+    if (t.state != State::AtBlockBarrier) continue;
+    if (!first) first = &t;
+    if (!same(t.site, first->site)) {
+      report_divergence(*first, t);
+      abandon();
+    }
+    make_ready(w, i);
+  }
+  w.predicates_result = w.predicates;
+  w.predicates_all = w.predicates == w.live;
+  w.at_barrier = w.predicates = 0;
+}
+
+void release_if_complete(Worker& w) {
+  if (w.live && w.at_barrier == w.live) release(w);
+}
+
+static void wait(Worker& w, Thread& t, Site site, const char* what) {
+  t.site = site;
+  t.what = what;
+  t.state = State::AtBlockBarrier;
+  w.at_barrier++;
+  release_if_complete(w);
+  park(w, t);
+}
+
+void block_barrier(Site site) { wait(*worker, running(), site, "__syncthreads"); }
+
+int block_barrier_reduce(bool predicate, Predicate combine, Site site) {
+  static const char* const names[] = {"__syncthreads_count", "__syncthreads_and", "__syncthreads_or"};
+  Worker& w = *worker;
+  w.predicates += predicate;
+  wait(w, running(), site, names[static_cast<int>(combine)]);
+  if (combine == Predicate::Count) return static_cast<int>(w.predicates_result);
+  return combine == Predicate::And ? w.predicates_all : w.predicates_result > 0;
+}
+
+static const char* const named_barrier_names[16] = {
+    "named barrier 0",  "named barrier 1",  "named barrier 2",  "named barrier 3",
+    "named barrier 4",  "named barrier 5",  "named barrier 6",  "named barrier 7",
+    "named barrier 8",  "named barrier 9",  "named barrier 10", "named barrier 11",
+    "named barrier 12", "named barrier 13", "named barrier 14", "named barrier 15"};
+
+void named_barrier(unsigned id, unsigned threads, bool arrive_only, Site site) {
+  Worker& w = *worker;
+  Thread& t = running();
+  if (id > 15) fail("named barrier id is over 15", site);
+  if (threads % 32 || !threads) fail("named barrier thread count is not a multiple of the warp size", site);
+  NamedBarrier& barrier = w.named[id];
+  if (!barrier.arrived) barrier.needed = threads;
+  if (barrier.needed != threads) fail("named barrier is used with different thread counts", site);
+  if (++barrier.arrived == barrier.needed) {
+    for (const uint32_t i : barrier.waiting) make_ready(w, i);
+    barrier.waiting.clear();
+    barrier.arrived = 0;
+  } else if (!arrive_only) {
+    barrier.waiting.push_back(t.linear);
+    t.site = site;
+    t.what = named_barrier_names[id];
+    t.state = State::AtNamedBarrier;
+    park(w, t);
+  }
+}
+
+}  // namespace baracuda_host

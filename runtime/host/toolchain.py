@@ -1,0 +1,89 @@
+"""The machine's C++ compiler: which one, how it is called, and what its messages become."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import CompileError
+
+_X86 = platform.machine() in ("x86_64", "AMD64")
+_LANGUAGE = ("-std=c++17", "-fPIC", "-pthread", "-U_FORTIFY_SOURCE")  # fortified longjmp refuses other stacks
+RUNTIME_FLAGS = (*_LANGUAGE, "-O2", "-g1", "-fvisibility=hidden")
+# Kernels pun types and wrap integers as they do on a GPU; a frame larger than a page must touch each of its
+# pages, so that it cannot step over the no-access page below its stack. Nothing here changes the value of a
+# floating-point operation.
+KERNEL_FLAGS = (
+    *(*_LANGUAGE, "-O2", "-fvisibility=hidden", "-w", "-fno-exceptions", "-fno-rtti"),
+    *("-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fstack-clash-protection"),
+    *(("-march=native", "-fcf-protection=none") if _X86 else ("-mcpu=native",)),
+)
+_LOCATION = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?=(?:fatal )?error: )", re.MULTILINE)
+CONTRACTION_FLAGS = {
+    False: ("-ffp-contract=off",),
+    True: ("-ffp-contract=fast", "-DBARACUDA_HOST_CONTRACTION=1"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A compiler command and the version line it prints."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def is_clang(self) -> bool:
+        return "clang" in self.version
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Everything about compiler and machine that decides the code it generates."""
+        return (*self.command, self.version, platform.machine(), _cpu_features())
+
+    def run(self, arguments: Sequence[str | Path], text: str = "") -> str | None:
+        """None on success, else the compiler's messages, with places as NVRTC writes them: file(line).
+
+        "-" among `arguments` stands for `text`.
+        """
+        environment = {**os.environ, "LC_ALL": "C"}  # messages are searched for "error:"
+        command = [*self.command, *map(str, arguments)]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment)
+        return _LOCATION.sub(r"\1(\2): ", done.stderr) if done.returncode else None
+
+
+def find_toolchain(command: str | None = None) -> Toolchain:
+    """`command`, else BARACUDA_HOST_CXX, else g++ or clang++ from PATH; CompileError when there is none."""
+    chosen = command or os.environ.get("BARACUDA_HOST_CXX")
+    words = shlex.split(chosen) if chosen else [name for name in ("g++", "clang++") if shutil.which(name)][:1]
+    if not words:
+        raise CompileError("no c++ compiler on PATH; install g++ or clang++, or set BARACUDA_HOST_CXX")
+    return Toolchain(tuple(words), _version(tuple(words)))
+
+
+@functools.lru_cache(maxsize=16)
+def _version(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        message = f"compiler {shlex.join(command)!r} does not run: {error}; install g++ or clang++"
+        raise CompileError(message) from error
+    return next(iter(done.stdout.splitlines()), "")
+
+
+@functools.cache
+def _cpu_features() -> str:
+    """The instruction sets that -march=native may use."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return platform.processor()

@@ -1,0 +1,39 @@
+// 16-bit floating types, and the type each element type is computed and summed in.
+#pragma once
+
+namespace baracuda {
+
+struct f16 {
+    unsigned short bits;
+
+    f16() = default;
+#ifdef BARACUDA_HOST
+    explicit f16(float value) { _Float16 h = _Float16(value); memcpy(&bits, &h, 2); }
+    explicit operator float() const { _Float16 h; memcpy(&h, &bits, 2); return float(h); }
+#else
+    __device__ explicit f16(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+    __device__ explicit operator float() const { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits)); return f; }
+#endif
+};
+
+struct bf16 {
+    unsigned short bits;
+
+    bf16() = default;
+#ifdef BARACUDA_HOST
+    explicit bf16(float value) {
+        const unsigned word = __float_as_uint(value);
+        bits = value != value ? 0x7fff : (word + 0x7fff + ((word >> 16) & 1)) >> 16;
+    }
+#else
+    __device__ explicit bf16(float value) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+#endif
+    __device__ explicit operator float() const { return __uint_as_float(unsigned(bits) << 16); }
+};
+
+// Half types are computed in float, float and double in themselves.
+template <typename T> struct Accumulator { using type = float; };
+template <> struct Accumulator<double> { using type = double; };
+template <typename T> using acc_of = typename Accumulator<T>::type;
+
+}  // namespace baracuda

@@ -1,0 +1,62 @@
+// The functions of the program language: one spelling for float, double and 64-bit integers.
+#pragma once
+
+namespace baracuda {
+namespace math {
+
+using i64 = long long;
+using u64 = unsigned long long;
+
+#define BARACUDA_UNARY(name, of_float, of_double)                      \
+    __device__ inline float name(float a) { return of_float(a); }      \
+    __device__ inline double name(double a) { return of_double(a); }
+BARACUDA_UNARY(sqrt, ::sqrtf, ::sqrt)
+BARACUDA_UNARY(rsqrt, ::rsqrtf, ::rsqrt)
+BARACUDA_UNARY(exp, ::expf, ::exp)
+BARACUDA_UNARY(exp2, ::exp2f, ::exp2)
+BARACUDA_UNARY(expm1, ::expm1f, ::expm1)
+BARACUDA_UNARY(log, ::logf, ::log)
+BARACUDA_UNARY(log2, ::log2f, ::log2)
+BARACUDA_UNARY(log1p, ::log1pf, ::log1p)
+BARACUDA_UNARY(tanh, ::tanhf, ::tanh)
+BARACUDA_UNARY(sin, ::sinf, ::sin)
+BARACUDA_UNARY(cos, ::cosf, ::cos)
+BARACUDA_UNARY(erf, ::erff, ::erf)
+BARACUDA_UNARY(erfc, ::erfcf, ::erfc)
+BARACUDA_UNARY(floor, ::floorf, ::floor)
+BARACUDA_UNARY(ceil, ::ceilf, ::ceil)
+BARACUDA_UNARY(round, ::rintf, ::rint)
+BARACUDA_UNARY(abs, ::fabsf, ::fabs)
+#undef BARACUDA_UNARY
+
+__device__ inline i64 abs(i64 a) { return a < 0 ? i64(0 - u64(a)) : a; }
+__device__ inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+__device__ inline double fma(double a, double b, double c) { return ::fma(a, b, c); }
+template <typename A> __device__ bool isnan(A a) { return a != a; }
+template <typename A> __device__ A sigmoid(A a) { return A(1) / (A(1) + exp(-a)); }
+
+// NaN wins, as in NumPy.
+template <typename A> __device__ A maximum(A a, A b) { return a > b || a != a ? a : b; }
+template <typename A> __device__ A minimum(A a, A b) { return a < b || a != a ? a : b; }
+
+// Integers as in NumPy: quotients round down, dividing by zero gives zero, shifts of 64 and more push every bit out.
+__device__ inline i64 floor_divide(i64 a, i64 b) {
+    if (b == 0) return 0;
+    if (b == -1) return i64(0 - u64(a));
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+__device__ inline i64 remainder(i64 a, i64 b) {
+    if (b == 0 || b == -1) return 0;
+    const i64 rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+__device__ inline i64 left_shift(i64 a, i64 b) { return u64(b) < 64 ? i64(u64(a) << b) : 0; }
+__device__ inline i64 right_shift(i64 a, i64 b) { return u64(b) < 64 ? a >> b : a < 0 ? -1 : 0; }
+__device__ inline i64 bitwise_and(i64 a, i64 b) { return a & b; }
+__device__ inline i64 bitwise_or(i64 a, i64 b) { return a | b; }
+__device__ inline i64 bitwise_xor(i64 a, i64 b) { return a ^ b; }
+
+template <typename A> __device__ A infinity() { return A(__uint_as_float(0x7f800000u)); }
+
+}  // namespace math
+}  // namespace baracuda

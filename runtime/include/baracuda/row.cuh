@@ -1,0 +1,169 @@
+// Rows: a problem of rows x cols elements, where each side is an index over up to eight axes of the caller's arrays.
+#pragma once
+
+#include <baracuda/math.cuh>
+#include <baracuda/pack.cuh>
+
+namespace baracuda {
+
+constexpr int MAX_AXES = 8;
+constexpr int WARP = 32;
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+// Every member of an argument struct is one or more 8-byte words, so the host fills it as an array.
+struct Space {
+    long long rows, cols;
+    long long row_axes, row_extent[MAX_AXES];
+    long long col_axes, col_extent[MAX_AXES];
+};
+
+// What a row looks like in memory.
+enum class Layout {
+    PACKED,   // neighbours, which can be read and written 16 bytes at a time
+    STRIDED,  // one axis of any stride, and any number of columns
+    GATHERED  // several axes that do not merge into one
+};
+
+// Where the index-th element lies, counted in elements; the last axis varies fastest.
+__device__ inline long long offset(long long index, long long axes, const long long* extent, const long long* stride) {
+    long long sum = 0;
+    for (int axis = int(axes) - 1; axis > 0; --axis) {
+        sum += index % extent[axis] * stride[axis];
+        index /= extent[axis];
+    }
+    return sum + index * stride[0];
+}
+
+// Divisions are long: one copy of them, called, keeps the unrolled loops around them short.
+__device__ __noinline__ long long gathered_offset(long long index, const Space& space, const long long* stride) {
+    return offset(index, space.col_axes, space.col_extent, stride);
+}
+
+template <Layout LAYOUT> __device__ long long column_offset(long long col, const Space& space, const long long* stride) {
+    return LAYOUT == Layout::GATHERED ? gathered_offset(col, space, stride) : col * stride[0];
+}
+
+// A tensor with a value for each element, each row, each column.
+template <typename T> struct PerElement {
+    T* data;
+    long long row_stride[MAX_AXES], col_stride[MAX_AXES];
+    __device__ T* row(const Space& space, long long row) const {
+        return data + offset(row, space.row_axes, space.row_extent, row_stride);
+    }
+};
+template <typename T> struct PerRow {
+    T* data;
+    long long row_stride[MAX_AXES];
+    __device__ T& at(const Space& space, long long row) const {
+        return data[offset(row, space.row_axes, space.row_extent, row_stride)];
+    }
+};
+template <typename T> struct PerCol {
+    T* data;
+    long long col_stride[MAX_AXES];
+    __device__ T& at(const Space& space, long long col) const {
+        return data[offset(col, space.col_axes, space.col_extent, col_stride)];
+    }
+};
+
+// LANES threads share a row, ROWS rows share a block, and a thread owns CHUNKS packs of a row at a time. A row that is
+// longer than its tile is WIDE.
+template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_> struct Tile {
+    static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS;
+    static constexpr bool WIDE = WIDE_;
+    static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0 && ROWS == 1, "a row is whole warps or a part of one");
+};
+
+// What a block does with its rows.
+enum class Walk {
+    HELD,   // the tile holds the row: every pass works on registers
+    WIDE,   // the row is read again in every pass
+    GATHER, // as WIDE, without the last pass: what it needs of each row is left in memory
+    STRIP   // only the last pass, on the columns of one tile
+};
+
+// Columns fit in 32 bits when a row fits in a tile.
+template <bool WIDE> struct ColumnIndex { using type = int; };
+template <> struct ColumnIndex<true> { using type = long long; };
+
+// N elements of a row from column `col` on, as far as the row goes.
+template <Layout LAYOUT, typename T, int N>
+__device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, long long col, long long cols) {
+    if (LAYOUT == Layout::PACKED) {
+        if (col < cols) pack.load(row + col);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            if (col + i < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i, space, stride)];
+    }
+}
+
+template <Layout LAYOUT, typename T, int N>
+__device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, long long col, long long cols) {
+    if (LAYOUT == Layout::PACKED) {
+        if (col < cols) pack.store(row + col);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            if (col + i < cols) row[column_offset<LAYOUT>(col + i, space, stride)] = pack.lane[i];
+    }
+}
+
+template <typename A> struct Sum { __device__ A operator()(A a, A b) const { return a + b; } };
+template <typename A> struct Max { __device__ A operator()(A a, A b) const { return math::maximum(a, b); } };
+template <typename A> struct Min { __device__ A operator()(A a, A b) const { return math::minimum(a, b); } };
+
+// One value from all threads of a row, the same bits in each: a butterfly within the warp, then the warps in order.
+// `turn` alternates between two scratch rows, so that one barrier a fold is enough.
+template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int& turn) {
+    const Fold fold;
+#pragma unroll
+    for (int step = (Tile::LANES < WARP ? Tile::LANES : WARP) / 2; step > 0; step /= 2)
+        value = fold(value, __shfl_xor_sync(ALL_LANES, value, step));
+    if (Tile::LANES > WARP) {
+        constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
+        __shared__ A of_warp[2][WARPS];
+        turn ^= 1;
+        if (threadIdx.x % WARP == 0) of_warp[turn][threadIdx.x / WARP] = value;
+        __syncthreads();
+        value = of_warp[turn][0];
+#pragma unroll
+        for (int warp = 1; warp < WARPS; ++warp) value = fold(value, of_warp[turn][warp]);
+    }
+    return value;
+}
+
+// The sum of `parts` numbers that lie `pitch` apart, for THREADS / SLICES columns at once: slice s adds parts s,
+// s + SLICES, ... and slice 0 adds the slices in order. Only slice 0, the first threads of the block, gets the sum.
+template <int THREADS, int SLICES, typename A> __device__ A fold_parts(const A* part, long long parts, long long pitch, bool inside) {
+    constexpr int COLUMNS = THREADS / SLICES;
+    const int slice = threadIdx.x / COLUMNS, column = threadIdx.x % COLUMNS;
+    A sum = 0;
+    if (inside) {
+#pragma unroll 8
+        for (long long p = slice; p < parts; p += SLICES) sum += part[p * pitch];
+    }
+    if (SLICES > 1) {
+        __shared__ A of_slice[SLICES][COLUMNS];
+        __syncthreads();  // an earlier fold may still be reading
+        of_slice[slice][column] = sum;
+        __syncthreads();
+        sum = of_slice[0][column];
+#pragma unroll
+        for (int s = 1; s < SLICES; ++s) sum += of_slice[s][column];
+    }
+    return sum;
+}
+
+// Whether this block is the last of `blocks` to get here; it then sees all that the others wrote before.
+__device__ inline bool last_to_finish(unsigned* ticket, unsigned blocks) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(ticket, 1u) + 1 == blocks;
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
+}
+
+}  // namespace baracuda

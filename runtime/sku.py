@@ -1,0 +1,162 @@
+"""The identity of a kernel: what it computes, how precisely, for which hardware, with which tile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+
+from .element import ElementKind
+from .errors import InvalidProblem
+
+VECTOR_BYTES = 16
+
+
+class Direction(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+class BackendKind(StrEnum):
+    """Who wrote the kernel; everything generated here is bespoke."""
+
+    BESPOKE = "bespoke"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionGuarantee:
+    """What is promised of a result's bits, each rung with a test behind it.
+
+    `deterministic`: the same call gives the same bits. `bit_stable_on_same_hardware`: so do other runs, alignments,
+    strides and workspaces. `batch_invariant`: a row's bits do not depend on how many rows there are.
+    `bit_stable_across_arch`: the same bits on every GPU and on the host device, NaN payloads aside.
+    """
+
+    math_precision: ElementKind
+    accumulator: ElementKind
+    deterministic: bool = False
+    bit_stable_on_same_hardware: bool = False
+    batch_invariant: bool = False
+    bit_stable_across_arch: bool = False
+
+    def __str__(self) -> str:
+        rungs = "".join(letter if getattr(self, name) else "-" for letter, name in zip("dsba", RUNGS, strict=True))
+        return f"{self.math_precision}.{self.accumulator}.{rungs}"
+
+    @classmethod
+    def parse(cls, text: str) -> PrecisionGuarantee:
+        """Return the guarantee that prints as `text`."""
+        math, accumulator, rungs = text.split(".")
+        held = {name: letter != "-" for name, letter in zip(RUNGS, rungs, strict=True)}
+        return cls(ElementKind(math), ElementKind(accumulator), **held)
+
+    @property
+    def rungs(self) -> frozenset[str]:
+        return frozenset(name for name in RUNGS if getattr(self, name))
+
+
+RUNGS = tuple(f.name for f in fields(PrecisionGuarantee))[2:]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How a block covers rows: `lanes` threads a row, `rows` rows a block, `chunks` packs of 16 bytes a thread.
+
+    A `wide` tile walks along rows longer than itself. At most `blocks` blocks share the rows of an op that sums
+    down columns: a fixed number, so that sums keep their order on every GPU.
+    """
+
+    lanes: int
+    rows: int
+    chunks: int
+    wide: bool
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.rows
+
+    @property
+    def tag(self) -> str:
+        return f"{'wide' if self.wide else 'row'}{self.lanes}x{self.rows}x{self.chunks}"
+
+    def columns(self, itemsize: int) -> int:
+        """How many elements of `itemsize` bytes a row of the tile holds."""
+        return self.lanes * self.chunks * (VECTOR_BYTES // itemsize)
+
+    def __str__(self) -> str:
+        return f"{self.tag}b{self.blocks}"
+
+    @classmethod
+    def parse(cls, text: str) -> Tile:
+        """Return the tile that prints as `text`."""
+        match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)b(\d+)", text)
+        if match is None:
+            raise InvalidProblem(f"{text!r} is not a tile; expected row128x1x4b528")
+        kind, *numbers = match.groups()
+        lanes, rows, chunks, blocks = map(int, numbers)
+        return cls(lanes, rows, chunks, kind == "wide", blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSku:
+    """Names one kernel among all; ``KernelSku.parse(str(sku)) == sku``.
+
+    `arch` is the least architecture it runs on ("sm_80"), or, with a letter behind ("sm_90a"), the only one.
+    `aux_element`, `layout` and `epilogue` are None for ops that have no choice of them.
+    """
+
+    category: str
+    op: str
+    direction: Direction
+    element: ElementKind
+    arch: str
+    backend: BackendKind
+    precision_guarantee: PrecisionGuarantee
+    schedule: Tile
+    aux_element: ElementKind | None = None
+    layout: str | None = None
+    epilogue: str | None = None
+
+    @property
+    def symbol(self) -> str:
+        """The entry point's name in the generated source."""
+        return f"{self.op}_{self.element}_{self.schedule.tag}"
+
+    def __str__(self) -> str:
+        parts = [getattr(self, f.name) for f in fields(self)]
+        return "/".join("-" if part is None else str(part) for part in parts)
+
+    @classmethod
+    def parse(cls, text: str) -> KernelSku:
+        """Return the SKU that prints as `text`; raise InvalidProblem for anything else."""
+        parts = text.split("/")
+        try:
+            category, op, direction, element, arch, backend, guarantee, tile, aux, layout, epilogue = parts
+            return cls(
+                category,
+                op,
+                Direction(direction),
+                ElementKind(element),
+                arch,
+                BackendKind(backend),
+                PrecisionGuarantee.parse(guarantee),
+                Tile.parse(tile),
+                None if aux == "-" else ElementKind(aux),
+                None if layout == "-" else layout,
+                None if epilogue == "-" else epilogue,
+            )
+        except ValueError as error:
+            raise InvalidProblem(f"{text!r} is not a KernelSku: {error}") from None
+
+    def fits(self, arch: str) -> str | None:
+        """Why a device of architecture `arch` cannot run this kernel, or None when it can."""
+        if arch == "host":
+            return "needs an instruction the host device does not model" if self.arch.endswith("a") else None
+        if self.arch.endswith("a"):
+            return None if arch == self.arch[:-1] else f"runs on {self.arch[:-1]} only, the device is {arch}"
+        needed, got = int(self.arch[3:]), int(arch[3:].rstrip("a"))
+        return None if got >= needed else f"needs {self.arch} or later, the device is {arch}"
+
+    def with_guarantee(self, guarantee: PrecisionGuarantee) -> KernelSku:
+        return replace(self, precision_guarantee=guarantee)

@@ -1,0 +1,77 @@
+"""A view of memory and what it addresses: bounds, overlap and aliasing, all from strided spans."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from . import axes
+from .element import ELEMENTS, ElementKind
+from .errors import BufferTooSmall
+
+_span = lru_cache(maxsize=4096)(axes.span)  # few layouts, many launches
+_self_overlaps = lru_cache(maxsize=4096)(axes.self_overlaps)
+
+
+class TensorView(NamedTuple):
+    """Where a tensor lies; strides count elements. Compare with `same_view`, since `==` would compare owners.
+
+    A named tuple: a frozen dataclass takes four times as long to build, and several are built per launch.
+    """
+
+    pointer: int  # address of the element at index (0, ..., 0)
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    element: ElementKind
+    device: str  # "host", "cuda:0", ...
+    readonly: bool
+    capacity: tuple[int, int] | None  # elements of the buffer before `pointer` and from it on, when known
+    owner: object  # keeps the memory alive
+
+
+def check_span(view: TensorView, name: str) -> None:
+    """Raise BufferTooSmall when the view addresses elements outside its buffer; an unknown buffer passes."""
+    if view.capacity is None:
+        return
+    before, after = view.capacity
+    low, high = _span(view.shape, view.strides)
+    if low == high or (before + low >= 0 and high <= after):
+        return
+    got = max(0, before + after)
+    layout = f"{name!r} of shape {view.shape} and strides {view.strides}"
+    if before + low < 0:
+        message = f"{layout} starts {-before - low} elements before its buffer"
+        raise BufferTooSmall(message, needed=max(before + high, got) - before - low, got=got)
+    raise BufferTooSmall(f"{layout} addresses elements beyond its buffer", needed=before + high, got=got)
+
+
+def byte_range(view: TensorView) -> tuple[int, int]:
+    """Half-open range of addresses that the view can touch, gaps included; empty when it has no element."""
+    low, high = _span(view.shape, view.strides)
+    itemsize = ELEMENTS[view.element].bytes
+    return view.pointer + low * itemsize, view.pointer + high * itemsize
+
+
+def overlaps_itself(view: TensorView) -> bool:
+    """Whether two indices address the same element, so that writing through the view would race."""
+    return _self_overlaps(view.shape, view.strides)
+
+
+def same_view(a: TensorView, b: TensorView) -> bool:
+    """Whether both address the same elements in the same order; axes of extent 1 do not count."""
+    if a.pointer != b.pointer or a.element != b.element or a.device != b.device:
+        return False
+    return (a.shape == b.shape and a.strides == b.strides) or _layout(a) == _layout(b)
+
+
+def may_share(a: TensorView, b: TensorView) -> bool:
+    """Whether the byte ranges intersect; False is certain, True is not."""
+    if a.device != b.device:
+        return False
+    (a_low, a_high), (b_low, b_high) = byte_range(a), byte_range(b)
+    return max(a_low, b_low) < min(a_high, b_high)
+
+
+def _layout(view: TensorView) -> tuple[tuple[int, int], ...]:
+    strides = (0,) * len(view.shape) if 0 in view.shape else view.strides
+    return tuple((n, s) for n, s in zip(view.shape, strides, strict=True) if n != 1)

@@ -1,0 +1,1 @@
+"""One YAML file per operation: its mathematics and its guarantees."""

@@ -1,0 +1,70 @@
+// A CUDA driver that launches nothing and records what it is asked for. Two devices of compute capability 9.0; the
+// primary context of device d is 0x1000 + d, and a function's handle is its context + 0x5000.
+#include <string.h>
+
+typedef struct {  // CUlaunchConfig
+    unsigned grid[3], block[3], shared;
+    void *stream, *attributes;
+    unsigned attribute_count;
+} Config;
+
+int devices = 2, refusal, launches, loads, retained;
+long seen[16];  // grid, block, shared, stream, has attributes, context, function, first two words of the struct
+
+static __thread long stack[8];
+static __thread int depth;
+
+int cuInit(unsigned flags) { return devices ? 0 : 100; }
+
+int cuGetErrorName(int code, const char **out) {
+    *out = code == 1 ? "CUDA_ERROR_INVALID_VALUE" : 0;
+    return code != 1;
+}
+
+int cuGetErrorString(int code, const char **out) {
+    *out = code == 1 ? "invalid argument" : 0;
+    return code != 1;
+}
+
+int cuDeviceGetCount(int *out) { return *out = devices, 0; }
+int cuDeviceGet(int *out, int ordinal) { return *out = ordinal, 0; }
+int cuDeviceGetAttribute(int *out, int which, int device) { return *out = which == 75 ? 9 : 0, 0; }
+
+int cuDevicePrimaryCtxRetain(long *out, int device) { return ++retained, *out = 0x1000 + device, 0; }
+int cuCtxGetCurrent(long *out) { return *out = depth ? stack[depth - 1] : 0, 0; }
+int cuCtxPushCurrent_v2(long context) { return stack[depth++] = context, 0; }
+int cuCtxPopCurrent_v2(long *out) { return *out = stack[--depth], 0; }
+
+int cuLibraryLoadData(long *out, const char *image, void *options, void *values, unsigned n, void *library_options,
+                      void *library_values, unsigned m) {
+    ++loads;
+    *out = 0x7000;
+    return memcmp(image, "\x7f" "ELF\0cubin", 10) ? 200 : 0;
+}
+
+int cuLibraryGetKernel(long *out, long library, const char *name) {
+    *out = 0x6000;
+    return strcmp(name, "axpy") ? 500 : 0;
+}
+
+int cuKernelGetFunction(long *out, long kernel) { return *out = 0x5000 + stack[depth - 1], 0; }
+int cuFuncGetAttribute(int *out, int which, long function) { return *out = 32, 0; }
+int cuKernelGetParamInfo(long kernel, size_t index, size_t *offset, size_t *size) { return *size = 16, 0; }
+
+int cuStreamIsCapturing(long stream, int *out) {
+    if (!depth) return 201;
+    *out = stream == 5 ? 1 : stream == 6 ? 2 : 0;
+    return stream ? 0 : 906;
+}
+
+int cuLaunchKernelEx(const Config *config, long function, void **parameters, void **extra) {
+    ++launches;
+    for (int i = 0; i < 3; ++i) seen[i] = config->grid[i], seen[3 + i] = config->block[i];
+    seen[6] = config->shared;
+    seen[7] = (long)config->stream;
+    seen[8] = config->attribute_count || config->attributes || extra;
+    cuCtxGetCurrent(&seen[9]);
+    seen[10] = function;
+    memcpy(&seen[11], parameters[0], 16);
+    return refusal;
+}

@@ -1,0 +1,183 @@
+"""Loading and launching against a driver that only records what it is asked for, and in which context."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baracuda.runtime import cuda as cuda_module
+from baracuda.runtime import driver as driver_module
+from baracuda.runtime.cubin import Cubin
+from baracuda.runtime.cuda import CudaDevice, CudaKernel, stream_is_capturing
+from baracuda.runtime.device import KernelSource, Resources
+from baracuda.runtime.errors import DriverError, KernelInternal
+
+SOURCE = KernelSource("a.cu", "text", "axpy")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    built = tmp_path_factory.mktemp("driver") / "recording_driver.so"
+    text = Path(__file__).with_name("recording_driver.c")
+    subprocess.check_call(["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", built, text])
+    return ctypes.CDLL(str(built))
+
+
+@pytest.fixture
+def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """The recording driver in the real one's place; call it to read a counter or to set it."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    monkeypatch.setattr(cuda_module, "compile_cubin", compile_nothing)
+    driver_module.driver.cache_clear()
+
+    def counter(name: str, value: int | None = None) -> int:
+        word = ctypes.c_int.in_dll(library, name)
+        if value is not None:
+            word.value = value
+        return word.value
+
+    for name, value in {"devices": 2, "refusal": 0, "launches": 0, "loads": 0, "retained": 0}.items():
+        counter(name, value)
+    yield counter
+    driver_module.driver.cache_clear()
+
+
+def compile_nothing(source: KernelSource, arch: str) -> Cubin:
+    return Cubin(b"\x7fELF\0cubin for " + arch.encode(), Resources(32, 0, 0, 0, 0.0))
+
+
+def seen(library: ctypes.CDLL) -> list[int]:
+    return list((ctypes.c_long * 16).in_dll(library, "seen"))[:13]
+
+
+def current() -> int:
+    return driver_module.handle("cuCtxGetCurrent")
+
+
+Words = ctypes.c_int64 * 2
+
+
+def launch(kernel: CudaKernel, *, words: tuple[int, int] = (7, 8), **changes: Any) -> None:
+    args = Words(*words)
+    defaults: dict[str, Any] = {"grid": (2, 3, 4), "block": 256, "args_bytes": 16, "stream": 0x7F00_1234_5678}
+    kernel.launch(args=ctypes.addressof(args), **(defaults | changes))
+
+
+def test_launch_hands_over_everything(fake: Callable[..., int], library: ctypes.CDLL) -> None:
+    """Grid, block, stream, function and the struct's bytes reach the driver, in the device's own context."""
+    kernel = CudaDevice(1).load(SOURCE)
+    for words in ((7, 8), (-1, 2**62)):
+        launch(kernel, words=words)
+        assert seen(library) == [2, 3, 4, 256, 1, 1, 0, 0x7F00_1234_5678, 0, 0x1001, 0x6001, *words]
+    for grid, block, stream in [
+        ((9, 1, 1), 32, 0),
+        ((9, 1, 1), 32, 5),
+        ((9, 1, 1), 64, 5),
+        ((9, 1, 1), 32, 0),
+    ]:
+        launch(kernel, grid=grid, block=block, stream=stream)
+        assert seen(library)[:8] == [*grid, block, 1, 1, 0, stream]
+    assert fake("launches") == 6
+
+
+def test_many_configurations(fake: Callable[..., int], library: ctypes.CDLL) -> None:
+    """However many grids a kernel has seen, each launch has its own."""
+    kernel = CudaDevice().load(SOURCE)
+    for blocks in [*range(1, 200), *range(1, 200)]:
+        launch(kernel, grid=(blocks, 1, 1))
+        assert seen(library)[0] == blocks
+
+
+def test_caller_keeps_its_context(fake: Callable[..., int], library: ctypes.CDLL) -> None:
+    """Loading and launching leave the thread's context as it was: none, another device's, or this one's."""
+    device = CudaDevice(0)
+    kernel = device.load(SOURCE)
+    assert current() == 0
+    for context in (0x1001, 0x1000):
+        with driver_module.current(context):
+            launch(kernel)
+            assert (seen(library)[9], current()) == (0x1000, context)
+            fake("refusal", 1)
+            with pytest.raises(DriverError):
+                launch(kernel)
+            assert current() == context
+            fake("refusal", 0)
+    assert current() == 0
+
+
+def test_load_once_per_architecture(fake: Callable[..., int]) -> None:
+    """A source is loaded once per architecture, also by threads that ask together; `is_loaded` tells."""
+    device = CudaDevice()
+    assert (device.name, device.arch) == ("cuda:0", "sm_90")
+    assert not device.is_loaded(SOURCE) and fake("retained") == 0
+    kernels: list[CudaKernel] = []
+    threads = [threading.Thread(target=lambda: kernels.append(device.load(SOURCE))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, kernels))) == 1 == fake("loads") and device.is_loaded(SOURCE)
+    assert not device.is_loaded(SOURCE, "sm_90a")
+    assert device.load(SOURCE, "sm_90a") is not kernels[0] and fake("loads") == 2
+    assert kernels[0].resources.registers == 32
+
+
+def test_refusals_name_call_code_and_text(fake: Callable[..., int]) -> None:
+    """A driver error carries the kernel, the call, the code's name and its text."""
+    kernel = CudaDevice().load(SOURCE)
+    fake("refusal", 1)
+    expected = (
+        r"kernel 'axpy', grid \(2, 3, 4\), block 256: "
+        r"cuLaunchKernelEx: CUDA_ERROR_INVALID_VALUE \(1\): invalid argument"
+    )
+    with pytest.raises(DriverError, match=expected):
+        launch(kernel)
+    fake("refusal", 12345)
+    with pytest.raises(DriverError, match=r"cuLaunchKernelEx: unknown \(12345\): unknown"):
+        launch(kernel)
+    with pytest.raises(DriverError, match=r"cuLibraryGetKernel: unknown \(500\)"):
+        CudaDevice().load(KernelSource("a.cu", "text", "absent"))
+
+
+def test_what_the_driver_cannot_see_is_refused(fake: Callable[..., int]) -> None:
+    """A struct of another size and a grid that would wrap around never reach the driver."""
+    kernel = CudaDevice().load(SOURCE)
+    with pytest.raises(KernelInternal, match="'axpy' takes a struct of 16 bytes, got 24"):
+        launch(kernel, args_bytes=24)
+    with pytest.raises(DriverError, match=r"grid \(4294967297, 1, 1\) of 256 threads is beyond 2147483647"):
+        launch(kernel, grid=(2**32 + 1, 1, 1))
+    assert fake("launches") == 0
+
+
+def test_capture_status(fake: Callable[..., int]) -> None:
+    """Only an active capture counts; a thread without a context captures nothing; an illegal query raises."""
+    assert not stream_is_capturing(5)
+    with driver_module.current(0x1000):
+        assert [stream_is_capturing(stream) for stream in (4, 5, 6)] == [False, True, False]
+        with pytest.raises(DriverError, match=r"cuStreamIsCapturing: unknown \(906\)"):
+            stream_is_capturing(0)
+
+
+def test_devices_are_counted(fake: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that is not there is refused; without devices or without a driver none is available."""
+    assert CudaDevice.available()
+    with pytest.raises(DriverError, match="no device 'cuda:2': the driver shows 2, numbered from 0"):
+        CudaDevice(2)
+    driver_module.driver.cache_clear()
+    fake("devices", 0)
+    assert not CudaDevice.available()
+    driver_module.driver.cache_clear()
+
+    def missing(name: str) -> ctypes.CDLL:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert not CudaDevice.available()
+    with pytest.raises(DriverError, match=r"no CUDA driver \(libcuda\.so\.1: cannot open"):
+        CudaDevice()

@@ -253,6 +253,11 @@ def _cases(spec: OpSpec) -> Iterator[Finding]:
                     yield where, 0, f"unknown field {name!r}; {_near(name, known)}"
                 elif name != "dtype" and not _fits(spec.descriptor[name].type, value):
                     yield where, 0, f"{name!r} is a {spec.descriptor[name].type}, got {value!r}"
+    for name, (low, high) in spec.tests.ranges.items():
+        if name not in spec.inputs:
+            yield ("tests", "ranges", name), 0, f"unknown input {name!r}; {_near(name, spec.inputs)}"
+        elif not low < high:
+            yield ("tests", "ranges", name), 0, f"a range goes from low to high, got [{low}, {high}]"
     given = set(spec.tests.defaults)
     for i, case in enumerate(spec.tests.cases):
         missing = [

@@ -90,7 +90,12 @@ class ArchSpec(Strict):
 
 
 class TestsSpec(Strict):
+    """Problems to test on, and, for inputs a formula is not defined everywhere for, the range to draw from."""
+
+    __test__ = False
+
     defaults: dict[Ident, Any] = {}
+    ranges: dict[Ident, Annotated[tuple[float, float], Field(strict=False)]] = {}
     cases: Annotated[list[dict[Ident, Any]], Field(min_length=1)]
 
 

@@ -9,10 +9,22 @@ from importlib import import_module
 from typing import Any
 
 MODULES = {
+    "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
+    "LayerNormBackwardPlan": "normalization.layer_norm_backward",
+    "LayerNormDescriptor": "normalization.layer_norm",
+    "LayerNormPlan": "normalization.layer_norm",
+    "LogSoftmaxBackwardDescriptor": "softmax.log_softmax_backward",
+    "LogSoftmaxBackwardPlan": "softmax.log_softmax_backward",
+    "LogSoftmaxDescriptor": "softmax.log_softmax",
+    "LogSoftmaxPlan": "softmax.log_softmax",
     "RMSNormBackwardDescriptor": "normalization.rms_norm_backward",
     "RMSNormBackwardPlan": "normalization.rms_norm_backward",
     "RMSNormDescriptor": "normalization.rms_norm",
     "RMSNormPlan": "normalization.rms_norm",
+    "SoftmaxBackwardDescriptor": "softmax.softmax_backward",
+    "SoftmaxBackwardPlan": "softmax.softmax_backward",
+    "SoftmaxDescriptor": "softmax.softmax",
+    "SoftmaxPlan": "softmax.softmax",
 }
 
 

@@ -120,7 +120,8 @@ class CudaDevice:
             function = handle("cuKernelGetFunction", kernel)
             # The driver loads lazily; asking for an attribute loads now, so that graphs can record launches.
             query("cuFuncGetAttribute", _NUM_REGS, function)
-        return CudaKernel(source.symbol, self._context, function, _parameter_bytes(kernel), cubin.resources)
+            parameter_bytes = _parameter_bytes(kernel)
+        return CudaKernel(source.symbol, self._context, function, parameter_bytes, cubin.resources)
 
 
 def _parameter_bytes(kernel: int) -> int | None:

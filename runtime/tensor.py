@@ -175,7 +175,10 @@ def _exported(array: Any, name: str) -> TensorView:
     element, itemsize = row
     _check_pointer(name, pointer, shape, itemsize)
     device = f"cuda:{seen.device_id}" if seen.is_device_accessible else "host"
-    strides = contiguous_strides(shape) if strides is None else tuple(strides)
+    if strides is None:
+        strides = contiguous_strides(shape)
+    else:  # negative byte strides come back divided as if they were unsigned
+        strides = tuple(((s * itemsize + 2**63) % 2**64 - 2**63) // itemsize for s in strides)
     return TensorView(pointer, tuple(shape), strides, element, device, seen.readonly, None, seen)
 
 

@@ -81,7 +81,9 @@ def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) 
     if kind in ("max", "min") and not space.count(dims):
         empty = -np.inf if kind == "max" else np.inf
         return np.full([1 if i in axes else n for i, n in enumerate(value.shape)], empty)
-    return getattr(xp, kind)(value, axis=axes if len(axes) > 1 else axes[0], keepdims=True)
+    if kind == "mean":
+        return xp.sum(value, axis=axes, keepdims=True) / np.float64(space.count(dims))
+    return getattr(xp, kind)(value, axis=axes, keepdims=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@
 """
 
 __all__ = [  # noqa: F822
+    "layer_norm",
+    "layer_norm_backward",
     "rms_norm",
     "rms_norm_backward",
 ]

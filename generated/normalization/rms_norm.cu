@@ -122,9 +122,9 @@ template <typename T, class Tile> __device__ void rms_norm(const rms_norm_args<T
 
 using namespace baracuda;
 
-#ifdef SKU_rms_norm_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f32_row32x4x2(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<32, 4, 2, false>>(args);
+#ifdef SKU_rms_norm_f32_row32x4x4
+extern "C" __global__ void __launch_bounds__(128) rms_norm_f32_row32x4x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
@@ -134,9 +134,9 @@ extern "C" __global__ void __launch_bounds__(128) rms_norm_f32_row128x1x4(__grid
 }
 #endif
 
-#ifdef SKU_rms_norm_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512) rms_norm_f32_row512x1x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<512, 1, 4, false>>(args);
+#ifdef SKU_rms_norm_f32_row256x1x4
+extern "C" __global__ void __launch_bounds__(256) rms_norm_f32_row256x1x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
@@ -146,9 +146,9 @@ extern "C" __global__ void __launch_bounds__(512) rms_norm_f32_wide512x1x2(__gri
 }
 #endif
 
-#ifdef SKU_rms_norm_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f16_row32x4x2(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<32, 4, 2, false>>(args);
+#ifdef SKU_rms_norm_f16_row32x4x4
+extern "C" __global__ void __launch_bounds__(128) rms_norm_f16_row32x4x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
@@ -158,9 +158,9 @@ extern "C" __global__ void __launch_bounds__(128) rms_norm_f16_row128x1x4(__grid
 }
 #endif
 
-#ifdef SKU_rms_norm_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512) rms_norm_f16_row512x1x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<512, 1, 4, false>>(args);
+#ifdef SKU_rms_norm_f16_row256x1x4
+extern "C" __global__ void __launch_bounds__(256) rms_norm_f16_row256x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
@@ -170,9 +170,9 @@ extern "C" __global__ void __launch_bounds__(512) rms_norm_f16_wide512x1x2(__gri
 }
 #endif
 
-#ifdef SKU_rms_norm_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128) rms_norm_bf16_row32x4x2(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<32, 4, 2, false>>(args);
+#ifdef SKU_rms_norm_bf16_row32x4x4
+extern "C" __global__ void __launch_bounds__(128) rms_norm_bf16_row32x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
@@ -182,9 +182,9 @@ extern "C" __global__ void __launch_bounds__(128) rms_norm_bf16_row128x1x4(__gri
 }
 #endif
 
-#ifdef SKU_rms_norm_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512) rms_norm_bf16_row512x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<512, 1, 4, false>>(args);
+#ifdef SKU_rms_norm_bf16_row256x1x4
+extern "C" __global__ void __launch_bounds__(256) rms_norm_bf16_row256x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
@@ -194,9 +194,9 @@ extern "C" __global__ void __launch_bounds__(512) rms_norm_bf16_wide512x1x2(__gr
 }
 #endif
 
-#ifdef SKU_rms_norm_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f64_row32x4x2(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<32, 4, 2, false>>(args);
+#ifdef SKU_rms_norm_f64_row32x4x4
+extern "C" __global__ void __launch_bounds__(128) rms_norm_f64_row32x4x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
@@ -206,9 +206,9 @@ extern "C" __global__ void __launch_bounds__(128) rms_norm_f64_row128x1x4(__grid
 }
 #endif
 
-#ifdef SKU_rms_norm_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512) rms_norm_f64_row512x1x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<512, 1, 4, false>>(args);
+#ifdef SKU_rms_norm_f64_row256x1x4
+extern "C" __global__ void __launch_bounds__(256) rms_norm_f64_row256x1x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<256, 1, 4, false>>(args);
 }
 #endif
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +26,7 @@ def digest(*parts: object) -> str:
 class BuildCache:
     """Built files under `folder`, named by the digest of all that went into them.
 
-    Where `folder` cannot be written, a temporary one serves this process and is removed with it.
+    Where `folder` cannot be written, a temporary one serves instead and goes with this object.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,8 +35,8 @@ class BuildCache:
         except OSError as error:
             log.warning("cannot create the host kernel cache %s: %s", folder, error)
         if not os.access(folder, os.W_OK | os.X_OK):
-            self._temporary = tempfile.TemporaryDirectory(prefix="baracuda-host-")
-            folder = Path(self._temporary.name)
+            folder = Path(tempfile.mkdtemp(prefix="baracuda-host-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.folder = folder
 
     def get(self, name: str, build: Callable[[Path], None]) -> Path:

@@ -79,8 +79,8 @@ class HostDevice:
         """A C-contiguous array of all-ones bytes in its own mapping, between two no-access pages if `guard`.
 
         With `align_end` its last byte is the last before a no-access page, and the largest power of two that
-        divides its size also divides its address (a page at most). Otherwise it begins right after a no-access
-        page, so a page divides its address, and `check_canaries` watches the rest of its last page.
+        divides its size also divides its address (a page at most). Otherwise it begins right after a
+        no-access page, so a page divides its address, and `check_canaries` watches the rest of its last page.
         """
         return self._arena.empty(shape, dtype, guard=guard, align_end=align_end)
 

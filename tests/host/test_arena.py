@@ -10,6 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.errors import InvalidProblem, KernelInternal
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.host import HostDevice
 from baracuda.runtime.key_lock import key_lock

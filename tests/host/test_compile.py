@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.errors import CompileError
 from baracuda.runtime.host import HostDevice

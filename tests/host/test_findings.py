@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from baracuda.runtime.errors import DriverError, InvalidProblem, KernelInternal
 
 TEXT = (Path(__file__).parent / "kernels" / "findings.cu").read_text().splitlines()
@@ -25,8 +26,8 @@ FINDINGS = {
     f"{at('all but thread 5')}; threads 5 in __syncwarp at {at('thread 5 alone')}",
     2: "block (0,0,0): warp 0 diverges, lane 31 is in __shfl_sync with mask ffffffff at "
     f"{at('half a shuffle')}, lane 0 is in __syncwarp with mask ffffffff at {at('half a syncwarp')}",
-    3: "block (0,0,0) thread (16,0,0): calling lane is not in its mask: lane 16 is in __ballot_sync with mask "
-    f"0000ffff at {at('not in mask')}",
+    3: "block (0,0,0) thread (16,0,0): calling lane is not in its mask: lane 16 is in __ballot_sync with "
+    f"mask 0000ffff at {at('not in mask')}",
     4: "block (0,0,0) thread (15,0,0): lane 0 reads inactive lane 20 in __shfl_sync at "
     + at("reads lane 20"),
     5: "block (0,0,0) thread (0,0,0): integer division by zero or overflow",

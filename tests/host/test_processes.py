@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.errors import KernelInternal
 

@@ -20,7 +20,7 @@ def test_block_sum_is_right_in_every_thread_order(any_device, source, run, order
 
 
 def test_missing_barrier_shows_in_some_order(device, source, run):
-    """Without its barrier a sum reads poison when the summing thread runs early, and is right when it runs last."""
+    """Without its barrier a sum reads poison if the summing thread runs first, and none if it runs last."""
     x, y = device.empty((1, 256), np.float32), device.empty(1, np.float32)
     x[...] = 1
     results = {}
@@ -128,7 +128,7 @@ def test_products_fuse_only_where_allowed(any_device, source, run, contraction):
 
 
 def test_conversions_and_intrinsics(any_device, source, run):
-    """Conversions saturate and send NaN to 0; subnormals survive; classification and bit functions agree with CUDA."""
+    """Conversions saturate and send NaN to 0; subnormals survive; bit functions agree with CUDA."""
     x, y = any_device.empty(1, np.float32), any_device.empty(16, np.float32)
     run(any_device, source("vocabulary.cu", "conversions"), 1, 1, x, y, 1)
     integers = y.view(np.int32)
@@ -136,6 +136,26 @@ def test_conversions_and_intrinsics(any_device, source, run):
     assert integers[8:12].tolist() == [15, 0x77552211 & 0xFFFFFFFF, 31 + 400 + 80000, 4]
     assert y[12:15].tolist() == [2.0**-24, -2.5, 1 + 0 + 0.5 + 1]
     assert integers[15] == 2
+
+
+def test_half_precision_bits(any_device, source, run):
+    """Every f16 decodes as NumPy's does, and floats around and between them encode to the nearest."""
+    halves = np.arange(65536, dtype=np.uint16)
+    values = halves.view(np.float16).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ties = ((values[:-1].astype(np.float64) + values[1:]) / 2).astype(np.float32)
+        around = [np.nextafter(v, np.float32(sign * np.inf)) for v in (values, ties) for sign in (-1, 1)]
+    floats = np.concatenate([values, ties, *around, np.float32([65519, 65520, 1e38, 1e-45])])
+    x, decoded = any_device.empty(floats.size, np.float32), any_device.empty(65536, np.float32)
+    encoded = any_device.empty(floats.size, np.uint16)
+    x[...] = floats
+    run(any_device, source("vocabulary.cu", "halves"), 1, 256, x, encoded, floats.size, decoded)
+    np.testing.assert_array_equal(decoded, values)
+    with np.errstate(over="ignore"):
+        expected = floats.astype(np.float16)
+    np.testing.assert_array_equal(encoded.view(np.float16), expected)
+    signs_agree = np.signbit(encoded.view(np.float16)) == np.signbit(expected)
+    assert (signs_agree | np.isnan(expected)).all()
 
 
 def test_matrix_product_through_fragments(any_device, source, run):

@@ -4,6 +4,7 @@
 // (barriers, shuffles, votes, warp matrix instructions) is a call into the runtime in ../src.
 #pragma once
 #define BARACUDA_HOST 1
+#include <stdio.h>
 
 #include "baracuda_host/qualifiers.h"
 #include "baracuda_host/vector_types.h"

@@ -8,8 +8,8 @@ struct f16 {
 
     f16() = default;
 #ifdef BARACUDA_HOST
-    explicit f16(float value) { _Float16 h = _Float16(value); memcpy(&bits, &h, 2); }
-    explicit operator float() const { _Float16 h; memcpy(&h, &bits, 2); return float(h); }
+    explicit f16(float value) : bits(baracuda_host::float_to_half_bits(value)) {}
+    explicit operator float() const { return baracuda_host::half_bits_to_float(bits); }
 #else
     __device__ explicit f16(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
     __device__ explicit operator float() const { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits)); return f; }

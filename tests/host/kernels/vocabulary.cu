@@ -102,6 +102,15 @@ extern "C" __global__ void conversions(const Floats args) {
   y[15] = static_cast<int>(__float_as_uint(1e-45f)) + static_cast<int>(__double_as_longlong(5e-324));
 }
 
+struct Halves { const float* x; unsigned short* encoded; long long n; float* decoded; };
+
+extern "C" __global__ void halves(const Halves args) {
+  for (long long i = threadIdx.x; i < args.n; i += blockDim.x)
+    args.encoded[i] = baracuda_host::float_to_half_bits(args.x[i]);
+  for (unsigned i = threadIdx.x; i < 65536; i += blockDim.x)
+    args.decoded[i] = baracuda_host::half_bits_to_float(static_cast<unsigned short>(i));
+}
+
 struct Product { const unsigned short *a, *b; float* d; };
 
 // d[16, 8] = a[16, 16] b[16, 8], all row-major, a and b bfloat16.

@@ -20,6 +20,18 @@ static inline float half_bits_to_float(uint16_t half) {
   if ((half & 0x7c00u) == 0x7c00u) magnitude = __uint_as_float((half & 0x7fffu) << 13 | 0x7f800000u);
   return __uint_as_float(__float_as_uint(magnitude) | (half & 0x8000u) << 16);
 }
+// To the nearest, ties to even; a NaN becomes 0x7fff, as on a GPU.
+static inline uint16_t float_to_half_bits(float x) {
+  const uint32_t sign = __float_as_uint(x) >> 16 & 0x8000u;
+  const uint32_t magnitude = __float_as_uint(x) & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7fff;
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and more
+  // Below the smallest normal, adding 0.5 leaves exactly the bits of a subnormal half in the significand.
+  if (magnitude < 0x38800000u)
+    return static_cast<uint16_t>(sign | (__float_as_uint(__uint_as_float(magnitude) + 0.5f) & 0x7ffu));
+  const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+  return static_cast<uint16_t>(sign | (rounded - 0x38000000u) >> 13);
+}
 static inline float bfloat16_bits_to_float(uint16_t bits) {
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }

@@ -1,0 +1,1 @@
+"""What the command line does, a module per command; nothing here reads arguments."""

@@ -1,0 +1,36 @@
+"""`generate`: write what the specs say, or list what is not as they say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ..generate import Changes, compare, write
+from .project import Project
+
+
+def generate(specs: Path, out: Path, templates: Sequence[Path] = (), *, check: bool = False) -> bool:
+    """Bring `out` up to date with `specs`, or with `check` only say what would change; true when that is nothing."""
+    start = time.perf_counter()
+    project = Project.read(specs, templates)
+    changes = compare(project.files, out) if check else write(project.files, out)
+    show_changes(changes, out, "would be " if check else "")
+    click.echo(f"{summary(len(project.ops), changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
+    return not changes.any
+
+
+def show_changes(changes: Changes, out: Path, tense: str = "") -> None:
+    """A line for each file that is not, or was not, as the specs say."""
+    for what, paths in (("written", changes.written), ("removed", changes.removed)):
+        for path in paths:
+            click.echo(f"{tense}{what}: {out / path}")
+
+
+def summary(ops: int, changes: Changes) -> str:
+    """How many ops and files."""
+    counts = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
+    files = ", ".join(f"{len(paths)} {what}" for what, paths in counts.items() if paths)
+    return f"{ops} op{'s' * (ops != 1)}; files: {files}"

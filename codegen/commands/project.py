@@ -1,0 +1,78 @@
+"""A project: the folder its specs are in, the folder its plans are generated into, and the package these make."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
+
+from baracuda.runtime import REGISTRY, Registered, SpecError, Unsupported
+
+from ..generate import lower_all, texts
+from ..load import Loaded, load_folder
+from ..model import Op
+from ..spec_wording import did_you_mean
+
+SPECS, OUT, PACKAGE = Path("specs"), Path("generated"), "baracuda.generated"
+
+
+@dataclass(frozen=True)
+class Project:
+    """Checked specs, what they are lowered to, and every generated file by its path below the output folder."""
+
+    loaded: dict[str, Loaded]
+    ops: dict[str, Op]
+    files: dict[str, str]
+
+    @classmethod
+    def read(cls, specs: Path, templates: Iterable[Path] = ()) -> Project:
+        """Check, lower and render all of `specs`; raise SpecError with a line for each thing that is wrong."""
+        loaded = load_folder(specs)
+        if not loaded:
+            raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
+        ops = lower_all(loaded.values())
+        return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
+
+    def chosen(self, names: Iterable[str]) -> list[Op]:
+        """The ops called so, or all of them when no name is given."""
+        for name in (names := tuple(names)):
+            if name not in self.ops:
+                raise Unsupported(f"no op {name!r}; {did_you_mean(name, self.ops)}")
+        return [self.ops[name] for name in dict.fromkeys(names or self.ops)]
+
+
+def specs_folder(given: Path | None) -> Path:
+    """`given`, else ./specs, else the specs this package comes with."""
+    return given or (SPECS if SPECS.is_dir() else installed("baracuda.specs"))
+
+
+def installed(package: str) -> Path:
+    """The folder of a package of this distribution."""
+    return Path(str(files(package)))
+
+
+def plans_of(package: str) -> ModuleType:
+    """Import a package of generated plans, one below the current folder included, and all its modules."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last, so that it hides nothing
+    try:
+        module = importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name and f"{package}.".startswith(f"{error.name}."):
+            raise Unsupported(f"no package {package!r}; install it or change to the folder it is in") from None
+        raise
+    if not hasattr(module, "import_all"):
+        raise Unsupported(f"package {package!r} holds no generated plans; 'baracuda-gen generate' writes some")
+    module.import_all()
+    return module
+
+
+def kernels_of(package: str) -> list[Registered]:
+    """The kernel table of a package of generated plans, in order of preference."""
+    name = plans_of(package).__name__
+    return [row for row in REGISTRY if row.source.package.startswith(f"{name}.")]

@@ -1,0 +1,70 @@
+"""What commands show: tables or JSON on stdout, progress on stderr, plain text where nobody is watching."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+_UNWRAPPED = 1000  # columns of a pipe or file: a table's row stays one line, for grep and awk
+
+Row = Mapping[str, object]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Colours and wraps at a terminal's width; neither elsewhere, and no colours under NO_COLOR."""
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_UNWRAPPED)
+
+
+def show_table(rows: Sequence[Row]) -> None:
+    """Print `rows`, all with the keys of the first, which become the headings; numbers are aligned right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, value in (rows[0] if rows else {}).items():
+        table.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    console().print(table)
+
+
+def show_json(value: object) -> None:
+    """Print `value` as JSON and nothing else."""
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case float():
+            return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+        case list() | tuple():
+            return ", ".join(map(str, value))
+    return str(value)
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show a bar on stderr that the yielded call moves one of `total` steps; nothing where nobody is watching."""
+    screen = console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda: bar.advance(task)
+
+
+@contextmanager
+def working(title: str) -> Iterator[None]:
+    """Show that something of unknown length goes on."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+    with screen.status(title):
+        yield

@@ -1,0 +1,47 @@
+"""How close a kernel's results come to the oracle's, for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from baracuda.runtime import ElementKind
+
+from ..load import Loaded
+from .oracle import Accuracy, bounded, compare, reference, tolerances, widen
+from .problem import Problem, Subject
+
+__all__ = ["Accuracy", "report"]
+
+
+def report(
+    op: Loaded,
+    loaded: Mapping[str, Loaded],
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    outputs: Mapping[str, np.ndarray[Any, Any]],
+    values: Mapping[str, Any],
+    element: ElementKind | str,
+    package: str = "baracuda.generated",
+) -> dict[str, Accuracy]:
+    """Compare `outputs`, computed from `arrays` by the plan of `op`, with the float64 oracle and the declared bound.
+
+    `arrays` are the inputs in the caller's shapes, saved tensors as the kernel was given them.
+    """
+    problem = Problem(Subject(op, loaded, package), values, element)
+    saved = set(problem.spec.gradient.saved) if problem.spec.gradient else set()
+    exact = reference(problem, widen(problem, {n: a for n, a in arrays.items() if n not in saved}))
+    held = {**problem.held(), **{n: ElementKind(_tag(a)) for n, a in {**arrays, **outputs}.items()}}
+    allowed = tolerances(problem, bounded(problem, arrays, exact), held)
+    found = {}
+    for argument, name in problem.results.items():
+        got = problem.flat(argument, outputs[argument].astype(np.float64))
+        found[argument] = compare(got, exact[name], allowed[argument])
+    return found
+
+
+def _tag(array: np.ndarray[Any, Any]) -> ElementKind:
+    from baracuda.runtime.element import BY_NUMPY
+
+    return BY_NUMPY[array.dtype]

@@ -3,57 +3,32 @@
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 from baracuda.runtime import (
     Argument,
-    CompileError,
     Direction,
     ElementKind,
     KernelSource,
     Registered,
-    Resources,
     RowPlan,
     SourceFile,
     row_kernels,
 )
-from baracuda.runtime.cubin import Cubin, compile_many
 
 from ..model import Op
-from .project import PACKAGE, Project
-from .terminal import Row, progress
+from .compile_report import Report, Variant
+from .project import PACKAGE, Project, specs_folder
+from .terminal import show_json
 
 ARCHS = ("sm_80", "sm_89", "sm_90")
 LAYOUTS = RowPlan.LAYOUTS
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A kernel in one memory layout for one architecture."""
-
-    row: Registered
-    layout: str
-    arch: str
-    source: KernelSource
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What became of a variant."""
-
-    variant: Variant
-    outcome: Cubin | CompileError
-
-    @property
-    def resources(self) -> Resources | None:
-        return self.outcome.resources if isinstance(self.outcome, Cubin) else None
 
 
 def rows_of(op: Op, text: str, package: str = PACKAGE) -> tuple[Registered, ...]:
@@ -119,19 +94,6 @@ def _assert_told_apart(rows: Iterable[Registered]) -> None:
         raise AssertionError(f"SKUs that differ only in arch: {', '.join(twins)}")
 
 
-def compile_all(variants: Sequence[Variant], *, workers: int | None = None) -> list[Compiled]:
-    """Compile, or find in the cache, all of `variants`, with a progress bar; the outcomes in the same order."""
-    outcomes: dict[int, Cubin | CompileError] = {}
-    with progress("compiling", len(variants)) as advance:
-
-        def done(index: int, outcome: Cubin | CompileError) -> None:
-            outcomes[index] = outcome
-            advance()
-
-        compile_many([(v.source, v.arch) for v in variants], on_done=done, workers=workers)
-    return [Compiled(variant, outcomes[index]) for index, variant in enumerate(variants)]
-
-
 @contextmanager
 def empty_cache() -> Iterator[None]:
     """Compile into a temporary folder meanwhile, so that nothing is found and nothing is kept."""
@@ -145,58 +107,25 @@ def empty_cache() -> Iterator[None]:
             os.environ.update({} if before is None else {name: before})
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Everything that was compiled, and how long that took on the wall, in seconds."""
-
-    compiled: list[Compiled]
-    seconds: float
-
-    @classmethod
-    def of(cls, variants: Sequence[Variant], *, workers: int | None = None) -> Report:
-        """Compile `variants` and keep the time."""
-        start = time.perf_counter()
-        return cls(compile_all(variants, workers=workers), time.perf_counter() - start)
-
-    @property
-    def failed(self) -> list[CompileError]:
-        return [c.outcome for c in self.compiled if isinstance(c.outcome, CompileError)]
-
-    def spilled(self, allowed: int = 0) -> list[Compiled]:
-        """Kernels that spill more than `allowed` bytes."""
-        return [c for c in self.compiled if c.resources and c.resources.spill_bytes > allowed]
-
-    def rows(self) -> list[Row]:
-        """A table of the kernels that compiled; times in milliseconds, None for those that came from the cache."""
-        return [_row(c.variant, c.resources) for c in self.compiled if c.resources]
-
-    def summary(self) -> dict[str, int | float]:
-        """Counts, and times in milliseconds."""
-        times = [c.resources.seconds * 1e3 for c in self.compiled if c.resources and c.resources.seconds]
-        return {
-            "kernels": len(self.compiled),
-            "cached": len(self.compiled) - len(times) - len(self.failed),
-            "failed": len(self.failed),
-            "spilled": len(self.spilled()),
-            "wall_ms": self.seconds * 1e3,
-            "median_ms": statistics.median(times) if times else 0.0,
-        }
-
-    def __str__(self) -> str:
-        s = self.summary()
-        counts = f"{s['kernels']} kernels in {self.seconds:.1f} s"
-        median = f"median {s['median_ms']:.0f} ms, " if s["median_ms"] else ""
-        return f"{counts}: {median}{s['cached']} cached, {s['spilled']} spilled, {s['failed']} failed"
-
-
-def _row(variant: Variant, held: Resources) -> Row:
-    return {
-        "kernel": variant.source.symbol,
-        "layout": variant.layout,
-        "arch": variant.arch,
-        "registers": held.registers,
-        "shared": held.shared_bytes,
-        "stack": held.stack_bytes,
-        "spill": held.spill_bytes,
-        "ms": round(held.seconds * 1e3, 1) or None,
-    }
+def compile(
+    names: Sequence[str],
+    specs: Path | None = None,
+    *,
+    archs: Sequence[str] = ARCHS,
+    layouts: Sequence[str] = LAYOUTS,
+    package: str = PACKAGE,
+    jobs: int | None = None,
+    cold: bool = False,
+    as_json: bool = False,
+) -> bool:
+    """Compile `jobs` kernels at a time and print what each occupies; true when all of them compile."""
+    project = Project.read(specs_folder(specs))
+    variants = variants_of(project, names, archs=archs, layouts=layouts, package=package)
+    with empty_cache() if cold else nullcontext():
+        report = Report.of(variants, workers=jobs)
+    if as_json:
+        show_json({"kernels": report.rows(), **report.summary()})
+    else:
+        report.show()
+    report.show_failures()
+    return not report.failed

@@ -24,10 +24,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def show_table(rows: Sequence[Row]) -> None:
-    """Print `rows`, all with the keys of the first, which become the headings; numbers are aligned right."""
+    """Print `rows`, all with the keys of the first, which become the headings; columns with numbers are aligned right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, value in (rows[0] if rows else {}).items():
-        table.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+    for name in rows[0] if rows else ():
+        numbers = any(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
     console().print(table)

@@ -111,7 +111,7 @@ class Arithmetic:
 def bound(
     lines: Iterable[Line], inputs: Mapping[str, Bounded], space: Space, how: Arithmetic
 ) -> dict[str, Bounded]:
-    """First-order running error analysis (Higham, Accuracy and Stability, section 3.3) along the program."""
+    """Running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, section 3.3) of the program."""
     names = dict(inputs)
     reader = _Bounds(names, space, how)
     with np.errstate(all="ignore"):
@@ -146,14 +146,14 @@ class _Bounds:
     def _call(self, op: str, args: list[Bounded]) -> Bounded:
         row = OPS[op]
         result = row.numpy(self.xp, *(a.value for a in args))
-        if row.partials is None:
+        if row.spread is None:
             return Bounded(result, 0.0)
-        error = row.rounding * self.how.unit_roundoff * np.abs(result) + (
-            self.how.tiny if row.rounding else 0.0
-        )
-        for arg, partial in zip(args, row.partials(self.xp, result, *(a.value for a in args)), strict=True):
-            error = error + np.where(np.asarray(arg.error) == 0, 0.0, partial * arg.error)
-        return Bounded(result, error)
+        rounded = row.rounding * self.how.unit_roundoff * np.abs(result) + (self.how.tiny if row.rounding else 0.0)
+        errors = [a.error for a in args]
+        if all(np.all(np.asarray(e) == 0) for e in errors):
+            return Bounded(result, rounded)
+        moved = row.spread(self.xp, result, [a.value for a in args], errors)
+        return Bounded(result, rounded + np.where(np.isnan(moved), np.inf, moved))
 
     def _reduce(self, kind: str, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
         result = reduce(self.xp, kind, arg.value, dims, self.space)

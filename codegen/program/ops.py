@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-Partials = Callable[..., tuple[Any, ...]]  # (xp, result, *operands) -> |d result / d operand| for each
+Spread = Callable[..., Any]  # (xp, result, operands, their errors) -> how far the result may move
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,10 @@ class Op:
     cuda: str  # a format of the operands' CUDA text
     numpy: Callable[..., Any]  # (xp, *operands)
     rounding: float = 0.0
-    partials: Partials | None = None  # None: the result is discrete, errors do not pass through
+    spread: Spread | None = None  # None: the result is discrete, errors do not pass through
     kind: str = "float"  # of the result; "same": of the operands, widest first
     takes: str = "number"  # what the operands must be: number, int, bool, any
     symbol: str = ""  # Python's infix spelling, if it has one
-    exact_everywhere: bool = True  # the same bits on every IEEE machine
 
 
 def _call(name: str) -> Callable[..., Any]:
@@ -36,8 +35,34 @@ def _elementwise(function: Callable[[float], float]) -> Callable[..., Any]:
     return lambda xp, a: xp.elementwise(function, a)
 
 
-def _infix(name: str, symbol: str, rounding: float, partials: Partials, numpy: Callable[..., Any]) -> Op:
-    return Op(name, 2, f"{{}} {symbol} {{}}", numpy, rounding, partials, kind="same", symbol=symbol)
+def _added(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    return sum(e)
+
+
+def _multiplied(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    return xp.abs(a[0]) * e[1] + xp.abs(a[1]) * e[0] + e[0] * e[1]
+
+
+def _divided(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    least = xp.abs(a[1]) - e[1]
+    return xp.where(least > 0, (e[0] + xp.abs(r) * e[1]) / xp.where(least > 0, least, 1.0), np.inf)
+
+
+def _chosen(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    return xp.where(a[0], e[1], e[2])
+
+
+def _at_the_ends(numpy: Callable[..., Any]) -> Spread:
+    """How far a function moves when its operand moves to either end of its interval; exact where it is monotone."""
+
+    def spread(xp: Any, r: Any, a: Any, e: Any) -> Any:
+        return xp.fmax(xp.abs(numpy(xp, a[0] + e[0]) - r), xp.abs(numpy(xp, a[0] - e[0]) - r))
+
+    return spread
+
+
+def _infix(name: str, symbol: str, rounding: float, spread: Spread, numpy: Callable[..., Any]) -> Op:
+    return Op(name, 2, f"{{}} {symbol} {{}}", numpy, rounding, spread, kind="same", symbol=symbol)
 
 
 def _integer(name: str, symbol: str) -> Op:
@@ -48,105 +73,57 @@ def _compare(name: str, symbol: str) -> Op:
     return Op(name, 2, f"{{}} {symbol} {{}}", _call(name), 0, None, "bool", "number", symbol)
 
 
-def _function(
-    name: str,
-    ulps: float,
-    slope: Callable[..., Any],
-    numpy: Callable[..., Any] | None = None,
-    exact: bool = False,
-) -> Op:
+def _function(name: str, ulps: float, numpy: Callable[..., Any] | None = None) -> Op:
     """A one-operand function whose CUDA implementation is within `ulps` units in the last place."""
-    return Op(
-        name,
-        1,
-        f"math::{name}({{}})",
-        numpy or _call(name),
-        2 * ulps,
-        lambda xp, r, a: (xp.abs(slope(xp, r, a)),),
-        exact_everywhere=exact,
-    )
+    numpy = numpy or _call(name)
+    return Op(name, 1, f"math::{name}({{}})", numpy, 2 * ulps, _at_the_ends(numpy))
 
 
-def _sigmoid(xp: Any, a: Any) -> Any:
-    return 1 / (1 + xp.exp(-a))
+def _whole(name: str, numpy: str) -> Op:
+    return Op(name, 1, f"math::{name}({{}})", _call(numpy), 0, _at_the_ends(_call(numpy)))
 
 
-def _no_slope(xp: Any, r: Any, *a: Any) -> tuple[Any, ...]:
-    return tuple(0 * r for _ in a)
+def _extreme(name: str) -> Op:
+    return Op(name, 2, f"math::{name}({{}}, {{}})", _call(name), 0, lambda xp, r, a, e: xp.maximum(*e), kind="same")
 
-
-_TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
 OPS: dict[str, Op] = {
     op.name: op
     for op in (
-        _infix("add", "+", 1, lambda xp, r, a, b: (1, 1), lambda xp, a, b: a + b),
-        _infix("sub", "-", 1, lambda xp, r, a, b: (1, 1), lambda xp, a, b: a - b),
-        _infix("mul", "*", 1, lambda xp, r, a, b: (xp.abs(b), xp.abs(a)), lambda xp, a, b: a * b),
-        Op(
-            "div",
-            2,
-            "{} / {}",
-            lambda xp, a, b: xp.divide(a, b),
-            1,
-            lambda xp, r, a, b: (1 / xp.abs(b), xp.abs(r / b)),
-            symbol="/",
-        ),
-        Op("neg", 1, "-{}", lambda xp, a: -a, 0, lambda xp, r, a: (1,), kind="same", symbol="-"),
+        _infix("add", "+", 1, _added, lambda xp, a, b: a + b),
+        _infix("sub", "-", 1, _added, lambda xp, a, b: a - b),
+        _infix("mul", "*", 1, _multiplied, lambda xp, a, b: a * b),
+        Op("div", 2, "{} / {}", lambda xp, a, b: xp.divide(a, b), 1, _divided, symbol="/"),
+        Op("neg", 1, "-{}", lambda xp, a: -a, 0, _added, kind="same", symbol="-"),
         Op(
             "fma",
             3,
             "math::fma({}, {}, {})",
             lambda xp, a, b, c: a * b + c,
             1,
-            lambda xp, r, a, b, c: (xp.abs(b), xp.abs(a), 1),
+            lambda xp, r, a, e: _multiplied(xp, r, a, e) + e[2],
         ),
-        Op("abs", 1, "math::abs({})", _call("abs"), 0, lambda xp, r, a: (1,), kind="same"),
-        Op(
-            "maximum",
-            2,
-            "math::maximum({}, {})",
-            _call("maximum"),
-            0,
-            lambda xp, r, a, b: (1, 1),
-            kind="same",
-        ),
-        Op(
-            "minimum",
-            2,
-            "math::minimum({}, {})",
-            _call("minimum"),
-            0,
-            lambda xp, r, a, b: (1, 1),
-            kind="same",
-        ),
-        Op("floor", 1, "math::floor({})", _call("floor"), 0, _no_slope),
-        Op("ceil", 1, "math::ceil({})", _call("ceil"), 0, _no_slope),
-        Op("round", 1, "math::round({})", _call("rint"), 0, _no_slope),
-        _function("sqrt", 0.5, lambda xp, r, a: 0.5 / r, exact=True),
-        _function("rsqrt", 2, lambda xp, r, a: 0.5 * r / a, lambda xp, a: 1 / xp.sqrt(a)),
-        _function("exp", 2, lambda xp, r, a: r),
-        _function("exp2", 2, lambda xp, r, a: r * math.log(2)),
-        _function("expm1", 1, lambda xp, r, a: r + 1),
-        _function("log", 1, lambda xp, r, a: 1 / a),
-        _function("log2", 1, lambda xp, r, a: 1 / (a * math.log(2))),
-        _function("log1p", 1, lambda xp, r, a: 1 / (1 + a)),
-        _function("tanh", 2, lambda xp, r, a: 1 - r * r),
-        _function("sin", 2, lambda xp, r, a: xp.cos(a)),
-        _function("cos", 2, lambda xp, r, a: xp.sin(a)),
-        _function("erf", 2, lambda xp, r, a: _TWO_OVER_SQRT_PI * xp.exp(-a * a), _elementwise(math.erf)),
-        _function("erfc", 5, lambda xp, r, a: _TWO_OVER_SQRT_PI * xp.exp(-a * a), _elementwise(math.erfc)),
-        _function("sigmoid", 4, lambda xp, r, a: r * (1 - r), _sigmoid),
-        Op(
-            "where",
-            3,
-            "{} ? {} : {}",
-            lambda xp, c, a, b: xp.where(c, a, b),
-            0,
-            lambda xp, r, c, a, b: (0, xp.where(c, 1.0, 0.0), xp.where(c, 0.0, 1.0)),
-            kind="same",
-            takes="any",
-        ),
+        Op("abs", 1, "math::abs({})", _call("abs"), 0, _added, kind="same"),
+        _extreme("maximum"),
+        _extreme("minimum"),
+        _whole("floor", "floor"),
+        _whole("ceil", "ceil"),
+        _whole("round", "rint"),
+        _function("sqrt", 0.5),
+        _function("rsqrt", 2, lambda xp, a: 1 / xp.sqrt(a)),
+        _function("exp", 2),
+        _function("exp2", 2),
+        _function("expm1", 1),
+        _function("log", 1),
+        _function("log2", 1),
+        _function("log1p", 1),
+        _function("tanh", 2),
+        _function("sin", 2),
+        _function("cos", 2),
+        _function("erf", 2, _elementwise(math.erf)),
+        _function("erfc", 5, _elementwise(math.erfc)),
+        _function("sigmoid", 4, lambda xp, a: 1 / (1 + xp.exp(-a))),
+        Op("where", 3, "{} ? {} : {}", lambda xp, c, a, b: xp.where(c, a, b), 0, _chosen, "same", "any"),
         _compare("less", "<"),
         _compare("less_equal", "<="),
         _compare("greater", ">"),

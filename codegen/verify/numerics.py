@@ -37,7 +37,7 @@ def report(
     found = {}
     for argument, name in problem.results.items():
         got = problem.flat(argument, outputs[argument].astype(np.float64))
-        found[argument] = compare(got, exact[name], allowed[argument])
+        found[argument] = compare(got, exact[name], allowed[argument], held[argument])
     return found
 
 

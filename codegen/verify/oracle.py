@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from baracuda.runtime import ElementKind, KernelSku
@@ -172,7 +173,7 @@ def depth_of(problem: Problem) -> Any:
     def along_row(count: int) -> int:
         packs = -(-count // (tile.lanes * vec))
         butterfly = min(tile.lanes, 32).bit_length() - 1
-        return packs * vec + butterfly + max(0, tile.lanes // 32 - 1)
+        return packs * vec - 1 + butterfly + max(0, tile.lanes // 32 - 1)
 
     def down_column(count: int) -> int:
         blocks = max(1, min(tile.blocks, -(-count // tile.rows)))
@@ -187,14 +188,19 @@ def depth_of(problem: Problem) -> Any:
     return depth
 
 
-def compare(got: Any, expected: Any, tolerance: Any) -> Accuracy:
-    """Measure `got` against `expected`; elements that are not finite must agree in kind, or the ratio is infinite."""
+def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accuracy:
+    """Measure `got`, stored as `kind`, against `expected`; the ratio is infinite where only one of them is finite.
+
+    An infinity is right where the expected value lies beyond what `kind` can hold, give or take the tolerance.
+    """
+    largest = float(ml_dtypes.finfo(kind.row.numpy).max) if kind.row.unit_roundoff else np.inf
     got, expected = np.asarray(got, np.longdouble), np.asarray(expected, np.longdouble)
     if not got.size:
         return Accuracy(0.0, 0.0, 0.0, 0.0)
     tolerance = np.broadcast_to(np.asarray(tolerance, np.longdouble), got.shape)
     with np.errstate(all="ignore"):
         same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        same |= np.isinf(got) & (np.abs(expected) + tolerance >= largest) & (np.sign(got) == np.sign(expected))
         error = np.where(same, 0, np.abs(got - expected))
         ratio = np.where(same, 0, error / tolerance)
         ratio = np.where(np.isnan(ratio) | np.isinf(error), np.inf, ratio)

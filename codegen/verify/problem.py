@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -156,33 +156,53 @@ class Problem:
         own = self.spec.tests.ranges.get(name)
         return own or (self.forward.tests.ranges.get(name) if self.forward else None)
 
-    @staticmethod
     def _values(
-        rng: np.random.Generator, style: str, shape: tuple[int, ...], kind: ElementKind, given: tuple[float, float] | None
+        self,
+        rng: np.random.Generator,
+        style: str,
+        shape: tuple[int, ...],
+        kind: ElementKind,
+        given: tuple[float, float] | None,
     ) -> np.ndarray[Any, Any]:
         if kind.value[0] in "iu":
             low, high = given or (-100, 100)
             return rng.integers(int(low), int(high) + 1, shape).astype(kind.row.numpy)
-        return STYLES[style](rng, shape, given).astype(kind.row.numpy)
+        if given is not None:
+            return rng.uniform(*given, shape).astype(kind.row.numpy)
+        return STYLES[style](self, rng, shape).astype(kind.row.numpy)
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...], given: tuple[float, float] | None) -> Any:
+def _normal(problem: Problem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     """Of both signs, a few columns far larger than the rest."""
-    if given is not None:
-        return rng.uniform(*given, shape)
     outliers = np.where(rng.random(shape[-1:]) < 0.01, 30.0, 1.0)
     return rng.standard_normal(shape) * (outliers if len(shape) > 1 else 1.0)
 
 
-def _positive(rng: np.random.Generator, shape: tuple[int, ...], given: tuple[float, float] | None) -> Any:
-    """Of one sign, so that sums grow and so do their errors."""
-    low, high = given or (1.0, 2.0)
-    return rng.uniform(max(low, 0.0) if high > 0 else low, high, shape)
+def _spread(problem: Problem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Positive and of very different size, so that sums grow and every addition rounds."""
+    return 2.0 ** rng.uniform(-6, 6, shape)
 
 
-def _constant(rng: np.random.Generator, shape: tuple[int, ...], given: tuple[float, float] | None) -> Any:
+def _constant(problem: Problem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     """One number everywhere, so that every addition of a sum rounds alike."""
-    return np.full(shape, rng.uniform(*(given or (1.0, 2.0))))
+    return np.full(shape, rng.uniform(1.0, 2.0))
 
 
-STYLES = {"normal": _normal, "positive": _positive, "constant": _constant}
+def _swamped(problem: Problem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Ones followed by numbers (or, in odd rows, squares) that each addition just loses: the worst a sum can do."""
+    if shape != problem.shape:
+        return rng.uniform(1.0, 2.0, shape)
+    tile, vec = problem.plan.sku.schedule, 16 // problem.element.row.bytes
+    col, row = np.arange(problem.cols), np.arange(problem.rows)[:, None]
+    lost = problem.element.row.acc.row.unit_roundoff
+    values = np.where((col < tile.lanes * vec) & (col % vec == 0), 1.0, np.where(row % 2, lost**0.5, lost))
+    unflat = values.reshape([problem.shape[a] for a in (*problem.row_axes, *problem.col_axes)])
+    return unflat.transpose(np.argsort([*problem.row_axes, *problem.col_axes]))
+
+
+STYLES: dict[str, Callable[..., Any]] = {
+    "normal": _normal,
+    "spread": _spread,
+    "constant": _constant,
+    "swamped": _swamped,
+}

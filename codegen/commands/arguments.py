@@ -1,0 +1,69 @@
+"""The arguments that commands share, how they are read, and how commands end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from baracuda.runtime import BaracudaError
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+SETTINGS = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
+
+
+class Commands(click.Group):
+    """Prints an error of the tree as its message; any other exception is a defect and shows a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BaracudaError as error:
+            click.echo(str(error), err=True)
+            ctx.exit(1)
+
+
+class Forwarding(click.Command):
+    """Keeps what follows `--` apart, for another program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.obj = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+
+def read_archs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for arch in value:
+        if not re.fullmatch(r"sm_\d+a?", arch):
+            raise click.BadParameter(f"{arch!r} is no architecture; write sm_90")
+    return value
+
+
+def read_layouts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
+    from .compile import LAYOUTS
+
+    if unknown := [name for name in value.split(",") if name not in LAYOUTS]:
+        raise click.BadParameter(f"{unknown[0]!r} is no layout; known are {', '.join(LAYOUTS)}")
+    return tuple(value.split(","))
+
+
+OPS = click.argument("ops", nargs=-1, metavar="[OP]...")
+ANY_SPECS = click.option("--specs", type=FOLDER, help="By default ./specs, or where there is none, the installed ones.")
+SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default=True)
+OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
+PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def archs(*default: str) -> Any:
+    """`--arch`, which may be repeated."""
+    return click.option(
+        "--arch", "archs", multiple=True, default=default, show_default=True, callback=read_archs
+    )
+
+
+def end(succeeded: bool) -> NoReturn:
+    """End the process: 0 for success, else 1."""
+    raise SystemExit(0 if succeeded else 1)

@@ -1,0 +1,136 @@
+"""`list` and `show`: the kernel table of a package, and all there is to know of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.syntax import Syntax
+
+from baracuda.runtime import CompileError, ElementKind, Registered, Resources, Unsupported
+from baracuda.runtime.cache_root import cache_root
+from baracuda.runtime.cubin import cubin_key
+from baracuda.runtime.cubin_store import cubin_store
+
+from ..model import Op, Tensor
+from ..spec_wording import did_you_mean
+from .compile import ARCHS, sources_of
+from .project import PACKAGE, Project, installed, kernels_of
+from .terminal import Row, console, show_json, show_table
+
+
+def listing(package: str = PACKAGE, *, op: str | None = None, dtype: str | None = None) -> list[Row]:
+    """A row for each kernel of `package`, in order of preference; raises Unsupported for an unknown op or dtype."""
+    kernels = kernels_of(package)
+    known = {row.sku.op for row in kernels}
+    if op is not None and op not in known:
+        raise Unsupported(f"no op {op!r} in {package!r}; {did_you_mean(op, known)}")
+    element = None if dtype is None else ElementKind(dtype)
+    return [_row(k) for k in kernels if op in (None, k.sku.op) and element in (None, k.sku.element)]
+
+
+def _row(kernel: Registered) -> Row:
+    sku = kernel.sku
+    held = sku.schedule.columns(sku.element.row.bytes)
+    return {
+        "op": sku.op,
+        "direction": sku.direction.value,
+        "element": sku.element.value,
+        "tile": str(sku.schedule),
+        "arch": sku.arch,
+        "columns": "any" if sku.schedule.wide else f"<= {held}",
+        "guarantee": sorted(sku.precision_guarantee.rungs),
+    }
+
+
+def show(
+    name: str, specs: Path, package: str = PACKAGE, *, source: bool = False, as_json: bool = False
+) -> None:
+    """Print the kernels that `name`, a SKU, a kernel's symbol or an op, stands for."""
+    kernels = kernels_of(package)
+    chosen = [k for k in kernels if name in (str(k.sku), k.sku.symbol, k.sku.op)]
+    if not chosen:
+        known = {text for k in kernels for text in (k.sku.op, k.sku.symbol, *([str(k.sku)] * ("/" in name)))}
+        raise Unsupported(f"no SKU, kernel or op {name!r} in {package!r}; {did_you_mean(name, known)}")
+    (op,) = Project.read(specs).chosen([chosen[0].sku.op])
+    if as_json:
+        return show_json([_facts(k, op, source) for k in chosen])
+    click.echo(f"{op.doc}\n{op.plan}: {_source_path(chosen[0])}\n")
+    for wide in sorted({k.sku.schedule.wide for k in chosen}):
+        click.echo("rows longer than the tile:" if wide else "rows that a tile holds:")
+        show_table([_traffic(t, op, wide) for t in op.tensors])
+        click.echo()
+    for kernel in chosen:
+        click.echo(str(kernel.sku))
+        show_table(list(_resources(kernel, op)))
+    if source:
+        click.echo()
+        _print_source(chosen[0].source.text)
+
+
+def _facts(kernel: Registered, op: Op, source: bool) -> Row:
+    wide = kernel.sku.schedule.wide
+    facts = {
+        "sku": str(kernel.sku),
+        "symbol": kernel.sku.symbol,
+        "plan": op.plan,
+        "source": str(_source_path(kernel)),
+        "traffic": [_traffic(t, op, wide) for t in op.tensors],
+        "resources": list(_resources(kernel, op)),
+    }
+    return {**facts, "text": kernel.source.text} if source else facts
+
+
+def _source_path(kernel: Registered) -> Path:
+    return installed(kernel.source.package) / kernel.source.name
+
+
+def _traffic(tensor: Tensor, op: Op, wide: bool) -> Row:
+    """How often memory sees a tensor; what every row reads anew (a gain) mostly comes from a cache."""
+    per = {"element": "", "row": "", "col": " a row" if wide else " a block"}[tensor.over]
+    reads = 0 if tensor.role == "out" else _walks(tensor, op) if wide else 1
+    return {
+        "tensor": tensor.name,
+        "role": tensor.role,
+        "for each": tensor.over,
+        "holds": " or ".join(tensor.dtypes),
+        "read": f"{reads}x{per}" if reads else None,
+        "written": None if tensor.role == "in" else "1x",
+        "optional": tensor.optional or None,
+    }
+
+
+def _walks(tensor: Tensor, op: Op) -> int:
+    """How many walks along a wide row read `tensor`; column sums take a last one, strip by strip."""
+    passes = op.inner if op.column_sums else op.passes
+    return max(1, sum(tensor in p.reads for p in passes if p.walks) + bool(op.column_sums))
+
+
+def _resources(kernel: Registered, op: Op) -> Iterator[Row]:
+    """What each architecture's assembler reported, "-" where the cache does not have the kernel."""
+    for arch in ARCHS:
+        for layout, source in sources_of(kernel, op).items():
+            found: Resources | None = None
+            try:
+                cubin = cubin_store(cache_root() / "cubin").get(cubin_key(source, arch))
+                found = cubin and cubin.resources
+            except CompileError:  # no NVRTC, so there is no key to look for
+                return
+            if found:
+                yield {
+                    "arch": arch,
+                    "layout": layout,
+                    "registers": found.registers,
+                    "shared": found.shared_bytes,
+                    "stack": found.stack_bytes,
+                    "spill": found.spill_bytes,
+                }
+
+
+def _print_source(text: str) -> None:
+    screen = console()
+    if screen.is_terminal:
+        screen.print(Syntax(text, "cuda", background_color="default", word_wrap=True))
+    else:
+        click.echo(text, nl=False)

@@ -1,0 +1,39 @@
+"""`check`: all that can be known of specs without a GPU, and whether the generated files are as they say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ..generate import compare
+from .compile import variants_of
+from .compile_report import Report
+from .generate import show_changes, summary
+from .project import PACKAGE, Project
+
+SPILL_BYTES = 64  # a few registers around a rare path cost nothing; more, and the tile does not fit its registers
+
+
+def check(
+    specs: Path, out: Path, names: Sequence[str] = (), *, archs: Sequence[str] = ("sm_90",), package: str = PACKAGE
+) -> bool:
+    """Validate, lower, render, compare with `out`, compile the packed kernels; true when nothing is wrong."""
+    start = time.perf_counter()
+    project = Project.read(specs)
+    variants = variants_of(project, names, archs=archs, layouts=("packed",), package=package)
+    changes = compare(project.files, out)
+    click.echo(summary(len(project.ops), changes))
+    show_changes(changes, out, "would be ")
+    report = Report.of(variants)
+    click.echo(report)
+    report.show_failures()
+    spilled = report.spilled(SPILL_BYTES)
+    for one in spilled:
+        held = one.resources.spill_bytes if one.resources else 0
+        where = f"{one.variant.source.symbol} ({one.variant.arch})"
+        click.echo(f"{where}: spills {held} bytes, at most {SPILL_BYTES} are allowed; give the op a smaller tile", err=True)
+    click.echo(f"{time.perf_counter() - start:.1f} s")
+    return not (changes.any or report.failed or spilled)

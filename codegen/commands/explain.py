@@ -1,0 +1,97 @@
+"""`explain`: which kernel a plan takes for a problem written on the command line, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, NoReturn
+
+from baracuda.runtime import (
+    Device,
+    DriverError,
+    Explanation,
+    InvalidProblem,
+    KernelSource,
+    Unsupported,
+    as_bool,
+    as_float,
+    as_int,
+    as_shape,
+    get_device,
+)
+from baracuda.runtime.plan import Plan
+
+from ..spec_wording import did_you_mean
+from .project import PACKAGE, plans_of
+
+_WORDS = {"true": True, "false": False, "1": True, "0": False}
+READ: dict[Any, Callable[[str], Any]] = {
+    as_shape: lambda text: tuple(int(n) for n in text.strip("()[]").split(",") if n.strip()),
+    as_int: lambda text: int(text, 0),
+    as_float: float,
+    as_bool: lambda text: _WORDS[text.lower()],
+}
+WANTED = {as_shape: "extents as in 4096,4096", as_int: "an int", as_float: "a float", as_bool: "true or false"}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Stands for every GPU of an architecture where no GPU is needed: in selection."""
+
+    arch: str
+
+    @property
+    def name(self) -> str:
+        return self.arch
+
+    def load(self, source: KernelSource) -> NoReturn:
+        raise DriverError(f"{self.arch} is no device to load {source.symbol!r} on; name one, as in 'cuda:0'")
+
+    def is_loaded(self, source: KernelSource) -> bool:
+        return False
+
+
+def explain(
+    plan: str, assignments: Iterable[str], device: str | None = None, package: str = PACKAGE
+) -> Explanation:
+    """Explain how the plan called `plan` selects for the fields given as "name=value".
+
+    `device` is "host", "cuda:0" or an architecture such as "sm_80"; None leaves it open, as `select` does.
+    """
+    kind = _plan(plan, package)
+    where: Device | None = None
+    if device is not None:
+        where = Architecture(device) if device.startswith("sm_") else get_device(device)
+    return kind.explain(_descriptor(kind, package, assignments), device=where)
+
+
+def _plan(name: str, package: str) -> type[Plan[Any]]:
+    modules: dict[str, str] = plans_of(package).MODULES
+    plans = [known for known in modules if known.endswith("Plan")]
+    if name not in plans:
+        raise Unsupported(f"no plan {name!r} in {package!r}; {did_you_mean(name, plans)}")
+    return getattr(plans_of(package), name)  # type: ignore[no-any-return]
+
+
+def _descriptor(plan: type[Plan[Any]], package: str, assignments: Iterable[str]) -> Any:
+    name = plan.__name__
+    kind = getattr(plans_of(package), name.removesuffix("Plan") + "Descriptor")
+    known = {field.name: field for field in fields(kind)}
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise InvalidProblem(f"{name}: {assignment!r} gives no value; write field=value")
+        if key not in known:
+            raise InvalidProblem(f"{name}: no field {key!r}; {did_you_mean(key, known)}")
+        values[key] = _value(name, key, text, kind._types.get(key))
+    if missing := [n for n, f in known.items() if n not in values and f.default is MISSING]:
+        raise InvalidProblem(f"{name}: needs {', '.join(missing)}; write {missing[0]}=value")
+    return kind(**values)
+
+
+def _value(plan: str, key: str, text: str, convert: Any) -> Any:
+    try:
+        return READ.get(convert, str)(text)
+    except (ValueError, KeyError):
+        raise InvalidProblem(f"{plan}: {key!r} must be {WANTED[convert]}, got {text!r}") from None

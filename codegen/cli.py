@@ -1,175 +1,148 @@
-"""The command line, `baracuda-gen`: each command hands its arguments to a function of `commands`.
-
-Commands import what they run only when they run, so that `--help` and `generate` stay quick.
-"""
+"""The command line, `baracuda-gen`: each command imports a function and hands it its arguments."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from typing import Any
 
 import click
 
-from .commands.arguments import (
-    ANY_SPECS,
-    FOLDER,
-    JSON,
-    OPS,
-    OUT,
-    PACKAGE,
-    SETTINGS,
-    SPECS,
-    Commands,
-    Forwarding,
-    archs,
-    end,
-    read_layouts,
-)
+from .commands import arguments
 from .families import FAMILIES
 
 
-@click.group(cls=Commands, context_settings=SETTINGS)
+@click.group(cls=arguments.Commands, context_settings=arguments.SETTINGS)
 @click.version_option(package_name="baracuda-gen", prog_name="baracuda-gen")
 def main() -> None:
     """Turn one YAML spec per operation into a CUDA kernel, its plan class, tests and documentation."""
 
 
 @main.command()
-@SPECS
-@OUT
-@click.option("--templates", type=FOLDER, multiple=True, help="Looked in before our own; may be repeated.")
+@arguments.SPECS
+@arguments.OUT
+@click.option("--templates", type=arguments.FOLDER, multiple=True, help="Come before our own.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 and list what would change.")
-def generate(specs: Path, out: Path, templates: tuple[Path, ...], check: bool) -> None:
+def generate(**given: Any) -> None:
     """Write the kernels and plans of every spec; remove those of specs that are gone."""
     from .commands.generate import generate
 
-    end(generate(specs, out, templates, check=check) or not check)
+    arguments.end(generate(**given))
 
 
 @main.command()
-@OPS
-@SPECS
-@OUT
-@archs("sm_90")
-@PACKAGE
-def check(ops: tuple[str, ...], specs: Path, out: Path, archs: tuple[str, ...], package: str) -> None:
+@arguments.OPS
+@arguments.SPECS
+@arguments.OUT
+@arguments.archs("sm_90")
+@arguments.PACKAGE
+def check(**given: Any) -> None:
     """Validate specs, compare the generated files, compile the kernels; needs no GPU."""
     from .commands.check import check
 
-    end(check(specs, out, ops, archs=archs, package=package))
+    arguments.end(check(**given))
 
 
 @main.command()
-@OPS
-@ANY_SPECS
-@archs("sm_80", "sm_89", "sm_90")
-@click.option("--layouts", default="packed,strided", show_default=True, callback=read_layouts)
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.archs("sm_80", "sm_89", "sm_90")
+@click.option("--layouts", default="packed,strided", show_default=True, callback=arguments.read_layouts)
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
 @click.option("--cold", is_flag=True, help="Use an empty cache and throw it away.")
-@PACKAGE
-@JSON
-def compile(
-    ops: tuple[str, ...], specs: Path | None, archs: tuple[str, ...], layouts: tuple[str, ...], jobs: int | None,
-    cold: bool, package: str, as_json: bool,
-) -> None:  # fmt: skip
+@arguments.PACKAGE
+@arguments.JSON
+def compile(**given: Any) -> None:
     """Compile kernels with NVRTC, optional tensors included, and list what each occupies."""
-    from .commands.compile_report import compile
+    from .commands.compile import compile
 
-    done = compile(ops, specs, archs=archs, layouts=layouts, package=package, jobs=jobs, cold=cold, as_json=as_json)
-    end(done)
+    arguments.end(compile(**given))
 
 
 @main.command("list")
 @click.option("--op")
 @click.option("--dtype")
-@PACKAGE
-@JSON
-def list_(op: str | None, dtype: str | None, package: str, as_json: bool) -> None:
+@arguments.PACKAGE
+@arguments.JSON
+def list_(**given: Any) -> None:
     """List kernels in order of preference."""
-    from .commands.catalog import listing
-    from .commands.terminal import show_json, show_table
+    from .commands.catalog import show_list
 
-    (show_json if as_json else show_table)(listing(package, op=op, dtype=dtype))
+    show_list(**given)
 
 
 @main.command()
 @click.argument("name", metavar="SKU|OP")
-@ANY_SPECS
-@PACKAGE
+@arguments.ANY_SPECS
+@arguments.PACKAGE
 @click.option("--source", is_flag=True, help="Print the CUDA text as well.")
-@JSON
-def show(name: str, specs: Path | None, package: str, source: bool, as_json: bool) -> None:
+@arguments.JSON
+def show(**given: Any) -> None:
     """Show where a kernel comes from, what it reads and writes, and what it occupies."""
     from .commands.catalog import show
 
-    show(name, specs, package, source=source, as_json=as_json)
+    show(**given)
 
 
 @main.command()
 @click.argument("plan")
 @click.argument("fields", nargs=-1, metavar="FIELD=VALUE...")
 @click.option("--device", help="sm_80, host, cuda:0, ...; by default any.")
-@PACKAGE
-def explain(plan: str, fields: tuple[str, ...], device: str | None, package: str) -> None:
+@arguments.PACKAGE
+def explain(**given: Any) -> None:
     """Say which kernel PLAN takes for a problem, and why not the others; exit 1 when it takes none."""
     from .commands.explain import explain
 
-    explanation = explain(plan, fields, device, package)
-    click.echo(explanation)
-    end(explanation.chosen is not None)
+    arguments.end(explain(**given))
 
 
 @main.command()
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write here instead of to stdout.")
-def schema(out: Path | None) -> None:
+@click.option("--out", type=arguments.FILE, help="By default stdout.")
+def schema(**given: Any) -> None:
     """Print the JSON Schema of specs, for editors."""
-    from .spec import OpSpec
+    from .commands.schema import schema
 
-    text = json.dumps(OpSpec.model_json_schema(), indent=2)
-    out.write_text(text + "\n", encoding="utf-8") if out else click.echo(text)
+    schema(**given)
 
 
 @main.command()
-@JSON
-def doctor(as_json: bool) -> None:
+@arguments.JSON
+def doctor(**given: Any) -> None:
     """Say what this machine can do; exit 1 when something necessary is missing."""
     from .commands.doctor import doctor
 
-    end(doctor(as_json=as_json))
+    arguments.end(doctor(**given))
 
 
 @main.command()
 @click.argument("op")
 @click.option("--family", type=click.Choice(list(FAMILIES)), required=True)
 @click.option("--category", default="custom", show_default=True)
-@SPECS
-def new(op: str, family: str, category: str, specs: Path) -> None:
+@arguments.SPECS
+def new(**given: Any) -> None:
     """Write a commented spec of a new op, which generates as it is."""
     from .commands.new import new
 
-    click.echo(new(op, family, category, specs))
+    click.echo(new(**given))
 
 
-@main.command(cls=Forwarding)
-@OPS
-@ANY_SPECS
-@PACKAGE
+@main.command(cls=arguments.Forwarding)
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
 @click.option("--device", type=click.Choice(["host", "cuda"]), default="host", show_default=True)
 @click.pass_obj
-def test(extra: list[str], ops: tuple[str, ...], specs: Path | None, package: str, device: str) -> None:
+def test(extra: list[str], /, **given: Any) -> None:
     """Run the tests that follow from specs; what comes after `--` goes to pytest."""
-    from .commands.project import specs_folder
     from .verify import run
 
-    raise SystemExit(run(specs_folder(specs), package, ops, device, extra))
+    raise SystemExit(run(**given, extra=extra))
 
 
 @main.command()
 @click.option("--rows", type=click.IntRange(1), default=4096, show_default=True)
 @click.option("--cols", type=click.IntRange(1), default=4096, show_default=True)
-@click.option("--no-compile", is_flag=True, help="Leave out compiling every kernel for every architecture.")
-def demo(rows: int, cols: int, no_compile: bool) -> None:
+@click.option("--compile/--no-compile", "compile_first", default=True, help="For all architectures.")
+def demo(**given: Any) -> None:
     """RMSNorm from its specs to judged results, on a GPU or without one."""
     from .commands.demo import demo
 
-    end(demo(rows, cols, compile_first=not no_compile))
+    arguments.end(demo(**given))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from types import SimpleNamespace
+from typing import Any
 
 # What a condition may call, and how a generated plan spells it.
 FUNCTIONS = {
@@ -73,6 +76,15 @@ def fields_of(text: str) -> tuple[str, ...]:
     tree = ast.parse(text, mode="eval")
     names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     return tuple(dict.fromkeys(name for name in names if name not in FUNCTIONS))
+
+
+def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
+    """The value of a (checked) condition on a descriptor's values."""
+    import baracuda.runtime as rt
+
+    names = {"rt": rt, "math": math, "self": SimpleNamespace(**values)}
+    allowed = {"len": len, "min": min, "max": max, "abs": abs}
+    return eval(compile(to_python(text), "<condition>", "eval"), {"__builtins__": allowed}, names)
 
 
 def to_python(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,7 +11,9 @@ import click
 
 from baracuda.runtime import BaracudaError
 
+Command = Callable[..., None]
 FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
 SETTINGS = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
 
 
@@ -49,19 +52,26 @@ def read_layouts(_ctx: click.Context, _param: click.Parameter, value: str) -> tu
     return tuple(value.split(","))
 
 
+def read_specs(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path:
+    from .project import specs_folder
+
+    return specs_folder(value)
+
+
 OPS = click.argument("ops", nargs=-1, metavar="[OP]...")
-ANY_SPECS = click.option("--specs", type=FOLDER, help="By default ./specs, or where there is none, the installed ones.")
+ANY_SPECS = click.option(
+    "--specs", type=FOLDER, callback=read_specs, help="By default ./specs, or else the installed ones."
+)
 SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default=True)
 OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
 PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def archs(*default: str) -> Any:
+def archs(*default: str) -> Callable[[Command], Command]:
     """`--arch`, which may be repeated."""
-    return click.option(
-        "--arch", "archs", multiple=True, default=default, show_default=True, callback=read_archs
-    )
+    shown = f"May be repeated; by default {', '.join(default)}."
+    return click.option("--arch", "archs", multiple=True, default=default, callback=read_archs, help=shown)
 
 
 def end(succeeded: bool) -> NoReturn:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.syntax import Syntax
 
-from baracuda.runtime import CompileError, ElementKind, Registered, Resources, Unsupported
+from baracuda.runtime import CompileError, ElementKind, Registered, Unsupported
 from baracuda.runtime.cache_root import cache_root
 from baracuda.runtime.cubin import cubin_key
 from baracuda.runtime.cubin_store import cubin_store
+from baracuda.runtime.sku import RUNGS
 
 from ..model import Op, Tensor
 from ..spec_wording import did_you_mean
@@ -21,13 +23,18 @@ from .terminal import Row, console, show_json, show_table
 
 
 def listing(package: str = PACKAGE, *, op: str | None = None, dtype: str | None = None) -> list[Row]:
-    """A row for each kernel of `package`, in order of preference; raises Unsupported for an unknown op or dtype."""
+    """A row for each kernel of `package`, in order of preference; Unsupported for an unknown op or dtype."""
     kernels = kernels_of(package)
     known = {row.sku.op for row in kernels}
     if op is not None and op not in known:
         raise Unsupported(f"no op {op!r} in {package!r}; {did_you_mean(op, known)}")
     element = None if dtype is None else ElementKind(dtype)
     return [_row(k) for k in kernels if op in (None, k.sku.op) and element in (None, k.sku.element)]
+
+
+def show_list(*, as_json: bool = False, **given: Any) -> None:
+    """Print what `listing` returns."""
+    (show_json if as_json else show_table)(listing(**given))
 
 
 def _row(kernel: Registered) -> Row:
@@ -40,12 +47,17 @@ def _row(kernel: Registered) -> Row:
         "tile": str(sku.schedule),
         "arch": sku.arch,
         "columns": "any" if sku.schedule.wide else f"<= {held}",
-        "guarantee": sorted(sku.precision_guarantee.rungs),
+        "guarantee": [rung for rung in RUNGS if rung in sku.precision_guarantee.rungs],
     }
 
 
 def show(
-    name: str, specs: Path, package: str = PACKAGE, *, source: bool = False, as_json: bool = False
+    name: str,
+    specs: Path,
+    *,
+    package: str = PACKAGE,
+    source: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Print the kernels that `name`, a SKU, a kernel's symbol or an op, stands for."""
     kernels = kernels_of(package)
@@ -63,7 +75,8 @@ def show(
         click.echo()
     for kernel in chosen:
         click.echo(str(kernel.sku))
-        show_table(list(_resources(kernel, op)))
+        if held := list(_resources(kernel, op)):
+            show_table(held)
     if source:
         click.echo()
         _print_source(chosen[0].source.text)
@@ -108,16 +121,15 @@ def _walks(tensor: Tensor, op: Op) -> int:
 
 
 def _resources(kernel: Registered, op: Op) -> Iterator[Row]:
-    """What each architecture's assembler reported, "-" where the cache does not have the kernel."""
+    """What the assembler reported of each variant that is in the cache."""
     for arch in ARCHS:
         for layout, source in sources_of(kernel, op).items():
-            found: Resources | None = None
             try:
                 cubin = cubin_store(cache_root() / "cubin").get(cubin_key(source, arch))
-                found = cubin and cubin.resources
             except CompileError:  # no NVRTC, so there is no key to look for
                 return
-            if found:
+            if cubin is not None:
+                found = cubin.resources
                 yield {
                     "arch": arch,
                     "layout": layout,

@@ -14,16 +14,16 @@ from .compile_report import Report
 from .generate import show_changes, summary
 from .project import PACKAGE, Project
 
-SPILL_BYTES = 64  # a few registers around a rare path cost nothing; more, and the tile does not fit its registers
+SPILL_BYTES = 64  # a few registers around a rare path cost nothing; more, and the tile is too large
 
 
 def check(
-    specs: Path, out: Path, names: Sequence[str] = (), *, archs: Sequence[str] = ("sm_90",), package: str = PACKAGE
+    specs: Path, out: Path, ops: Sequence[str], *, archs: Sequence[str] = ("sm_90",), package: str = PACKAGE
 ) -> bool:
     """Validate, lower, render, compare with `out`, compile the packed kernels; true when nothing is wrong."""
     start = time.perf_counter()
     project = Project.read(specs)
-    variants = variants_of(project, names, archs=archs, layouts=("packed",), package=package)
+    variants = variants_of(project, ops, archs=archs, layouts=("packed",), package=package)
     changes = compare(project.files, out)
     click.echo(summary(len(project.ops), changes))
     show_changes(changes, out, "would be ")
@@ -33,7 +33,7 @@ def check(
     spilled = report.spilled(SPILL_BYTES)
     for one in spilled:
         held = one.resources.spill_bytes if one.resources else 0
-        where = f"{one.variant.source.symbol} ({one.variant.arch})"
-        click.echo(f"{where}: spills {held} bytes, at most {SPILL_BYTES} are allowed; give the op a smaller tile", err=True)
+        what = f"spills {held} bytes, allowed are {SPILL_BYTES}; give the op a smaller tile"
+        click.echo(f"{one.variant.source.symbol} ({one.variant.arch}): {what}", err=True)
     click.echo(f"{time.perf_counter() - start:.1f} s")
     return not (changes.any or report.failed or spilled)

@@ -24,7 +24,7 @@ from baracuda.runtime import (
 
 from ..model import Op
 from .compile_report import Report, Variant
-from .project import PACKAGE, Project, specs_folder
+from .project import PACKAGE, Project
 from .terminal import show_json
 
 ARCHS = ("sm_80", "sm_89", "sm_90")
@@ -32,7 +32,7 @@ LAYOUTS = RowPlan.LAYOUTS
 
 
 def rows_of(op: Op, text: str, package: str = PACKAGE) -> tuple[Registered, ...]:
-    """The rows that `op`, generated as `text` into `package`, adds to the kernel table, without importing it."""
+    """The rows that `op`, generated as `text` into `package`, adds to the kernel table; not imported."""
     file = SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals)
     vars(file)["text"] = text  # where the cached property keeps what it has read
     table = row_kernels(
@@ -48,7 +48,7 @@ def rows_of(op: Op, text: str, package: str = PACKAGE) -> tuple[Registered, ...]
 
 
 def sources_of(row: Registered, op: Op) -> dict[str, KernelSource]:
-    """What `row` compiles from in each layout, optional tensors being there and all of their usual element types.
+    """What `row` compiles from in each layout, with all optional tensors and every tensor's usual type.
 
     Equal to what a plan asks for, so that both find each other's entries in the cache.
     """
@@ -108,8 +108,8 @@ def empty_cache() -> Iterator[None]:
 
 
 def compile(
-    names: Sequence[str],
-    specs: Path | None = None,
+    ops: Sequence[str],
+    specs: Path,
     *,
     archs: Sequence[str] = ARCHS,
     layouts: Sequence[str] = LAYOUTS,
@@ -119,8 +119,8 @@ def compile(
     as_json: bool = False,
 ) -> bool:
     """Compile `jobs` kernels at a time and print what each occupies; true when all of them compile."""
-    project = Project.read(specs_folder(specs))
-    variants = variants_of(project, names, archs=archs, layouts=layouts, package=package)
+    project = Project.read(specs)
+    variants = variants_of(project, ops, archs=archs, layouts=layouts, package=package)
     with empty_cache() if cold else nullcontext():
         report = Report.of(variants, workers=jobs)
     if as_json:

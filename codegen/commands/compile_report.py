@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import click
 
 from baracuda.runtime import CompileError, KernelSource, Registered, Resources
-from baracuda.runtime.cubin import Cubin, compile_many
+from baracuda.runtime.cubin import Cubin, compile_many, cubin_key
 
 from .terminal import Row, progress, show_table
+
+_SHOWN = 3  # errors, each of which has several lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Report:
         return [c for c in self.compiled if c.resources and c.resources.spill_bytes > allowed]
 
     def rows(self) -> list[Row]:
-        """A row for each kernel that compiled; times in milliseconds, None for those that came from the cache."""
+        """A row for each kernel that compiled; times in milliseconds, None for those found in the cache."""
         return [_row(c.variant, c.resources) for c in self.compiled if c.resources]
 
     def summary(self) -> dict[str, int | float]:
@@ -80,9 +82,11 @@ class Report:
         click.echo(self)
 
     def show_failures(self) -> None:
-        """The compiler's messages, on stderr."""
-        for error in self.failed:
+        """The compiler's first messages, on stderr."""
+        for error in self.failed[:_SHOWN]:
             click.echo(str(error), err=True)
+        if len(self.failed) > _SHOWN:
+            click.echo(f"and {len(self.failed) - _SHOWN} kernels more", err=True)
 
     def __str__(self) -> str:
         s = self.summary()
@@ -92,7 +96,9 @@ class Report:
 
 
 def compile_all(variants: Sequence[Variant], *, workers: int | None = None) -> list[Compiled]:
-    """Compile, or find in the cache, all of `variants`, with a progress bar; the outcomes in the same order."""
+    """Compile or find in the cache all of `variants`, with a progress bar; outcomes in the same order."""
+    if variants:  # the first import of cuda.core fails in two threads at once, and without NVRTC all would
+        cubin_key(variants[0].source, variants[0].arch)
     outcomes: dict[int, Cubin | CompileError] = {}
     with progress("compiling", len(variants)) as advance:
 

@@ -57,7 +57,9 @@ def _generate() -> Project:
 
 
 def _compile(project: Project) -> bool:
-    click.echo(f"\ncompile: every RMSNorm kernel for {', '.join(ARCHS)}")
+    click.echo(
+        f"\ncompile: every RMSNorm kernel for {', '.join(ARCHS)}, as a/b/c where they differ; ms for all"
+    )
     report = Report.of(variants_of(project, OPS, layouts=("packed",)))
     show_table(_by_kernel(report))
     click.echo(report)

@@ -48,10 +48,11 @@ def findings() -> list[Finding]:
 
 
 def _versions() -> Iterator[Finding]:
+    missing = "not installed; pip install 'baracuda-gen[cuda12]' or '[cuda13]'"
     yield Finding("python", platform.python_version())
     for name in DISTRIBUTIONS:
         found = _version(name)
-        yield Finding(name, found or "not installed; pip install 'baracuda-gen[cuda12]' or '[cuda13]'", not found)
+        yield Finding(name, found or missing, not found)
     cupy = [f"{name} {found}" for name in ARRAYS if (found := _version(name))]
     yield Finding("cupy", ", ".join(cupy) or "not installed; any other array library with DLPack will do")
 
@@ -72,7 +73,8 @@ def _nvrtc() -> Iterator[Finding]:
         _, major, minor = nvrtc.nvrtcVersion()
         yield Finding("nvrtc", f"{major}.{minor} ({path})")
     except (ImportError, RuntimeError) as error:
-        yield Finding("nvrtc", f"none ({str(error).splitlines()[0]}); no kernel can be compiled for a GPU", True)
+        reason = str(error).splitlines()[0]
+        yield Finding("nvrtc", f"none ({reason}); no kernel can be compiled for a GPU", True)
 
 
 def _gpus() -> Iterator[Finding]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass
+from dataclasses import fields as fields_of
 from typing import Any, NoReturn
+
+import click
 
 from baracuda.runtime import (
     Device,
     DriverError,
-    Explanation,
     InvalidProblem,
     KernelSource,
     Unsupported,
@@ -31,18 +33,15 @@ READ: dict[Any, Callable[[str], Any]] = {
     as_float: float,
     as_bool: lambda text: _WORDS[text.lower()],
 }
-WANTED = {as_shape: "extents as in 4096,4096", as_int: "an int", as_float: "a float", as_bool: "true or false"}
+WANTED = {as_shape: "extents as 64,64", as_int: "an int", as_float: "a float", as_bool: "true or false"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Architecture:
     """Stands for every GPU of an architecture where no GPU is needed: in selection."""
 
+    name: str
     arch: str
-
-    @property
-    def name(self) -> str:
-        return self.arch
 
     def load(self, source: KernelSource) -> NoReturn:
         raise DriverError(f"{self.arch} is no device to load {source.symbol!r} on; name one, as in 'cuda:0'")
@@ -51,18 +50,23 @@ class Architecture:
         return False
 
 
-def explain(
-    plan: str, assignments: Iterable[str], device: str | None = None, package: str = PACKAGE
-) -> Explanation:
-    """Explain how the plan called `plan` selects for the fields given as "name=value".
+def explain(plan: str, fields: Iterable[str], device: str | None = None, package: str = PACKAGE) -> bool:
+    """Print how the plan called `plan` selects for fields given as "name=value"; true when it finds a kernel.
 
     `device` is "host", "cuda:0" or an architecture such as "sm_80"; None leaves it open, as `select` does.
     """
     kind = _plan(plan, package)
-    where: Device | None = None
-    if device is not None:
-        where = Architecture(device) if device.startswith("sm_") else get_device(device)
-    return kind.explain(_descriptor(kind, package, assignments), device=where)
+    explanation = kind.explain(_descriptor(kind, package, fields), device=device and _device(device))
+    click.echo(explanation)
+    return explanation.chosen is not None
+
+
+def _device(name: str) -> Device:
+    if not name.startswith("sm_"):
+        return get_device(name)
+    if not name[3:].isdigit():
+        raise Unsupported(f"no architecture {name!r}; write one as 'sm_90'")
+    return Architecture(name, name)
 
 
 def _plan(name: str, package: str) -> type[Plan[Any]]:
@@ -76,7 +80,7 @@ def _plan(name: str, package: str) -> type[Plan[Any]]:
 def _descriptor(plan: type[Plan[Any]], package: str, assignments: Iterable[str]) -> Any:
     name = plan.__name__
     kind = getattr(plans_of(package), name.removesuffix("Plan") + "Descriptor")
-    known = {field.name: field for field in fields(kind)}
+    known = {field.name: field for field in fields_of(kind)}
     values: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")

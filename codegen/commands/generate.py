@@ -13,13 +13,13 @@ from .project import Project
 
 
 def generate(specs: Path, out: Path, templates: Sequence[Path] = (), *, check: bool = False) -> bool:
-    """Bring `out` up to date with `specs`, or with `check` only say what would change; true when that is nothing."""
+    """Bring `out` up to date with `specs`, or only say what would change; false if anything would."""
     start = time.perf_counter()
     project = Project.read(specs, templates)
     changes = compare(project.files, out) if check else write(project.files, out)
     show_changes(changes, out, "would be " if check else "")
     click.echo(f"{summary(len(project.ops), changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
-    return not changes.any
+    return not (check and changes.any)
 
 
 def show_changes(changes: Changes, out: Path, tense: str = "") -> None:

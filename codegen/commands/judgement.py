@@ -61,9 +61,9 @@ def _verdict(op: str, output: str, blocks: Iterable[Accuracy]) -> tuple[Row, boo
         "op": op,
         "output": output,
         "largest error": max(a.max_error for a in found),
-        "closest to its bound": closest.worst_ratio * closest.bound_there,
-        "the bound there": closest.bound_there,
-        "error / bound": closest.worst_ratio,
+        "nearest its bound": closest.worst_ratio * closest.bound_there,
+        "that bound": closest.bound_there,
+        "ratio": closest.worst_ratio,
         "verdict": "within" if closest.worst_ratio <= 1 else "BEYOND",
     }
     return row, closest.worst_ratio <= 1

@@ -90,7 +90,7 @@ class CudaMachine:
             call()
             end.record()
         events[-1][1].synchronize()
-        return statistics.median(self.cupy.cuda.get_elapsed_time(*pair) for pair in events) / 1e3
+        return statistics.median(float(self.cupy.cuda.get_elapsed_time(*pair)) for pair in events) / 1e3
 
     def copy_seconds(self, nbytes: int) -> float:
         source = self.cupy.random.default_rng(0).random(nbytes // 4, np.float32)

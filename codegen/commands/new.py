@@ -39,8 +39,8 @@ dtypes: [f32, f16, bf16, f64]  # what T may be; acc is the type that T is summed
 dims:
   rows: {of: input_shape, axes: rest}
   cols: {of: input_shape, axes: "(axis,)"}
-# `dims` is what a tensor has a value for, `dtype` what it may hold (T unless it says otherwise). A tensor may be
-# `optional: <a bool field>` with a `default` for its values, and an output may take the place of an input.
+# `dims` is what a tensor has a value for, `dtype` what it may hold (by default T). A tensor may be `optional:
+# <a bool field>` with a `default` for its values, and an output may take the place of an input.
 inputs:
   x: {dims: [rows, cols], doc: what is centred}
 outputs:
@@ -49,7 +49,7 @@ outputs:
 # How the kernel computes it, in this order of operations.
 program: |
   y = x - mean(x, cols)
-# What it should be, written from the definition and not from the program: tests compare with this, in float64.
+# What it should be, written from the definition, not from the program: tests compare with it, in float64.
 reference: |
   y = x - sum(x, cols) / size(cols)
 
@@ -74,7 +74,7 @@ bench:
 
 
 def new(op: str, family: str, category: str, specs: Path) -> Path:
-    """Write ``<specs>/<category>/<op>.yaml`` and return it; raises SpecError for a bad name or one that is taken."""
+    """Write ``<specs>/<category>/<op>.yaml`` and return it; SpecError for a bad name or one that is taken."""
     for what, name in (("op", op), ("category", category)):
         try:
             TypeAdapter(Ident).validate_python(name)

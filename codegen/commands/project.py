@@ -1,4 +1,4 @@
-"""A project: the folder its specs are in, the folder its plans are generated into, and the package these make."""
+"""A project: a folder of specs, the folder its plans are generated into, and the package these make."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPECS, OUT, PACKAGE = Path("specs"), Path("generated"), "baracuda.generated"
 
 @dataclass(frozen=True)
 class Project:
-    """Checked specs, what they are lowered to, and every generated file by its path below the output folder."""
+    """Checked specs, what they are lowered to, and every generated file by its path in the output folder."""
 
     loaded: dict[str, Loaded]
     ops: dict[str, Op]
@@ -31,7 +31,7 @@ class Project:
 
     @classmethod
     def read(cls, specs: Path, templates: Iterable[Path] = ()) -> Project:
-        """Check, lower and render all of `specs`; raise SpecError with a line for each thing that is wrong."""
+        """Check, lower and render all of `specs`; SpecError has a line for each thing that is wrong."""
         loaded = load_folder(specs)
         if not loaded:
             raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
@@ -64,10 +64,10 @@ def plans_of(package: str) -> ModuleType:
         module = importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name and f"{package}.".startswith(f"{error.name}."):
-            raise Unsupported(f"no package {package!r}; install it or change to the folder it is in") from None
+            raise Unsupported(f"no package {package!r}; install it or go to the folder it is in") from None
         raise
     if not hasattr(module, "import_all"):
-        raise Unsupported(f"package {package!r} holds no generated plans; 'baracuda-gen generate' writes some")
+        raise Unsupported(f"package {package!r} holds no generated plans; run 'baracuda-gen generate'")
     module.import_all()
     return module
 

@@ -24,14 +24,18 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def show_table(rows: Sequence[Row]) -> None:
-    """Print `rows`, all with the keys of the first, which become the headings; columns with numbers are aligned right."""
+    """Print `rows`, which all have the same keys, the headings; columns with numbers are aligned right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in rows[0] if rows else ():
         numbers = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
-    console().print(table)
+    screen = console()
+    with screen.capture() as capture:
+        screen.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def show_json(value: object) -> None:
@@ -52,7 +56,7 @@ def _cell(value: object) -> str:
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar on stderr that the yielded call moves one of `total` steps; nothing where nobody is watching."""
+    """Show a bar on stderr that the yielded call moves by one of `total` steps; nothing in a pipe."""
     screen = console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:

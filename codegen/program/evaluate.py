@@ -76,13 +76,13 @@ class _Values:
 
 def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) -> Any:
     """Reduce over `dims`, keeping the axes; max and min of nothing are -inf and inf."""
-    value = value + np.zeros(space.shape(dims))
+    value = value + np.zeros(space.shape(dims), np.float32)  # of no type's precision
     axes = space.axes(dims)
     if kind in ("max", "min") and not space.count(dims):
         empty = -np.inf if kind == "max" else np.inf
         return np.full([1 if i in axes else n for i, n in enumerate(value.shape)], empty)
     if kind == "mean":
-        return xp.sum(value, axis=axes, keepdims=True) / np.float64(space.count(dims))
+        return xp.sum(value, axis=axes, keepdims=True) / float(space.count(dims))
     return getattr(xp, kind)(value, axis=axes, keepdims=True)
 
 

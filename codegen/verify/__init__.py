@@ -1,1 +1,27 @@
 """Tests that follow from a spec: the oracle, the bounds, hostile memory, and every refusal the spec declares."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def run(
+    specs: Path | None, package: str, ops: Sequence[str] = (), device: str = "host", extra: Sequence[str] = ()
+) -> int:
+    """Run the spec-driven tests of `ops` (all if empty) below `specs` on "host" or "cuda"; return pytest's exit code.
+
+    `package` is where the plans were generated to. `extra` goes to pytest.
+    """
+    from . import suite
+
+    chosen = {suite.PACKAGE: package, suite.OPS: " ".join(ops), suite.DEVICE: device}
+    if specs is not None:
+        chosen[suite.SPECS] = str(specs.resolve())
+    path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
+    quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--rootdir", str(Path.cwd())]
+    return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen, "PYTHONPATH": path}).returncode

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from baracuda.runtime import ElementKind, KernelSku
+from baracuda.runtime.element import Element
 
 from ..consistency import scope_of
 from ..program import Line, parse
@@ -144,7 +145,7 @@ def tolerances(problem: Problem, arrays: Mapping[str, Bounded], held: Mapping[st
     given = {n: arrays[n] if n in arrays else _constant(v, acc.unit_roundoff) for n, v in environment.items()}
     casts = {"T": element.row.unit_roundoff, "acc": acc.unit_roundoff}
     casts |= {k: ElementKind(k).row.unit_roundoff for k in ("f16", "bf16", "f32", "f64")}
-    tiny = acc.smallest_normal * acc.unit_roundoff * (2 if spec.precision.subnormals == "keep" else 1 / acc.unit_roundoff)
+    tiny = _smallest(acc) if spec.precision.subnormals == "keep" else acc.smallest_normal
     how = Arithmetic(acc.unit_roundoff, tiny, depth_of(problem), casts)
     found = bound(_program(spec), given, problem.space, how)
     declared = spec.precision.bound.get(element.value, BoundSpec())  # type: ignore[call-overload]
@@ -160,8 +161,12 @@ def _stored(found: Bounded, kind: ElementKind, declared: BoundSpec) -> Any:
     row = kind.row
     if not row.unit_roundoff:
         return error
-    subnormal = row.smallest_normal * row.unit_roundoff
-    return error + declared.c1 * row.unit_roundoff * (np.abs(found.value) + error) + subnormal
+    return error + declared.c1 * row.unit_roundoff * (np.abs(found.value) + error) + _smallest(row)
+
+
+def _smallest(row: Element) -> float:
+    """The smallest subnormal number."""
+    return 2 * row.unit_roundoff * row.smallest_normal
 
 
 def depth_of(problem: Problem) -> Any:
@@ -212,9 +217,11 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
     return Accuracy(float(error.max()), float(tolerance.flat[worst]), float(ratio.max()), relative)
 
 
-def widen(problem: Problem, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Flat:
-    """Arrays as the oracle reads them: rows x columns, in its own type."""
-    kind = wide_type(problem.element)
+def widen(
+    problem: Problem, arrays: Mapping[str, np.ndarray[Any, Any]], kind: np.dtype[Any] | None = None
+) -> Flat:
+    """Arrays as the oracle reads them: rows x columns, in its own type unless `kind` is another."""
+    kind = kind or wide_type(problem.element)
     return {
         n: problem.flat(n, a if a.dtype.kind in "iu" else a.astype(np.float64).astype(kind)) for n, a in arrays.items()
     }

@@ -1,0 +1,224 @@
+"""What a spec promises, each promise a check that runs kernels and raises AssertionError when it is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+from baracuda.runtime import ElementKind
+
+from .arrange import Arranged, arrange, same_bits
+from .memory import PATTERNS, Memory
+from .oracle import Accuracy, bounded, compare, explicit, tolerances, widen, with_saved
+from .problem import STYLES, Arrays, Problem
+
+LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
+
+
+def check_accuracy(problems: list[Problem], memory: Memory) -> None:
+    """Errors against the oracle stay within the declared bound, on every problem and draw; the worst comes near it.
+
+    Exact outputs (of integer type) must be equal.
+    """
+    worst: dict[str, Accuracy] = {}
+    for problem in problems:
+        for style in STYLES:
+            for name, accuracy in measured(problem, memory, style).items():
+                if accuracy.worst_ratio > 1:
+                    raise AssertionError(f"{_of(problem)}, {style} inputs: {name!r} is off by {accuracy}")
+                if name not in worst or accuracy.worst_ratio > worst[name].worst_ratio:
+                    worst[name] = accuracy
+    for name, accuracy in worst.items():
+        if 0 < accuracy.worst_ratio < LOOSEST:
+            raise AssertionError(f"the bound of {name!r} is loose: the worst error is {accuracy.worst_ratio:.3f} of it")
+
+
+def measured(problem: Problem, memory: Memory, style: str) -> dict[str, Accuracy]:
+    """Run once on inputs of a style of `STYLES` and compare each output with the oracle."""
+    held = problem.held()
+    arrays, exact = with_saved(problem, problem.draw(style), held, problem.draw_hidden(style))
+    return _compared(problem, arrays, exact, arrange(problem, arrays, memory).run(), held)
+
+
+def check_explicit(problem: Problem, memory: Memory) -> None:
+    """Saved tensors may hold anything: the outputs follow the op's own formula, not the forward's idea of them."""
+    held = problem.held()
+    arrays, _ = with_saved(problem, problem.draw(seed=3), held, problem.draw_hidden(seed=3))
+    rng = np.random.default_rng(4)
+    for name in problem.spec.gradient.saved if problem.spec.gradient else ():
+        if name in arrays:
+            arrays[name] = rng.uniform(0.5, 2.0, arrays[name].shape).astype(arrays[name].dtype)
+    exact = explicit(problem, widen(problem, arrays))
+    for name, accuracy in _compared(problem, arrays, exact, arrange(problem, arrays, memory).run(), held, {}).items():
+        if accuracy.worst_ratio > 1:
+            raise AssertionError(f"{_of(problem)}, arbitrary saved values: {name!r} is off by {accuracy}")
+
+
+def check_stored_types(problem: Problem, memory: Memory) -> None:
+    """Every choice of element types the spec allows for its tensors gives results within the bound."""
+    for choice in _choices(problem):
+        held = problem.held(choice)
+        drawn = {n: a.astype(held[n].row.numpy) for n, a in problem.draw(seed=5).items()}
+        arrays, exact = with_saved(problem, drawn, held, problem.draw_hidden(seed=5))
+        outputs = arrange(problem, arrays, memory, choice=choice).run()
+        for name, accuracy in _compared(problem, arrays, exact, outputs, held).items():
+            if accuracy.worst_ratio > 1:
+                raise AssertionError(f"{_of(problem)}, {choice}: {name!r} is off by {accuracy}")
+
+
+def _choices(problem: Problem) -> Iterator[dict[str, ElementKind]]:
+    """Each chosen tensor in turn with each of its other types, then all of them together."""
+    usual = problem.held()
+    others = {n: [k for k in problem.plan.elements_of(n) if k != usual[n]] for n in usual}
+    for name, kinds in others.items():
+        for kind in kinds:
+            yield {name: kind}
+    if any(others.values()):
+        yield {name: kinds[-1] for name, kinds in others.items() if kinds}
+
+
+def _compared(
+    problem: Problem,
+    arrays: Arrays,
+    exact: Mapping[str, Any],
+    outputs: Arrays,
+    held: Mapping[str, ElementKind],
+    saved_exact: Mapping[str, Any] | None = None,
+) -> dict[str, Accuracy]:
+    given = bounded(problem, arrays, exact if saved_exact is None else saved_exact)
+    allowed = tolerances(problem, given, held)
+    wide = {a: problem.flat(a, outputs[a].astype(np.float64)) for a in problem.results}
+    return {a: compare(wide[a], exact[n], allowed[a], held[a]) for a, n in problem.results.items()}
+
+
+def check_layouts(problem: Problem, memory: Memory) -> None:
+    """Strides, alignment, workspace and repetition change no bit where the spec promises so, nor anything else beyond
+    the bound; a different pattern is laid under each tensor, so that no one's offsets serve for another's."""
+    arrays, _ = with_saved(problem, problem.draw(seed=1), problem.held(), problem.draw_hidden(seed=1))
+    base = arrange(problem, arrays, memory).run()
+    again = arrange(problem, arrays, memory, shift_workspace=16).run()
+    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
+    _require_same(problem, base, again, promised, "a second run")
+    for turn, patterns in enumerate(_layouts(problem)):
+        moved = arrange(problem, arrays, memory, patterns=patterns, shift_workspace=16 * (turn % 3)).run()
+        _require_same(problem, base, moved, promised, f"layouts {patterns}")
+
+
+def _layouts(problem: Problem) -> Iterator[dict[str, str]]:
+    names, kinds = list(problem.arguments), list(PATTERNS)
+    for kind in kinds[1:]:
+        yield dict.fromkeys(names, kind)
+    for turn in range(len(kinds)):
+        yield dict(zip(names, islice(cycle(kinds), turn, None), strict=False))
+
+
+def check_broadcast(problem: Problem, memory: Memory) -> None:
+    """An input of stride 0 along its first axis reads as the same numbers written out."""
+    arrays, _ = with_saved(problem, problem.draw(seed=2), problem.held(), problem.draw_hidden(seed=2))
+    wide = {n: a for n, a in arrays.items() if a.ndim > 1 and a.shape[0] > 1}
+    for name, array in wide.items():
+        repeated = {**arrays, name: np.ascontiguousarray(np.broadcast_to(array[:1], array.shape))}
+        base = arrange(problem, repeated, memory).run()
+        arranged = arrange(problem, {**arrays, name: np.ascontiguousarray(array[:1])}, memory)
+        placed = arranged.placed[name]
+        placed.view = placed.view._replace(shape=array.shape, strides=(0, *placed.view.strides[1:]))
+        promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
+        _require_same(problem, base, arranged.run(), promised, f"stride 0 in {name!r}")
+
+
+def check_in_place(problem: Problem, memory: Memory) -> None:
+    """An output may take over the memory of each input that its spec says it may alias."""
+    arrays, _ = with_saved(problem, problem.draw(seed=6), problem.held(), problem.draw_hidden(seed=6))
+    base = arrange(problem, arrays, memory).run()
+    for name in problem.written:
+        for other in problem.plan.ARGUMENTS[name].may_alias:
+            arranged = arrange(problem, arrays, memory)
+            arranged.placed[name] = arranged.placed[other]
+            arranged.placed.pop(other)
+            given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+            problem.plan.run(**{**given, other: arranged.placed[name].view}, workspace=arranged.workspace)
+            memory.finish()
+            outputs = {n: arranged.placed[n].values() for n in problem.written}
+            _require_same(problem, base, outputs, set(base), f"{name!r} in place of {other!r}")
+
+
+def check_batch_invariance(problem: Problem, memory: Memory) -> None:
+    """A row's bits do not depend on the rows beside it: half of the first axis gives the same bits."""
+    promised = [n for n, rungs in problem.plan.PROMISES.items() if "batch_invariant" in rungs]
+    if not promised or not problem.row_axes or problem.shape[problem.row_axes[0]] < 2:
+        return
+    axis, keep = problem.row_axes[0], problem.shape[problem.row_axes[0]] // 2
+    arrays, _ = with_saved(problem, problem.draw(seed=7), problem.held(), problem.draw_hidden(seed=7))
+    base = arrange(problem, arrays, memory).run()
+    field = problem.descriptor._shape
+    smaller = [keep if a == axis else n for a, n in enumerate(problem.shape)]
+    half = Problem(problem.subject, {**problem.values, field: smaller}, problem.element)
+    rows = {n: t for n, t in problem.arguments.items() if problem.row_dim in t.dims}
+    cut = {n: a.take(range(keep), axis) if n in rows else a for n, a in arrays.items()}
+    outputs = arrange(half, cut, memory).run()
+    for name in promised:
+        if name in outputs and not same_bits(base[name].take(range(keep), axis), outputs[name]):
+            raise AssertionError(f"{_of(problem)}: {name!r} has other bits when there are {keep} rows on axis {axis}")
+
+
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
+
+
+def check_special_values(problem: Problem, memory: Memory) -> None:
+    """NaN, infinities, signed zeros and subnormals give what the formula gives, in their own rows and no others."""
+    element = [n for n, t in problem.arguments.items() if n in problem.spec.inputs and len(t.dims) == 2]
+    clean, _ = with_saved(problem, problem.draw(seed=8), problem.held(), problem.draw_hidden(seed=8))
+    base = arrange(problem, clean, memory).run()
+    subnormal = problem.element.row.smallest_normal / 4
+    for name in element:
+        for turn, value in enumerate((*SPECIAL, subnormal)):
+            arrays = dict(clean)
+            flat = np.array(problem.flat(name, arrays[name]))
+            if not flat.size:
+                return
+            flat[turn % problem.rows, (7 * turn) % problem.cols] = value
+            arrays[name] = np.ascontiguousarray(problem.caller(name, flat, arrays[name].shape))
+            outputs = arrange(problem, arrays, memory).run()
+            exact = _with_overflow(problem, arrays)
+            _require_kinds(problem, arrays, outputs, exact, f"{value} in {name!r}")
+            _require_others_untouched(problem, base, outputs, turn % problem.rows, f"{value} in {name!r}")
+
+
+def _with_overflow(problem: Problem, arrays: Arrays) -> dict[str, Any]:
+    """What the formula gives, in the accumulator's range: where it overflows or underflows there, so does the result."""
+    exact = explicit(problem, widen(problem, arrays))
+    narrow = explicit(problem, widen(problem, arrays, problem.element.row.acc.row.numpy))
+    return {n: np.where(np.isfinite(narrow[n]), exact[n], narrow[n]) for n in problem.results.values()}
+
+
+def _require_kinds(problem: Problem, arrays: Arrays, outputs: Arrays, exact: Mapping[str, Any], what: str) -> None:
+    for name, accuracy in _compared(problem, arrays, exact, outputs, problem.held(), {}).items():
+        if not np.isfinite(accuracy.worst_ratio) or accuracy.worst_ratio > 1:
+            raise AssertionError(f"{_of(problem)}, {what}: {name!r} is not what the formula gives, {accuracy}")
+
+
+def _require_others_untouched(problem: Problem, base: Arrays, outputs: Arrays, row: int, what: str) -> None:
+    for name, output in outputs.items():
+        if problem.row_dim not in problem.spec.arguments[name].dims:
+            continue
+        others = np.delete(np.arange(problem.rows), row)
+        if not same_bits(problem.flat(name, base[name])[others], problem.flat(name, output)[others]):
+            raise AssertionError(f"{_of(problem)}, {what}: rows of {name!r} beside row {row} changed")
+
+
+def _require_same(problem: Problem, base: Arrays, other: Arrays, promised: set[str], what: str) -> None:
+    for name, expected in base.items():
+        if name in promised and not same_bits(expected, other[name]):
+            raise AssertionError(f"{_of(problem)}: {name!r} has other bits with {what}")
+        if name not in promised:
+            np.testing.assert_allclose(np.float64(other[name]), np.float64(expected), rtol=1e-2, err_msg=what)
+
+
+def _of(problem: Problem) -> str:
+    return f"{problem.plan.sku.symbol} on {problem.descriptor}"
+
+
+__all__ = ["Arranged", "check_accuracy"]

@@ -1,0 +1,246 @@
+"""What a plan must refuse: every requirement violated, every argument spoilt, with the exact error and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from baracuda.runtime import (
+    BaracudaError,
+    BufferTooSmall,
+    ElementKind,
+    InvalidProblem,
+    MisalignedOperand,
+    PlanPreference,
+    TensorView,
+    Unsupported,
+    WorkspaceTooSmall,
+)
+from baracuda.runtime import errors as tree
+from baracuda.runtime.errors import DriverError
+
+from .arrange import arrange
+from .memory import Memory
+from .oracle import with_saved
+from .problem import Problem, Subject
+
+# Values that some requirement may object to, by type of field.
+_SUSPECTS: dict[str, tuple[Any, ...]] = {
+    "shape": ((), (-1, 4), (4, -1), (2,) * 9, (0, 0), (3,), (4, 4)),
+    "int": (-1, 0, 1, 2, 3, 5, 9, -9, 255, 256, 1 << 40),
+    "float": (float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 2.0),
+    "bool": (False, True),
+}
+
+
+def check_requirements(subject: Subject) -> None:
+    """Each requirement of the spec, violated first of all, raises its own error with the values seen and needed."""
+    element = subject.spec.dtypes[0]
+    base = subject.values(subject.spec.tests.cases[0])
+    missing = {r.that: r.raises for r in subject.spec.require}
+    pairs = list(_violations(subject, base))
+    for values in pairs:
+        first = _first_violated(subject, values)
+        if first is None:
+            continue
+        kind = getattr(tree, first.raises)
+        error = _error(lambda v=values: subject.plan.select(subject.descriptor(v, element)))  # type: ignore[misc]
+        if type(error) is not kind:
+            raise AssertionError(f"{values}: {first.that!r} is violated first, so {first.raises} is due; got {error!r}")
+        from ..conditions import fields_of, read_condition
+
+        condition = read_condition(first.that, subject.spec.descriptor)
+        for text in (f"needs {condition}", *(f"{f}={values[f]!r}" for f in fields_of(condition))):
+            if text not in str(error):
+                raise AssertionError(f"the message {str(error)!r} does not say {text!r}")
+        missing.pop(first.that, None)
+    if missing:
+        raise AssertionError(f"no values were found that violate {list(missing)} first; the test cannot show them")
+
+
+def _violations(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    fields = {n: [tuple(base[n]) if f.type == "shape" else base[n], *_SUSPECTS[f.type]] for n, f in _fields(subject)}
+    names = list(fields)
+    for name in names:
+        for value in fields[name]:
+            yield {**_canonical(base, subject), name: value}
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            for a, b in product(fields[first], fields[second]):
+                yield {**_canonical(base, subject), first: a, second: b}
+
+
+def _fields(subject: Subject) -> list[tuple[str, Any]]:
+    return list(subject.spec.descriptor.items())
+
+
+def _canonical(values: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    return {n: tuple(v) if subject.spec.descriptor[n].type == "shape" else v for n, v in values.items()}
+
+
+def _first_violated(subject: Subject, values: Mapping[str, Any]) -> Any:
+    """The first requirement that `values` violate, evaluated here and not by the generated plan."""
+    from ..conditions import evaluate_condition
+
+    for requirement in subject.spec.require:
+        if not evaluate_condition(requirement.that, values):
+            return requirement
+    return None
+
+
+def check_elements(subject: Subject) -> None:
+    """Exactly the element types that the spec claims can be selected."""
+    values = subject.values(subject.spec.tests.cases[0])
+    for kind in ElementKind:
+        error = _error(lambda k=kind: subject.plan.select(subject.descriptor(values, k)))  # type: ignore[misc]
+        claimed = kind.value in subject.spec.dtypes
+        if claimed and error is not None:
+            raise AssertionError(f"element {kind} is claimed, but select says {error!r}")
+        if not claimed and type(error) is not Unsupported:
+            raise AssertionError(f"element {kind} is not claimed, so Unsupported is due; got {error!r}")
+
+
+@dataclass(frozen=True)
+class _Spoilt:
+    """Arguments with one thing wrong, and the error that is due."""
+
+    what: str
+    kind: type[BaracudaError]
+    arguments: dict[str, Any]
+    workspace: Any
+    says: tuple[str, ...] = ()
+
+
+def check_arguments(problem: Problem, memory: Memory) -> None:
+    """Each argument spoilt in each way raises its error, changes no output, and `can_implement` agrees."""
+    arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+    arranged = arrange(problem, arrays, memory)
+    given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+    verdict = problem.plan.can_implement(**given, workspace=arranged.workspace)
+    if not verdict:
+        raise AssertionError(f"can_implement refuses good arguments: {verdict}")
+    before = {n: p.buffer.read() for n, p in arranged.placed.items()}
+    for spoilt in _spoilt(problem, given, arranged.workspace):
+        call: Callable[[], Any] = lambda s=spoilt: problem.plan.run(**s.arguments, workspace=s.workspace)  # noqa: E731
+        error = _error(call)
+        if type(error) is not spoilt.kind:
+            raise AssertionError(f"{spoilt.what}: {spoilt.kind.__name__} is due, got {error!r}")
+        for text in spoilt.says:
+            if text not in str(error):
+                raise AssertionError(f"{spoilt.what}: the message {str(error)!r} does not say {text!r}")
+        verdict = problem.plan.can_implement(**spoilt.arguments, workspace=spoilt.workspace)
+        if verdict or type(verdict.error) is not spoilt.kind:
+            raise AssertionError(f"{spoilt.what}: can_implement says {verdict}, run says {error!r}")
+    memory.finish()
+    for name, placed in arranged.placed.items():
+        if not np.array_equal(before[name], placed.buffer.read()):
+            raise AssertionError(f"a refused call wrote to {name!r}")
+    problem.plan.run(**given, workspace=arranged.workspace)
+    memory.finish()
+
+
+def _spoilt(problem: Problem, given: dict[str, Any], workspace: TensorView | None) -> Iterator[_Spoilt]:
+    for name in problem.spec.arguments:
+        there: TensorView | None = given[name]
+        if there is None:
+            shape = problem.shape_of(name)
+            extra = next(v for v in given.values() if v is not None)
+            kind = problem.plan.elements_of(name)[0]
+            stray = extra._replace(shape=shape, strides=(0,) * len(shape), element=kind, readonly=True)
+            yield _Spoilt(f"{name} given", InvalidProblem, {**given, name: stray}, workspace, (name, "must be absent"))
+            continue
+        yield _Spoilt(f"{name} missing", InvalidProblem, {**given, name: None}, workspace, (name, "is required"))
+        for what, kind, view, says in _spoilt_views(problem, name, there):
+            yield _Spoilt(f"{name} {what}", kind, {**given, name: view}, workspace, says)
+        if problem.plan.ARGUMENTS[name].written:
+            yield from _spoilt_aliases(problem, name, given, workspace)
+    if workspace is not None:
+        needed = problem.plan.workspace_bytes
+        yield _Spoilt("no workspace", WorkspaceTooSmall, given, None, (f"needs {needed}, got 0",))
+        short = workspace._replace(shape=(needed - 1,))
+        yield _Spoilt("short workspace", WorkspaceTooSmall, given, short, (f"needs {needed}, got {needed - 1}",))
+        yield _Spoilt("odd workspace", MisalignedOperand, given, workspace._replace(pointer=workspace.pointer + 8))
+
+
+def _spoilt_views(
+    problem: Problem, name: str, there: TensorView
+) -> Iterator[tuple[str, type[BaracudaError], TensorView, tuple[str, ...]]]:
+    wrong = next(k for k in (ElementKind.I32, ElementKind.F16, ElementKind.I16) if k not in problem.plan.elements_of(name))
+    yield f"of {wrong}", Unsupported, there._replace(element=wrong), (name, f"got {wrong}")
+    longer = (*there.shape[:-1], there.shape[-1] + 1)
+    yield "too long", InvalidProblem, there._replace(shape=longer), (name, f"{there.shape}", f"got {longer}")
+    deeper = (1, *there.shape)
+    yield "too deep", InvalidProblem, there._replace(shape=deeper, strides=(0, *there.strides)), (name,)
+    if 0 in there.shape:
+        return
+    size = int(np.prod(there.shape))
+    needed, got = size + 5, size + 4
+    yield "past its end", BufferTooSmall, there._replace(capacity=(5, size - 1)), (f"needs {needed}, got {got}",)
+    if size > 1:
+        flipped = tuple(-s for s in there.strides)
+        yield "before its start", BufferTooSmall, there._replace(strides=flipped, capacity=(size - 2, 1)), (name,)
+    if problem.plan.ARGUMENTS[name].written:
+        yield "read-only", InvalidProblem, there._replace(readonly=True), (name, "read-only")
+        if max(there.shape) > 1:
+            axis = there.shape.index(max(there.shape))
+            flat = tuple(0 if a == axis else s for a, s in enumerate(there.strides))
+            yield "overlapping itself", InvalidProblem, there._replace(strides=flat), (name, "overlap")
+
+
+def _spoilt_aliases(
+    problem: Problem, name: str, given: Mapping[str, Any], workspace: TensorView | None
+) -> Iterator[_Spoilt]:
+    out: TensorView = given[name]
+    if 0 in out.shape:
+        return
+    for other, there in given.items():
+        if there is None or other == name or 0 in there.shape:
+            continue
+        allowed = other in problem.plan.ARGUMENTS[name].may_alias
+        same = (there.shape, there.element) == (out.shape, out.element)
+        moved = out._replace(pointer=there.pointer, strides=out.strides)
+        if allowed and same:
+            continue
+        yield _Spoilt(f"{name} over {other}", InvalidProblem, {**given, name: moved}, workspace, ("overlaps",))
+    if workspace is not None:
+        over = workspace._replace(pointer=out.pointer // 16 * 16)
+        yield _Spoilt(f"workspace over {name}", InvalidProblem, given, over, ("workspace overlaps",))  # type: ignore[arg-type]
+
+
+def check_preferences(problem: Problem) -> None:
+    """A preference is honoured or refused with the reason of every candidate, never ignored."""
+    plan, descriptor = type(problem.plan), problem.descriptor
+    held = problem.plan.sku.precision_guarantee.rungs
+    least = min(plan.workspace_of(descriptor, v.sku) for v in plan.explain(descriptor).verdicts if v.accepted and v.sku)
+    frugal = plan.select(descriptor, PlanPreference(max_workspace_bytes=least))
+    if frugal.workspace_bytes > least:
+        raise AssertionError(f"max_workspace_bytes={least} gave a plan that needs {frugal.workspace_bytes}")
+    asked = {
+        "max_workspace_bytes": (PlanPreference(max_workspace_bytes=least - 1), True),
+        "prefer_backend": (PlanPreference(prefer_backend="cudnn"), True),
+        "archs": (PlanPreference(archs=frozenset({"sm_61"})), True),
+        "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), "bit_stable_across_arch" not in held),
+    }
+    for what, (preference, must_refuse) in asked.items():
+        error = _error(lambda p=preference: plan.select(descriptor, p))  # type: ignore[misc]
+        if must_refuse and type(error) is not Unsupported:
+            raise AssertionError(f"{what} cannot be honoured, so Unsupported is due; got {error!r}")
+        if not must_refuse and error is not None:
+            raise AssertionError(f"{what} can be honoured, but select says {error!r}")
+    chosen = plan.explain(descriptor).chosen
+    if chosen != problem.plan.sku:
+        raise AssertionError(f"explain says {chosen}, select says {problem.plan.sku}")
+
+
+def _error(call: Callable[[], Any]) -> BaracudaError | None:
+    try:
+        call()
+    except DriverError:
+        raise
+    except BaracudaError as error:
+        return error
+    return None

@@ -1,0 +1,112 @@
+"""The spec-driven tests as pytest collects them: one item per promise and SKU, named so that a red line says it all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baracuda.runtime import KernelSku
+
+from ..load import load_folder
+from . import checks, refusals
+from .cases import problems, skus
+from .memory import Memory, memory_of
+from .problem import Problem, Subject
+
+SPECS = "BARACUDA_TEST_SPECS"  # folder of specs, package of their plans, ops (all if empty), "host" or "cuda"
+PACKAGE, OPS, DEVICE = "BARACUDA_TEST_PACKAGE", "BARACUDA_TEST_OPS", "BARACUDA_TEST_DEVICE"
+_SMALL = 1 << 14  # elements: enough for checks that run a kernel dozens of times
+
+
+@cache
+def subjects() -> tuple[Subject, ...]:
+    """The ops under test."""
+    here = Path(__file__).resolve().parents[2] / "specs"
+    loaded = load_folder(Path(os.environ.get(SPECS, here)))
+    wanted = os.environ.get(OPS, "").split()
+    package = os.environ.get(PACKAGE, "baracuda.generated")
+    return tuple(Subject(one, loaded, package) for op, one in loaded.items() if not wanted or op in wanted)
+
+
+@cache
+def problems_of(op: str, symbol: str) -> tuple[Problem, ...]:
+    subject = next(s for s in subjects() if s.spec.op == op)
+    sku = next(s for s in skus(subject) if s.symbol == symbol)
+    return tuple(problems(subject, sku))
+
+
+def _small(sku: KernelSku) -> Problem:
+    """The smallest problem of a SKU that has several rows and columns."""
+    found = [p for p in problems_of(sku.op, sku.symbol) if p.rows > 1 and p.cols > 1] or problems_of(sku.op, sku.symbol)
+    return min(found, key=lambda p: p.rows * p.cols)
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    """Give each test below its SKUs, or its ops."""
+    if "sku" in metafunc.fixturenames:
+        rows = [sku for subject in subjects() for sku in skus(subject)]
+        metafunc.parametrize("sku", rows, ids=[s.symbol for s in rows])
+    if "subject" in metafunc.fixturenames:
+        metafunc.parametrize("subject", subjects(), ids=[s.spec.op for s in subjects()])
+
+
+@pytest.fixture(scope="session")
+def memory() -> Iterator[Memory]:
+    """Memory of the device that the tests run on."""
+    yield memory_of(os.environ.get(DEVICE, "host"))
+
+
+def test_accuracy(sku: KernelSku, memory: Memory) -> None:
+    checks.check_accuracy(list(problems_of(sku.op, sku.symbol)), memory)
+
+
+def test_explicit_formula(sku: KernelSku, memory: Memory) -> None:
+    checks.check_explicit(_small(sku), memory)
+
+
+def test_stored_types(sku: KernelSku, memory: Memory) -> None:
+    checks.check_stored_types(_small(sku), memory)
+
+
+def test_layouts(sku: KernelSku, memory: Memory) -> None:
+    for problem in problems_of(sku.op, sku.symbol):
+        if problem.rows * problem.cols <= _SMALL or problem == _small(sku):
+            checks.check_layouts(problem, memory)
+
+
+def test_broadcast_inputs(sku: KernelSku, memory: Memory) -> None:
+    checks.check_broadcast(_small(sku), memory)
+
+
+def test_in_place(sku: KernelSku, memory: Memory) -> None:
+    checks.check_in_place(_small(sku), memory)
+
+
+def test_batch_invariance(sku: KernelSku, memory: Memory) -> None:
+    for problem in problems_of(sku.op, sku.symbol):
+        checks.check_batch_invariance(problem, memory)
+
+
+def test_special_values(sku: KernelSku, memory: Memory) -> None:
+    checks.check_special_values(_small(sku), memory)
+
+
+def test_argument_refusals(sku: KernelSku, memory: Memory) -> None:
+    refusals.check_arguments(_small(sku), memory)
+
+
+def test_preferences(sku: KernelSku) -> None:
+    refusals.check_preferences(_small(sku))
+
+
+def test_requirements(subject: Subject) -> None:
+    refusals.check_requirements(subject)
+
+
+def test_elements(subject: Subject) -> None:
+    refusals.check_elements(subject)

@@ -17,9 +17,7 @@ def main() -> None:
 
 
 @main.command()
-@arguments.SPECS
-@arguments.OUT
-@click.option("--templates", type=arguments.FOLDER, multiple=True, help="Come before our own.")
+@arguments.PROJECT
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 and list what would change.")
 def generate(**given: Any) -> None:
     """Write the kernels and plans of every spec; remove those of specs that are gone."""
@@ -30,8 +28,7 @@ def generate(**given: Any) -> None:
 
 @main.command()
 @arguments.OPS
-@arguments.SPECS
-@arguments.OUT
+@arguments.PROJECT
 @arguments.archs("sm_90")
 @arguments.PACKAGE
 def check(**given: Any) -> None:
@@ -44,6 +41,7 @@ def check(**given: Any) -> None:
 @main.command()
 @arguments.OPS
 @arguments.ANY_SPECS
+@arguments.TEMPLATES
 @arguments.archs("sm_80", "sm_89", "sm_90")
 @click.option("--layouts", default="packed,strided", show_default=True, callback=arguments.read_layouts)
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")

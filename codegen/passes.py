@@ -177,13 +177,12 @@ class _Scheduler:
             for x in self.lines
             if self.dims[x.name] and x.name not in self.fed and not self._is_row_value(x)
         } - self.after_columns
-        wanted = self._needed(ends, lambda n: n in element_values or n in {e.name for e in ends})
+        computed = element_values | {x.name for x in ends}
+        wanted = self._needed(ends, lambda n: n in computed) & computed
+        inner = {n for name in wanted for n in reads(self.by_name[name].expr)}
         stored = {x.name for x in stores} if final else set()
-        lets = [
-            x for x in self.lines if x.name in wanted and x.name in element_values and x.name not in stored
-        ]
-        lets = [x for x in lets if x not in ends] + [x for x in lets if x in ends]
-        inner = {n for x in [*lets, *ends] for n in reads(x.expr)}
+        # A stored value gets a name of its own only when another line reads it.
+        lets = [x for x in self.lines if x.name in wanted & element_values and x.name not in stored - inner]
         return Pass(
             row_values=tuple(
                 self._value(x) for x in self.lines if self._is_row_value(x) and self.level[x.name] == number
@@ -194,11 +193,7 @@ class _Scheduler:
             ),
             values=tuple(self._value(x) for x in lets),
             reductions=tuple(self._reduction(x) for x in fed),
-            stores=tuple(
-                Store(self._target(x.name), x.name if x.name in inner else self._text(x.expr))
-                for x in stores
-                if final
-            ),
+            stores=tuple(self._store(x, x.name in inner) for x in stores if final),
             column_sums=tuple(self._column_sum(x) for x in sums if final),
         )
 

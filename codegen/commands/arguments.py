@@ -64,8 +64,14 @@ ANY_SPECS = click.option(
 )
 SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default=True)
 OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
+TEMPLATES = click.option("--templates", type=FOLDER, multiple=True, help="Come before our own; repeatable.")
 PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def PROJECT(command: Command) -> Command:
+    """Where a project's files are."""
+    return SPECS(OUT(TEMPLATES(command)))
 
 
 def archs(*default: str) -> Callable[[Command], Command]:

@@ -18,11 +18,17 @@ SPILL_BYTES = 64  # a few registers around a rare path cost nothing; more, and t
 
 
 def check(
-    specs: Path, out: Path, ops: Sequence[str], *, archs: Sequence[str] = ("sm_90",), package: str = PACKAGE
+    specs: Path,
+    out: Path,
+    templates: Sequence[Path] = (),
+    ops: Sequence[str] = (),
+    *,
+    archs: Sequence[str] = ("sm_90",),
+    package: str = PACKAGE,
 ) -> bool:
     """Validate, lower, render, compare with `out`, compile the packed kernels; true when nothing is wrong."""
     start = time.perf_counter()
-    project = Project.read(specs)
+    project = Project.read(specs, templates)
     variants = variants_of(project, ops, archs=archs, layouts=("packed",), package=package)
     changes = compare(project.files, out)
     click.echo(summary(len(project.ops), changes))

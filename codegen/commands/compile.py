@@ -110,6 +110,7 @@ def empty_cache() -> Iterator[None]:
 def compile(
     ops: Sequence[str],
     specs: Path,
+    templates: Sequence[Path] = (),
     *,
     archs: Sequence[str] = ARCHS,
     layouts: Sequence[str] = LAYOUTS,
@@ -119,12 +120,12 @@ def compile(
     as_json: bool = False,
 ) -> bool:
     """Compile `jobs` kernels at a time and print what each occupies; true when all of them compile."""
-    project = Project.read(specs)
+    project = Project.read(specs, templates)
     variants = variants_of(project, ops, archs=archs, layouts=layouts, package=package)
     with empty_cache() if cold else nullcontext():
         report = Report.of(variants, workers=jobs)
     if as_json:
-        show_json({"kernels": report.rows(), **report.summary()})
+        show_json({**report.summary(), "table": report.rows()})
     else:
         report.show()
     report.show_failures()

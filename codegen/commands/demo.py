@@ -14,7 +14,7 @@ from .compile import ARCHS, variants_of
 from .compile_report import Report
 from .generate import show_changes, summary
 from .judgement import judge
-from .machines import Machine, machine
+from .machines import CudaMachine, Machine, machine
 from .project import Project, installed
 from .rms_norm import Pass, passes
 from .terminal import Row, show_table, working
@@ -87,11 +87,15 @@ def _merged(key: str, rows: list[Row]) -> object:
 
 
 def _described(on: Machine) -> str:
-    return on.name if on.measures else "the host device: the same CUDA text, executed by the processor"
+    return (
+        on.name
+        if isinstance(on, CudaMachine)
+        else "the host device: the same CUDA text, executed by the processor"
+    )
 
 
 def _show_times(done: list[Pass], on: Machine) -> None:
-    if not on.measures:
+    if not isinstance(on, CudaMachine):
         times = ", ".join(f"{one.plan.OP} {one.seconds * 1e3:.0f} ms" for one in done)
         click.echo(f"\ntime on the host device, which is no benchmark of any GPU: {times}")
         return
@@ -99,7 +103,7 @@ def _show_times(done: list[Pass], on: Machine) -> None:
     show_table([_speed(one, on) for one in done])
 
 
-def _speed(one: Pass, on: Machine) -> Row:
+def _speed(one: Pass, on: CudaMachine) -> Row:
     with working("measuring"):
         copy = one.nbytes / on.copy_seconds(one.nbytes // 2) / 1e9
     speed = one.nbytes / one.seconds / 1e9

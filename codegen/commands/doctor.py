@@ -18,7 +18,7 @@ from baracuda.runtime.host.toolchain import find_toolchain
 
 from .terminal import show_json, show_table
 
-DISTRIBUTIONS = ("baracuda-gen", "numpy", "cuda-core", "cuda-bindings")
+NEEDED = ("numpy", "cuda-core", "cuda-bindings")
 ARRAYS = ("cupy-cuda12x", "cupy-cuda13x")
 TOOLKIT_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
@@ -50,7 +50,8 @@ def findings() -> list[Finding]:
 def _versions() -> Iterator[Finding]:
     missing = "not installed; pip install 'baracuda-gen[cuda12]' or '[cuda13]'"
     yield Finding("python", platform.python_version())
-    for name in DISTRIBUTIONS:
+    yield Finding("baracuda-gen", _version("baracuda-gen") or "not installed; used from its folder")
+    for name in NEEDED:
         found = _version(name)
         yield Finding(name, found or missing, not found)
     cupy = [f"{name} {found}" for name in ARRAYS if (found := _version(name))]

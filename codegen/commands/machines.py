@@ -18,10 +18,9 @@ FLUSH_BYTES = 256 << 20  # more than any GPU's L2 cache
 
 
 class Machine(Protocol):
-    """A place for arrays; `measures` says whether its times mean anything."""
+    """A place for arrays."""
 
     name: str
-    measures: bool
 
     def put(self, array: np.ndarray[Any, Any]) -> Array:
         """The same array on this machine."""
@@ -35,14 +34,11 @@ class Machine(Protocol):
     def seconds(self, call: Callable[[], object]) -> float:
         """How long `call`, which has run before, takes."""
 
-    def copy_seconds(self, nbytes: int) -> float:
-        """How long copying `nbytes` takes."""
-
 
 class HostMachine:
     """NumPy arrays; one run is timed, which says nothing of a GPU."""
 
-    name, measures = "host", False
+    name = "host"
 
     def put(self, array: np.ndarray[Any, Any]) -> Array:
         return array
@@ -58,14 +54,9 @@ class HostMachine:
         call()
         return time.perf_counter() - start
 
-    def copy_seconds(self, nbytes: int) -> float:
-        return self.seconds(np.zeros(nbytes, np.uint8).copy)
-
 
 class CudaMachine:
     """CuPy arrays; the median of some runs, each of which finds the L2 cache full of other data."""
-
-    measures = True
 
     def __init__(self, name: str) -> None:
         import cupy
@@ -93,6 +84,7 @@ class CudaMachine:
         return statistics.median(float(self.cupy.cuda.get_elapsed_time(*pair)) for pair in events) / 1e3
 
     def copy_seconds(self, nbytes: int) -> float:
+        """How long copying `nbytes` of random data takes."""
         source = self.cupy.random.default_rng(0).random(nbytes // 4, np.float32)
         target = self.cupy.empty_like(source)
         self.cupy.copyto(target, source)

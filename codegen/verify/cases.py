@@ -16,7 +16,7 @@ def skus(subject: Subject) -> list[KernelSku]:
     return [row.sku for row in REGISTRY.candidates(op)]
 
 
-def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 20) -> list[Problem]:
+def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Problem]:
     """The problems that selection gives to `sku`: of the spec's cases, and of the edges of its tile.
 
     Every SKU has at least one with more than one row, as long as its tile allows.
@@ -48,7 +48,7 @@ def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
     for cols in widths:
         for rows in (1, 2 * sku.schedule.rows + 1):
             yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, rows, cols)}
-    many = sku.schedule.blocks * sku.schedule.rows * 2 + 3
+    many = sku.schedule.blocks * sku.schedule.rows + 1  # so that a block has to take a second turn
     yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, many, below + vec)}
 
 

@@ -118,7 +118,8 @@ def _layouts(problem: Problem) -> Iterator[dict[str, str]]:
 def check_broadcast(problem: Problem, memory: Memory) -> None:
     """An input of stride 0 along its first axis reads as the same numbers written out."""
     arrays, _ = with_saved(problem, problem.draw(seed=2), problem.held(), problem.draw_hidden(seed=2))
-    wide = {n: a for n, a in arrays.items() if a.ndim > 1 and a.shape[0] > 1}
+    read_only = [n for n, a in problem.plan.ARGUMENTS.items() if not a.written]
+    wide = {n: a for n, a in arrays.items() if n in read_only and a.ndim > 1 and a.shape[0] > 1}
     for name, array in wide.items():
         repeated = {**arrays, name: np.ascontiguousarray(np.broadcast_to(array[:1], array.shape))}
         base = arrange(problem, repeated, memory).run()

@@ -33,7 +33,12 @@ __device__ inline i64 abs(i64 a) { return a < 0 ? i64(0 - u64(a)) : a; }
 __device__ inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 __device__ inline double fma(double a, double b, double c) { return ::fma(a, b, c); }
 template <typename A> __device__ bool isnan(A a) { return a != a; }
-template <typename A> __device__ A sigmoid(A a) { return A(1) / (A(1) + exp(-a)); }
+
+// Never overflows, so that it stays accurate as it goes to zero.
+template <typename A> __device__ A sigmoid(A a) {
+    const A small = exp(-abs(a));
+    return (a < A(0) ? small : A(1)) / (A(1) + small);
+}
 
 // NaN wins, as in NumPy.
 template <typename A> __device__ A maximum(A a, A b) { return a > b || a != a ? a : b; }

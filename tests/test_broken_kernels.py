@@ -1,0 +1,111 @@
+"""Kernels broken on purpose are caught: each defect is put into the generated text, and the spec's tests must object."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baracuda.codegen.load import load_folder
+from baracuda.codegen.verify import checks
+from baracuda.codegen.verify.cases import problems, skus
+from baracuda.codegen.verify.memory import HostMemory
+from baracuda.codegen.verify.problem import Problem, Subject
+from baracuda.runtime import KernelInternal, Registered
+
+ROOT = Path(__file__).parents[1]
+INCLUDE = ROOT / "runtime" / "include"
+OP = "rms_norm_backward"
+BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x4x4", "f32_wide512x1x2"
+
+# What is wrong; the edit that makes it so, in the kernel or in the headers it includes; a tile that it shows in.
+DEFECTS = {
+    "index off by one": (r"index_t\(k \* Tile::LANES \+ lane\)", "index_t(k * Tile::LANES + lane + 1)", WARP),
+    "chunks overlap": (r"index_t\(k \* Tile::LANES \+ lane\)", "index_t(k * (Tile::LANES - 1) + lane)", BLOCK),
+    "barrier missing": (r"= value;\n        __syncthreads\(\);", "= value;", BLOCK),
+    "barrier missing, wide rows": (r"= value;\n        __syncthreads\(\);", "= value;", WIDE),
+    "scratch not alternated": (r"turn \^= 1;", "turn = 1;", BLOCK),
+    "accumulator too narrow": (r"(\w+_part) = (\1 \+ [^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
+    "column sum too narrow": (r"(\w+_sum\[k\]\[i\]) \+= ([^;]+);", r"\1 = acc_t(T(\1 + \2));", BLOCK),
+    "guard dropped": (r"if \(LAYOUT == Layout::PACKED \? col >= cols : col \+ i >= cols\) continue;", "", WARP),
+    "read guard dropped": (r"if \(col \+ i < cols\) pack\.lane\[i\] = ", "pack.lane[i] = ", WARP),
+    "write guard dropped": (r"if \(col < cols\) pack\.store", "pack.store", WARP),
+    "row offset of the wrong tensor": (r"args\.dy\.row\(space, row\)", "(args.dy.data + (args.x.row(space, row) - args.x.data))", WARP),
+    "column stride of the wrong tensor": (r"dx_row, args\.dx\.col_stride", "dx_row, args.x.col_stride", BLOCK),
+    "row stride ignored": (r"args\.rms\.at\(space, row\)", "args.rms.data[row]", WARP),
+    "rows skipped": (r"first \+= blocks \* Tile::ROWS", "first += (blocks + 1) * Tile::ROWS", WARP),
+    "rows beyond the end": (r"const bool live = row < size_rows;", "const bool live = true;", WARP),
+    "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),
+    "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),
+    "last warp left out": (r"warp < WARPS; \+\+warp", "warp + 1 < WARPS; ++warp", BLOCK),
+    "mean over the wrong size": (r"/ acc_t\(size_cols\)", "/ acc_t(size_cols + 1)", WARP),
+    "constant slightly wrong": (r"acc_t\(1\) / rms", "acc_t(1.000001) / rms", WARP),
+    "strip finished too early": (r"\+ 1 == blocks", "+ 2 == blocks", WIDE),
+    "gathered by the wrong row": (r"_of_row\[row\] = ", "_of_row[row ^ 1] = ", WIDE),
+}
+
+
+def _with_headers(text: str) -> str:
+    """The text with the project's headers pasted in, each once, so that an edit reaches them too."""
+    seen: set[str] = set()
+
+    def paste(match: re.Match[str]) -> str:
+        if match[1] in seen:
+            return ""
+        seen.add(match[1])
+        return pattern.sub(paste, (INCLUDE / match[1]).read_text().replace("#pragma once\n", ""))
+
+    pattern = re.compile(r"#include <(baracuda/\w+\.cuh)>\n")
+    return pattern.sub(paste, text)
+
+
+def _subject() -> Subject:
+    loaded = load_folder(ROOT / "specs")
+    return Subject(loaded[OP], loaded, "baracuda.generated")
+
+
+def _problems(symbol: str, pattern: str, replacement: str) -> list[Problem]:
+    """The problems of a SKU, on plans whose kernel has been edited."""
+    subject = _subject()
+    sku = next(s for s in skus(subject) if s.symbol == f"{OP}_{symbol}")
+    found = []
+    for problem in problems(subject, sku, limit=1 << 21):
+        row: Any = problem.plan._row
+        source = replace(row.source)
+        text, edits = re.subn(pattern, replacement, _with_headers(row.source.text))
+        assert edits, f"the defect {pattern!r} is no longer in the text; write it anew"
+        source.__dict__["text"] = text
+        problem.plan = type(problem.plan)(problem.descriptor, Registered(sku, source), problem.plan.layouts)
+        found.append(problem)
+    return found
+
+
+def _complaint(found: list[Problem]) -> str:
+    """What the accuracy and layout checks say, in each order of threads; "" if they are content."""
+    memory = HostMemory()
+    few = sorted(found, key=lambda p: p.rows * p.cols)
+    for order in ("forward", "reverse", "random"):
+        memory.device.order = order
+        try:
+            checks.check_accuracy(few, memory)
+            for problem in [p for p in few if p.rows > 1][:3]:
+                checks.check_layouts(problem, memory)
+        except (AssertionError, KernelInternal) as error:
+            return f"{type(error).__name__}: {error}"
+        finally:
+            memory.device.order = "forward"
+    return ""
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_defect_is_caught(defect: str) -> None:
+    pattern, replacement, symbol = DEFECTS[defect]
+    assert _complaint(_problems(symbol, pattern, replacement)), f"nobody noticed: {defect}"
+
+
+@pytest.mark.parametrize("symbol", [BLOCK, WARP, WIDE])
+def test_unbroken_kernel_is_not_blamed(symbol: str) -> None:
+    assert _complaint(_problems(symbol, r"\A", "// as it was\n")) == ""

@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from types import SimpleNamespace
 from typing import Any
 
+from .program.parse import excess
+
 # What a condition may call, and how a generated plan spells it.
 FUNCTIONS = {
     "len": "len",
@@ -55,6 +57,8 @@ def read_condition(text: str, fields: Collection[str]) -> str:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConditionError(f"not an expression: {getattr(error, 'msg', error)}") from None
+    if too_much := excess(tree):
+        raise ConditionError(f"the expression {too_much}")
     called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         match node:
@@ -62,6 +66,10 @@ def read_condition(text: str, fields: Collection[str]) -> str:
                 _known(name, FUNCTIONS, "function")
             case ast.Name(id=name) if node not in called:
                 _known(name, fields, "field")
+            case ast.Constant(value=int() as value) if not -(2**63) <= value < 2**63:
+                raise ConditionError("a literal must fit in 64 bits")
+            case ast.Constant(value=float() as value) if not math.isfinite(value):
+                raise ConditionError("a literal must be finite")
             case ast.Constant(value=bool() | int() | float()):
                 pass
             case ast.Constant() | ast.Call():

@@ -10,7 +10,7 @@ from .conditions import ConditionError, read_condition
 from .program import Line, ProgramError, Scope, parse
 from .program.cuda import kind_of, to_cuda
 from .program.parse import FUNCTIONS
-from .program.tree import Reduce, walk
+from .program.tree import Cast, Reduce, walk
 from .spec import OpSpec
 
 Place = tuple[str | int, ...]
@@ -171,10 +171,9 @@ def _program(spec: OpSpec) -> Iterator[Finding]:
     for line in lines:
         try:
             for part in walk(line.expr):
-                if isinstance(part, Reduce) and kind_of(part.arg, kinds) == "bool":
-                    raise ProgramError(
-                        f"{part.kind} takes numbers, got a bool; use where(condition, 1.0, 0.0)"
-                    )
+                if isinstance(part, Reduce | Cast) and kind_of(part.arg, kinds) == "bool":
+                    name = part.kind if isinstance(part, Reduce) else part.to
+                    raise ProgramError(f"{name} takes numbers, got a bool; use where(condition, 1.0, 0.0)")
                 kind_of(part, kinds)
             if not any(isinstance(part, Reduce) for part in walk(line.expr)):
                 to_cuda(line.expr, kinds)

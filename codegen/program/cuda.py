@@ -14,6 +14,9 @@ Kinds = Mapping[str, str]  # name -> "float", "int" or "bool"
 _BINDS = {"*": 13, "/": 13, "+": 12, "-": 12, "<": 10, "<=": 10, ">": 10, ">=": 10, "==": 9, "!=": 9}
 _BINDS |= {"and": 5, "or": 4}
 _UNARY, _TERNARY, _PRIMARY = 15, 1, 20
+# What each cast rounds to; 16-bit types convert to float and to nothing else.
+_CAST = {"T": "T({})", "acc": "{}", "f16": "float(f16({}))", "bf16": "float(bf16({}))", "f32": "float({})"}
+_CAST |= {"f64": "double({})"}
 
 
 def kind_of(expr: Expr, kinds: Kinds) -> str:
@@ -42,19 +45,21 @@ def _result(op: str, operands: list[str]) -> str:
             raise ProgramError(f"{row.symbol or op} takes numbers, got a bool; use where(condition, a, b)")
     if op == "where" and operands[0] != "bool":
         raise ProgramError(f"where takes a bool as its condition, got {operands[0]}")
+    if op == "where" and "bool" in values and set(values) != {"bool"}:
+        raise ProgramError(f"where takes two numbers or two bools, got {' and '.join(values)}")
     if row.kind != "same":
         return row.kind
     return "float" if "float" in values else values[0]
 
 
-def to_cuda(expr: Expr, kinds: Kinds, cast: Mapping[str, str] | None = None) -> str:
-    """Print `expr` as CUDA; `cast` maps a cast's element type to its C++ type ("T" to itself by default)."""
-    return _Printer(kinds, cast or {}).text(expr, kind_of(expr, kinds))
+def to_cuda(expr: Expr, kinds: Kinds) -> str:
+    """Print `expr` as CUDA in terms of the element type T and the accumulator's acc_t."""
+    return _Printer(kinds).text(expr, kind_of(expr, kinds))
 
 
 class _Printer:
-    def __init__(self, kinds: Kinds, cast: Mapping[str, str]) -> None:
-        self.kinds, self.cast = kinds, cast
+    def __init__(self, kinds: Kinds) -> None:
+        self.kinds = kinds
 
     def text(self, expr: Expr, want: str) -> str:
         return self._place(expr, want)[0]
@@ -76,7 +81,7 @@ class _Printer:
             case Query(of=of):
                 return f"index_{of}", _PRIMARY
             case Cast(to=to, arg=arg):
-                return f"acc_t({self.cast.get(to, to)}({self._place(arg, 'float')[0]}))", _PRIMARY
+                return f"acc_t({_CAST[to].format(self._place(arg, 'float')[0])})", _PRIMARY
             case Reduce():
                 raise ProgramError("a reduction must have been given a line of its own")
             case Call():

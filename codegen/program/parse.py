@@ -8,7 +8,7 @@ import re
 from difflib import get_close_matches
 
 from .ops import CASTS, OPS, QUERIES, REDUCTIONS
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce, Scope, reads, varies
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce, Scope, reads, varies, walk
 
 _BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -35,6 +35,7 @@ _UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.Not: "logical_not", ast
 _INFIX = frozenset(_BINARY.values()) | frozenset(_UNARY.values())
 FUNCTIONS = tuple(name for name in OPS if name not in _INFIX)
 MAX_NODES = 2000  # of one program's text: far above any kernel, far below what makes the parser suffer
+MAX_DEPTH = 100  # of its syntax: every reading of a program recurses
 MAX_POWER = 16
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -51,6 +52,7 @@ def parse(text: str, scope: Scope) -> tuple[Line, ...]:
     """Return the lines of `text`, each of which may read the scope's values and the names above it."""
     known = dict(scope.values)
     lines: list[Line] = []
+    nodes = 0
     for statement in _statements(text):
         try:
             match statement:
@@ -58,6 +60,9 @@ def parse(text: str, scope: Scope) -> tuple[Line, ...]:
                     line = Line(name, _Reader(scope, known).expression(value), statement.lineno)
                 case _:
                     raise ProgramError(f"expected `name = expression`, got {_shown(statement)}")
+            nodes += sum(1 for _ in walk(line.expr))
+            if nodes > MAX_NODES:
+                raise ProgramError(f"the program has more than {MAX_NODES} operations, powers written out")
             if not _IDENTIFIER.fullmatch(name):
                 raise ProgramError(f"{name!r} is not a name; use lower-case letters, digits and underscores")
             if name in known or name in scope.dims or name in (*OPS, *REDUCTIONS, *QUERIES, *CASTS):
@@ -85,9 +90,22 @@ def _statements(text: str) -> list[ast.stmt]:
         raise ProgramError(
             f"not an expression of this language: {getattr(error, 'msg', error)}", number
         ) from None
-    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
-        raise ProgramError(f"the program has more than {MAX_NODES} syntax nodes")
+    if too_much := excess(tree):
+        raise ProgramError(f"the program {too_much}")
     return tree.body
+
+
+def excess(tree: ast.AST) -> str:
+    """What about the size of a syntax tree would make its readers suffer, or ""."""
+    nodes, level = 0, [tree]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        nodes += len(level)
+        if nodes > MAX_NODES:
+            return f"has more than {MAX_NODES} syntax nodes"
+        if not level:
+            return ""
+    return f"nests deeper than {MAX_DEPTH} operators; write it in shorter parts"
 
 
 def _shown(node: ast.AST) -> str:
@@ -169,22 +187,28 @@ class _Reader:
     @staticmethod
     def _constant(value: bool | int | float) -> bool | int | float:
         if isinstance(value, int) and abs(value) >= 2**63:
-            raise ProgramError(f"{value} does not fit in 64 bits")
+            raise ProgramError("a literal must fit in 64 bits")
         if isinstance(value, float) and not math.isfinite(value):
             raise ProgramError("a literal must be finite")
         return value
 
     @staticmethod
-    def _power(base: Expr, power: int) -> Expr:
+    def _written_out(expr: Expr, times: int) -> Expr:
+        """Return `expr`, which the tree holds `times` times: nested, that multiplies."""
+        if times * sum(1 for _ in walk(expr)) > MAX_NODES:
+            raise ProgramError(f"an operand written out {times} times is too large; give it a name of its own")
+        return expr
+
+    def _power(self, base: Expr, power: int) -> Expr:
         if not 1 <= power <= MAX_POWER:
             raise ProgramError(f"`**` takes a whole exponent from 1 to {MAX_POWER}, got {power}")
-        result = base
+        result = self._written_out(base, power)
         for _ in range(power - 1):
             result = Call("mul", (result, base))
         return result
 
     def _chain(self, terms: list[ast.expr], ops: list[ast.cmpop]) -> Expr:
-        values = [self.expression(t) for t in terms]
+        values = [self._written_out(self.expression(t), 2) for t in terms]
         pairs = [
             Call(_BINARY[type(op)], (a, b)) for a, op, b in zip(values[:-1], ops, values[1:], strict=True)
         ]

@@ -50,6 +50,7 @@ def arrange(
     patterns: Patterns | None = None,
     choice: Choice | None = None,
     shift_workspace: int = 0,
+    poison_workspace: bool = True,
 ) -> Arranged:
     """Place inputs with their values and outputs with poison; `patterns` says how (contiguous unless named)."""
     held, vec = problem.held(choice), 16 // problem.element.row.bytes
@@ -64,7 +65,8 @@ def arrange(
     if not needed:
         return Arranged(problem, memory, placed, None, None)
     scratch = memory.allocate(needed + shift_workspace + 32)
-    scratch.write(np.full(needed + shift_workspace + 32, 0xFF, np.uint8))  # NaN in every floating type
+    if poison_workspace:
+        scratch.write(np.full(needed + shift_workspace + 32, 0xFF, np.uint8))  # NaN in every floating type
     start = -(-scratch.pointer // 16) * 16 + shift_workspace
     view = TensorView(start, (needed,), (1,), ElementKind.U8, memory.name, False, None, scratch)
     return Arranged(problem, memory, placed, view, scratch)

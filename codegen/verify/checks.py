@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from baracuda.runtime import ElementKind
+from baracuda.runtime.axes import contiguous_strides
 
-from .arrange import Arranged, arrange, same_bits
-from .memory import PATTERNS, Memory
+from .arrange import arrange, same_bits
+from .memory import PATTERNS, Memory, Placed
 from .oracle import Accuracy, bounded, compare, explicit, tolerances, widen, with_saved
 from .problem import STYLES, Arrays, Problem
 
@@ -130,6 +131,50 @@ def check_broadcast(problem: Problem, memory: Memory) -> None:
         _require_same(problem, base, arranged.run(), promised, f"stride 0 in {name!r}")
 
 
+FAR = 2**31 + 8  # elements between rows: beyond what 32 bits can count
+
+
+def check_huge_strides(problem: Problem, memory: Memory) -> None:
+    """Rows that lie more than 2^31 elements apart, of each tensor in turn, give the same bits as rows side by side."""
+    if not problem.row_axes or problem.shape[problem.row_axes[0]] < 2:
+        return
+    axis, keep = problem.row_axes[0], 2
+    field = problem.descriptor._shape
+    shape = [keep if a == axis else n for a, n in enumerate(problem.shape)]
+    few = Problem(problem.subject, {**problem.values, field: shape}, problem.element)
+    arrays, _ = with_saved(few, few.draw(seed=9), few.held(), few.draw_hidden(seed=9))
+    base = arrange(few, arrays, memory).run()
+    for name, tensor in few.arguments.items():
+        if len(tensor.dims) == 2:
+            arranged = arrange(few, arrays, memory)
+            far = _Far(arranged.placed[name], axis, memory)
+            given: Any = dict.fromkeys(few.spec.arguments) | arranged.arguments | {name: far.view}
+            few.plan.run(**given, workspace=arranged.workspace)
+            memory.finish()
+            outputs = {n: far.values() if n == name else arranged.placed[n].values() for n in few.written}
+            _require_same(few, base, outputs, set(base), f"rows of {name!r} {FAR} elements apart")
+
+
+class _Far:
+    """A placed tensor moved to memory in which the two halves of `axis` lie FAR elements apart."""
+
+    def __init__(self, placed: Placed, axis: int, memory: Memory) -> None:
+        self.axis, self.shape, self.itemsize = axis, placed.view.shape, placed.view.element.row.bytes
+        values = placed.values()
+        self.halves = [np.ascontiguousarray(values.take([i], axis)) for i in range(2)]
+        self.vast = memory.vast(FAR * self.itemsize + self.halves[1].nbytes)
+        for i, half in enumerate(self.halves):
+            self.vast.write(i * FAR * self.itemsize, half.reshape(-1).view(np.uint8))
+        inner = list(contiguous_strides(self.halves[0].shape))
+        inner[axis] = FAR
+        self.view = placed.view._replace(pointer=self.vast.pointer, strides=tuple(inner), owner=self.vast)
+
+    def values(self) -> np.ndarray[Any, Any]:
+        size, like = self.halves[0].nbytes, self.halves[0]
+        read = [self.vast.read(i * FAR * self.itemsize, size) for i in range(2)]
+        return np.concatenate([r.view(like.dtype).reshape(like.shape) for r in read], self.axis)
+
+
 def check_in_place(problem: Problem, memory: Memory) -> None:
     """An output may take over the memory of each input that its spec says it may alias."""
     arrays, _ = with_saved(problem, problem.draw(seed=6), problem.held(), problem.draw_hidden(seed=6))
@@ -220,6 +265,3 @@ def _require_same(problem: Problem, base: Arrays, other: Arrays, promised: set[s
 
 def _of(problem: Problem) -> str:
     return f"{problem.plan.sku.symbol} on {problem.descriptor}"
-
-
-__all__ = ["Arranged", "check_accuracy"]

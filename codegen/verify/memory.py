@@ -25,12 +25,24 @@ class Buffer(Protocol):
     def read(self) -> Bytes: ...
 
 
+class Vast(Protocol):
+    """Memory too large to copy, written and read in pieces."""
+
+    pointer: int
+
+    def write(self, offset: int, data: Bytes) -> None: ...
+    def read(self, offset: int, nbytes: int) -> Bytes: ...
+
+
 class Memory(Protocol):
     """Where buffers come from; `name` is the device's."""
 
     name: str
 
     def allocate(self, nbytes: int) -> Buffer: ...
+    def vast(self, nbytes: int) -> Vast:
+        """Gigabytes of which only a few pieces will be looked at."""
+
     def finish(self) -> None:
         """Wait for launches and raise what they did wrong."""
 
@@ -46,6 +58,19 @@ class _HostBuffer:
         return self.array.copy()
 
 
+class _HostVast:
+    """Address space; the system gives it memory where it is touched."""
+
+    def __init__(self, array: Bytes) -> None:
+        self.array, self.pointer = array, array.ctypes.data
+
+    def write(self, offset: int, data: Bytes) -> None:
+        self.array[offset : offset + data.size] = data
+
+    def read(self, offset: int, nbytes: int) -> Bytes:
+        return self.array[offset : offset + nbytes].copy()
+
+
 class HostMemory:
     """The host device's arena: a buffer ends at a page that must not be touched."""
 
@@ -58,6 +83,9 @@ class HostMemory:
 
     def allocate(self, nbytes: int) -> Buffer:
         return _HostBuffer(self.device.empty(max(nbytes, 1), np.uint8))
+
+    def vast(self, nbytes: int) -> Vast:
+        return _HostVast(self.device.sparse(nbytes))
 
     def finish(self) -> None:
         return None
@@ -74,6 +102,17 @@ class _CudaBuffer:
         return self.array.get()  # type: ignore[no-any-return]
 
 
+class _CudaVast:
+    def __init__(self, array: Any) -> None:
+        self.array, self.pointer = array, int(array.data.ptr)
+
+    def write(self, offset: int, data: Bytes) -> None:
+        self.array[offset : offset + data.size].set(data)
+
+    def read(self, offset: int, nbytes: int) -> Bytes:
+        return self.array[offset : offset + nbytes].get()  # type: ignore[no-any-return]
+
+
 class CudaMemory:
     """Device memory, through CuPy."""
 
@@ -86,6 +125,9 @@ class CudaMemory:
 
     def allocate(self, nbytes: int) -> Buffer:
         return _CudaBuffer(self.cupy.empty(max(nbytes, 1), np.uint8))
+
+    def vast(self, nbytes: int) -> Vast:
+        return _CudaVast(self.cupy.empty(nbytes, np.uint8))
 
     def finish(self) -> None:
         self.cupy.cuda.get_current_stream().synchronize()

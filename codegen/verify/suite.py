@@ -83,6 +83,10 @@ def test_broadcast_inputs(sku: KernelSku, memory: Memory) -> None:
     checks.check_broadcast(_small(sku), memory)
 
 
+def test_huge_strides(sku: KernelSku, memory: Memory) -> None:
+    checks.check_huge_strides(_small(sku), memory)
+
+
 def test_in_place(sku: KernelSku, memory: Memory) -> None:
     checks.check_in_place(_small(sku), memory)
 

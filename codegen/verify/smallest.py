@@ -1,0 +1,37 @@
+"""Run the smallest covering problem of every SKU of an op once per layout, for a memory checker to watch.
+
+``python -m baracuda.codegen.verify.smallest OP`` does so on the GPU; the environment variables of `suite` apply.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .arrange import arrange
+from .cases import skus
+from .memory import memory_of
+from .oracle import with_saved
+from .suite import DEVICE, problems_of, subjects
+
+_LAYOUTS = {"packed": "gap", "strided": "step"}
+
+
+def main(op: str) -> None:
+    """Raise what goes wrong; print what ran."""
+    memory = memory_of(os.environ.get(DEVICE, "cuda"))
+    subject = next(s for s in subjects() if s.spec.op == op)
+    for sku in skus(subject):
+        found = problems_of(op, sku.symbol)
+        vec = 16 // sku.element.row.bytes
+        for layout, pattern in _LAYOUTS.items():
+            fit = [p for p in found if p.rows > 1 and p.cols > 1 and (layout == "strided" or p.cols % vec == 0)]
+            problem = min(fit, key=lambda p: p.rows * p.cols)
+            arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+            patterns = dict.fromkeys(problem.arguments, pattern)
+            arrange(problem, arrays, memory, patterns=patterns, poison_workspace=False).run()
+            print(f"{sku.symbol} {layout} {problem.shape}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

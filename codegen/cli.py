@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -144,3 +145,18 @@ def demo(**given: Any) -> None:
     from .commands.demo import demo
 
     arguments.end(demo(**given))
+
+
+@main.command()
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
+@click.option("--tools", default="memcheck,racecheck,initcheck,synccheck", show_default=True)
+@click.option("--shard", default="1/1", show_default=True, help="I/N: the I-th of N equal parts of the work.")
+@click.option("--state", type=click.Path(path_type=Path), help="Remember here what is done; continue after it.")
+@click.option("--jobs", type=click.IntRange(1), default=4, show_default=True)
+def sanitize(**given: Any) -> None:
+    """Run each SKU's smallest covering case on the GPU under compute-sanitizer."""
+    from .commands.sanitize import sanitize
+
+    arguments.end(sanitize(**given))

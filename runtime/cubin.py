@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -151,9 +152,17 @@ def _resources(report: str, symbol: str, seconds: float) -> Resources:
     )
 
 
-@cache
+_importing = threading.Lock()  # cuda.core imported by two threads at once is half there for one of them
+
+
 def _nvrtc_build() -> str:
     """Size of the NVRTC library: it tells builds apart to which NVRTC gives the same number, major.minor."""
+    with _importing:
+        return _nvrtc_size()
+
+
+@cache
+def _nvrtc_size() -> str:
     try:
         import cuda.core  # noqa: F401
         from cuda.pathfinder import load_nvidia_dynamic_lib

@@ -32,6 +32,9 @@ class ElementKind(StrEnum):
     C64 = "c64"
     C128 = "c128"
 
+    def __repr__(self) -> str:
+        return repr(self.value)
+
     @classmethod
     def _missing_(cls, value: object) -> ElementKind:
         raise Unsupported(f"unknown element {value!r}; known are {', '.join(k.value for k in cls)}")

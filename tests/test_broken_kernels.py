@@ -19,7 +19,7 @@ from baracuda.runtime import KernelInternal, Registered
 ROOT = Path(__file__).parents[1]
 INCLUDE = ROOT / "runtime" / "include"
 OP = "rms_norm_backward"
-BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x4x4", "f32_wide512x1x2"
+BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x4x4", "f32_wide384x1x2"
 
 # What is wrong; the edit that makes it so, in the kernel or in the headers it includes; a tile that it shows in.
 DEFECTS = {

@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
+
+from baracuda.runtime.element import ELEMENTS
 
 from .ops import OPS, NumPy
 from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce
@@ -66,12 +69,29 @@ class _Values:
             case Query(of=of):
                 return self.space.index(of)
             case Cast(arg=arg):
-                return self.read(arg)
+                return _real(self.read(arg))
             case Call(op=op, args=args):
-                return OPS[op].numpy(self.xp, *(self.read(a) for a in args))
+                return self._call(op, [self.read(a) for a in args])
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return reduce(self.xp, kind, self.read(arg), dims, self.space)
         raise AssertionError(expr)
+
+    def _call(self, op: str, args: list[Any]) -> Any:
+        row = OPS[op]
+        result = row.numpy(self.xp, *(map(_real, args) if row.kind == "float" else args))
+        if type(result) is int:  # Python's have no end, the kernel's have 64 bits
+            return np.int64((result + 2**63) % 2**64 - 2**63)
+        return result
+
+
+def _is_discrete(value: Any) -> bool:
+    return np.asarray(value).dtype.kind in "biu"
+
+
+def _real(value: Any) -> Any:
+    """`value` as a floating-point number, its type kept if it is one."""
+    is_float = isinstance(value, float) or getattr(value, "dtype", np.dtype(int)).kind == "f"
+    return value if is_float else 1.0 * value
 
 
 def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) -> Any:
@@ -94,6 +114,14 @@ class Bounded:
     error: Any
 
 
+# Half the smallest number and the largest number of the element type with a given unit roundoff.
+_RANGE = {
+    row.unit_roundoff: (row.unit_roundoff * row.smallest_normal, float(ml_dtypes.finfo(row.numpy).max))
+    for row in ELEMENTS.values()
+    if row.numpy.kind in "fV"
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
     """How a kernel computes: the accumulator's unit roundoff, the smallest thing it can round to, and its sums.
@@ -112,7 +140,7 @@ def bound(
     lines: Iterable[Line], inputs: Mapping[str, Bounded], space: Space, how: Arithmetic
 ) -> dict[str, Bounded]:
     """Running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, section 3.3) of the program."""
-    names = dict(inputs)
+    names = {n: Bounded(b.value, 0.0) if _is_discrete(b.value) else b for n, b in inputs.items()}
     reader = _Bounds(names, space, how)
     with np.errstate(all="ignore"):
         for line in lines:
@@ -127,42 +155,58 @@ class _Bounds:
     def read(self, expr: Expr) -> Bounded:
         match expr:
             case Const(value=value):
-                return Bounded(
-                    value, 0.0 if float(np.float32(value)) == value else abs(value) * self.how.unit_roundoff
-                )
+                exact = _is_discrete(value) or float(np.float32(value)) == value
+                return Bounded(value, 0.0 if exact else abs(value) * self.how.unit_roundoff + self.how.tiny)
             case Name(id=name):
                 return self.names[name]
             case Query():
                 return Bounded(_Values({}, self.space, self.xp).read(expr), 0.0)
             case Cast(to=to, arg=arg):
-                inner = self.read(arg)
-                return Bounded(inner.value, inner.error + self.how.casts[to] * np.abs(inner.value))
+                return self._cast(self.how.casts[to], self._rounded_to_float(self.read(arg)))
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
             case Reduce(kind=kind, arg=arg, dims=dims):
-                return self._reduce(kind, self.read(arg), dims)
+                return self._reduce(kind, self._rounded_to_float(self.read(arg)), dims)
         raise AssertionError(expr)
+
+    def _cast(self, unit_roundoff: float, arg: Bounded) -> Bounded:
+        tiny, largest = _RANGE[unit_roundoff]
+        most = np.abs(arg.value) + arg.error
+        error = arg.error + unit_roundoff * most + tiny
+        return Bounded(arg.value, np.where(most > largest, np.inf, error))
+
+    def _rounded_to_float(self, arg: Bounded) -> Bounded:
+        """A whole number becomes one of the accumulator's type, which holds those below 1 / u exactly."""
+        if not _is_discrete(arg.value):
+            return arg
+        size = np.abs(1.0 * arg.value)
+        u = self.how.unit_roundoff
+        return Bounded(1.0 * arg.value, arg.error + np.where(size > 1 / u, u * size, 0.0))
 
     def _call(self, op: str, args: list[Bounded]) -> Bounded:
         row = OPS[op]
+        values = args[1:] if op == "where" else args
+        if row.kind == "float" or not all(_is_discrete(a.value) for a in values):
+            args = [*args[: len(args) - len(values)], *map(self._rounded_to_float, values)]
         result = row.numpy(self.xp, *(a.value for a in args))
-        if row.spread is None:
-            return Bounded(result, 0.0)
-        rounded = row.rounding * self.how.unit_roundoff * np.abs(result) + (self.how.tiny if row.rounding else 0.0)
         errors = [a.error for a in args]
-        if all(np.all(np.asarray(e) == 0) for e in errors):
-            return Bounded(result, rounded)
-        moved = row.spread(self.xp, result, [a.value for a in args], errors)
-        return Bounded(result, rounded + np.where(np.isnan(moved), np.inf, moved))
+        moved: Any = 0.0
+        if row.spread is not None and any(np.any(np.asarray(e) != 0) for e in errors):
+            moved = row.spread(self.xp, result, [a.value for a in args], errors)
+            moved = np.where(np.isnan(moved), np.inf, moved)
+        if not row.rounding or _is_discrete(result):
+            return Bounded(result, moved)
+        return Bounded(result, moved + row.rounding * self.how.unit_roundoff * (np.abs(result) + moved) + self.how.tiny)
 
     def _reduce(self, kind: str, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
         result = reduce(self.xp, kind, arg.value, dims, self.space)
         if kind in ("max", "min"):
             return Bounded(result, reduce(self.xp, "max", arg.error, dims, self.space))
         count = self.space.count(dims)
-        total = reduce(self.xp, "sum", np.abs(arg.value), dims, self.space)
+        total = reduce(self.xp, "sum", np.abs(arg.value) + arg.error, dims, self.space)
         error = reduce(self.xp, "sum", arg.error, dims, self.space)
         error = error + self.how.depth(dims, count) * self.how.unit_roundoff * total
         if kind == "mean":
-            error = error / max(count, 1) + self.how.unit_roundoff * np.abs(result) + self.how.tiny
+            error = error / max(count, 1)
+            error = error + self.how.unit_roundoff * (np.abs(result) + error) + self.how.tiny
         return Bounded(result, error)

@@ -21,7 +21,7 @@ class Op:
     cuda: str  # a format of the operands' CUDA text
     numpy: Callable[..., Any]  # (xp, *operands)
     rounding: float = 0.0
-    spread: Spread | None = None  # None: the result is discrete, errors do not pass through
+    spread: Spread | None = None  # None: errors do not pass through
     kind: str = "float"  # of the result; "same": of the operands, widest first
     takes: str = "number"  # what the operands must be: number, int, bool, any
     symbol: str = ""  # Python's infix spelling, if it has one
@@ -49,14 +49,34 @@ def _divided(xp: Any, r: Any, a: Any, e: Any) -> Any:
 
 
 def _chosen(xp: Any, r: Any, a: Any, e: Any) -> Any:
-    return xp.where(a[0], e[1], e[2])
+    either = xp.abs(1.0 * a[1] - 1.0 * a[2]) + xp.maximum(e[1], e[2])
+    return xp.where(xp.asarray(e[0]) > 0, either, xp.where(a[0], e[1], e[2]))
 
 
-def _at_the_ends(numpy: Callable[..., Any]) -> Spread:
-    """How far a function moves when its operand moves to either end of its interval; exact where it is monotone."""
+def _undecided(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    """1 where a comparison may come out either way."""
+    return xp.where((xp.abs(1.0 * a[0] - 1.0 * a[1]) <= e[0] + e[1]) & (e[0] + e[1] > 0), 1.0, 0.0)
+
+
+def _any_undecided(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    return sum(e) > 0
+
+
+def _anything(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    return xp.where(sum(e) > 0, np.inf, 0.0)
+
+
+def _of_slope_one(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    """For sine and cosine, which are no monotone functions."""
+    return xp.minimum(e[0], 2.0)
+
+
+def _at_the_ends(numpy: Callable[..., Any], lowest: float = -np.inf) -> Spread:
+    """How far a function that is monotone from `lowest` on moves when its operand moves to an end of its interval."""
 
     def spread(xp: Any, r: Any, a: Any, e: Any) -> Any:
-        return xp.fmax(xp.abs(numpy(xp, a[0] + e[0]) - r), xp.abs(numpy(xp, a[0] - e[0]) - r))
+        down = numpy(xp, xp.maximum(a[0] - e[0], lowest))
+        return xp.fmax(xp.abs(numpy(xp, a[0] + e[0]) - r), xp.abs(down - r))
 
     return spread
 
@@ -66,17 +86,23 @@ def _infix(name: str, symbol: str, rounding: float, spread: Spread, numpy: Calla
 
 
 def _integer(name: str, symbol: str) -> Op:
-    return Op(name, 2, f"math::{name}({{}}, {{}})", _call(name), 0, None, "int", "int", symbol)
+    return Op(name, 2, f"math::{name}({{}}, {{}})", _call(name), 0, _anything, "int", "int", symbol)
 
 
 def _compare(name: str, symbol: str) -> Op:
-    return Op(name, 2, f"{{}} {symbol} {{}}", _call(name), 0, None, "bool", "number", symbol)
+    return Op(name, 2, f"{{}} {symbol} {{}}", _call(name), 0, _undecided, "bool", "number", symbol)
 
 
-def _function(name: str, ulps: float, numpy: Callable[..., Any] | None = None) -> Op:
-    """A one-operand function whose CUDA implementation is within `ulps` units in the last place."""
+def _function(
+    name: str,
+    ulps: float,
+    numpy: Callable[..., Any] | None = None,
+    lowest: float = -np.inf,
+    spread: Spread | None = None,
+) -> Op:
+    """A one-operand function, defined from `lowest` on, whose CUDA implementation is within `ulps` units in the last place."""
     numpy = numpy or _call(name)
-    return Op(name, 1, f"math::{name}({{}})", numpy, 2 * ulps, _at_the_ends(numpy))
+    return Op(name, 1, f"math::{name}({{}})", numpy, 2 * ulps, spread or _at_the_ends(numpy, lowest))
 
 
 def _whole(name: str, numpy: str) -> Op:
@@ -109,17 +135,17 @@ OPS: dict[str, Op] = {
         _whole("floor", "floor"),
         _whole("ceil", "ceil"),
         _whole("round", "rint"),
-        _function("sqrt", 0.5),
-        _function("rsqrt", 2, lambda xp, a: 1 / xp.sqrt(a)),
+        _function("sqrt", 0.5, lowest=0.0),
+        _function("rsqrt", 2, lambda xp, a: 1 / xp.sqrt(a), lowest=0.0),
         _function("exp", 2),
         _function("exp2", 2),
         _function("expm1", 1),
-        _function("log", 1),
-        _function("log2", 1),
-        _function("log1p", 1),
+        _function("log", 1, lowest=0.0),
+        _function("log2", 1, lowest=0.0),
+        _function("log1p", 1, lowest=-1.0),
         _function("tanh", 2),
-        _function("sin", 2),
-        _function("cos", 2),
+        _function("sin", 2, spread=_of_slope_one),
+        _function("cos", 2, spread=_of_slope_one),
         _function("erf", 2, _elementwise(math.erf)),
         _function("erfc", 5, _elementwise(math.erfc)),
         _function("sigmoid", 4, lambda xp, a: 1 / (1 + xp.exp(-a))),
@@ -130,9 +156,9 @@ OPS: dict[str, Op] = {
         _compare("greater_equal", ">="),
         _compare("equal", "=="),
         _compare("not_equal", "!="),
-        Op("logical_and", 2, "{} && {}", _call("logical_and"), 0, None, "bool", "bool", "and"),
-        Op("logical_or", 2, "{} || {}", _call("logical_or"), 0, None, "bool", "bool", "or"),
-        Op("logical_not", 1, "!{}", _call("logical_not"), 0, None, "bool", "bool", "not"),
+        Op("logical_and", 2, "{} && {}", _call("logical_and"), 0, _any_undecided, "bool", "bool", "and"),
+        Op("logical_or", 2, "{} || {}", _call("logical_or"), 0, _any_undecided, "bool", "bool", "or"),
+        Op("logical_not", 1, "!{}", _call("logical_not"), 0, _any_undecided, "bool", "bool", "not"),
         Op("isnan", 1, "math::isnan({})", _call("isnan"), 0, None, "bool", "float"),
         _integer("floor_divide", "//"),
         _integer("remainder", "%"),
@@ -141,7 +167,7 @@ OPS: dict[str, Op] = {
         _integer("bitwise_xor", "^"),
         _integer("left_shift", "<<"),
         _integer("right_shift", ">>"),
-        Op("invert", 1, "~{}", _call("invert"), 0, None, "int", "int", "~"),
+        Op("invert", 1, "~{}", _call("invert"), 0, _anything, "int", "int", "~"),
     )
 }
 REDUCTIONS = ("sum", "mean", "max", "min")

@@ -200,7 +200,7 @@ class _Reader:
         return expr
 
     def _power(self, base: Expr, power: int) -> Expr:
-        if not 1 <= power <= MAX_POWER:
+        if power is True or not 1 <= power <= MAX_POWER:
             raise ProgramError(f"`**` takes a whole exponent from 1 to {MAX_POWER}, got {power}")
         result = self._written_out(base, power)
         for _ in range(power - 1):

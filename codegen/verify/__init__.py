@@ -16,12 +16,18 @@ def run(
 
     `package` is where the plans were generated to. `extra` goes to pytest.
     """
+    chosen = environment(specs, package, ops, device)
+    command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
+    quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--rootdir", str(Path.cwd())]
+    return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode
+
+
+def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:
+    """The environment variables that tell a child process what to test; it finds packages in this folder too."""
     from . import suite
 
     chosen = {suite.PACKAGE: package, suite.OPS: " ".join(ops), suite.DEVICE: device}
     if specs is not None:
         chosen[suite.SPECS] = str(specs.resolve())
-    path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
-    quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--rootdir", str(Path.cwd())]
-    return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen, "PYTHONPATH": path}).returncode
+    chosen["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return chosen

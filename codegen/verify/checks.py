@@ -210,6 +210,15 @@ def check_batch_invariance(problem: Problem, memory: Memory) -> None:
             raise AssertionError(f"{_of(problem)}: {name!r} has other bits when there are {keep} rows on axis {axis}")
 
 
+def check_across_devices(problem: Problem, memory: Memory, other: Memory) -> None:
+    """Outputs promised to be `bit_stable_across_arch` have the same bits on both devices."""
+    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_across_arch" in rungs}
+    arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+    here, there = arrange(problem, arrays, memory).run(), arrange(problem, arrays, other).run()
+    kept = {n: a for n, a in here.items() if n in promised}
+    _require_same(problem, kept, there, promised, f"{other.name} instead of {memory.name}")
+
+
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 
 

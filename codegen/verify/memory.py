@@ -127,7 +127,8 @@ class CudaMemory:
         return _CudaBuffer(self.cupy.empty(max(nbytes, 1), np.uint8))
 
     def vast(self, nbytes: int) -> Vast:
-        return _CudaVast(self.cupy.empty(nbytes, np.uint8))
+        memory = self.cupy.cuda.memory.Memory(nbytes)  # not from the pool, which would keep it
+        return _CudaVast(self.cupy.ndarray(nbytes, np.uint8, self.cupy.cuda.MemoryPointer(memory, 0)))
 
     def finish(self) -> None:
         self.cupy.cuda.get_current_stream().synchronize()

@@ -20,14 +20,14 @@ from .problem import Problem, Subject
 
 SPECS = "BARACUDA_TEST_SPECS"  # folder of specs, package of their plans, ops (all if empty), "host" or "cuda"
 PACKAGE, OPS, DEVICE = "BARACUDA_TEST_PACKAGE", "BARACUDA_TEST_OPS", "BARACUDA_TEST_DEVICE"
+HERE = Path(__file__).resolve().parents[2] / "specs"
 _SMALL = 1 << 14  # elements: enough for checks that run a kernel dozens of times
 
 
 @cache
 def subjects() -> tuple[Subject, ...]:
     """The ops under test."""
-    here = Path(__file__).resolve().parents[2] / "specs"
-    loaded = load_folder(Path(os.environ.get(SPECS, here)))
+    loaded = load_folder(Path(os.environ.get(SPECS, HERE)))
     wanted = os.environ.get(OPS, "").split()
     package = os.environ.get(PACKAGE, "baracuda.generated")
     return tuple(Subject(one, loaded, package) for op, one in loaded.items() if not wanted or op in wanted)
@@ -98,6 +98,13 @@ def test_batch_invariance(sku: KernelSku, memory: Memory) -> None:
 
 def test_special_values(sku: KernelSku, memory: Memory) -> None:
     checks.check_special_values(_small(sku), memory)
+
+
+def test_same_bits_as_the_host_device(sku: KernelSku, memory: Memory) -> None:
+    if memory.name == "host":
+        pytest.skip("compares a GPU with the host device; runs with device cuda")
+    for problem in problems_of(sku.op, sku.symbol):
+        checks.check_across_devices(problem, memory, memory_of("host"))
 
 
 def test_argument_refusals(sku: KernelSku, memory: Memory) -> None:

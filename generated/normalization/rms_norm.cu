@@ -123,97 +123,97 @@ template <typename T, class Tile> __device__ void rms_norm(const rms_norm_args<T
 using namespace baracuda;
 
 #ifdef SKU_rms_norm_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f32_row32x4x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) rms_norm_f32_row32x4x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f32_row128x1x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) rms_norm_f32_row128x1x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) rms_norm_f32_row256x1x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) rms_norm_f32_row256x1x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_f32_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) rms_norm_f32_wide512x1x2(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_rms_norm_f32_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f32_wide384x1x2(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f16_row32x4x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) rms_norm_f16_row32x4x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f16_row128x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) rms_norm_f16_row128x1x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) rms_norm_f16_row256x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) rms_norm_f16_row256x1x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_f16_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) rms_norm_f16_wide512x1x2(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_rms_norm_f16_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f16_wide384x1x2(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) rms_norm_bf16_row32x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) rms_norm_bf16_row32x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) rms_norm_bf16_row128x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) rms_norm_bf16_row128x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) rms_norm_bf16_row256x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) rms_norm_bf16_row256x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_bf16_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) rms_norm_bf16_wide512x1x2(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_rms_norm_bf16_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_bf16_wide384x1x2(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f64_row32x4x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) rms_norm_f64_row32x4x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) rms_norm_f64_row128x1x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) rms_norm_f64_row128x1x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) rms_norm_f64_row256x1x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) rms_norm_f64_row256x1x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_f64_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) rms_norm_f64_wide512x1x2(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_rms_norm_f64_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f64_wide384x1x2(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<384, 1, 2, true>>(args);
 }
 #endif

@@ -133,97 +133,97 @@ template <typename T, class Tile> __device__ void log_softmax(const log_softmax_
 using namespace baracuda;
 
 #ifdef SKU_log_softmax_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) log_softmax_f32_row32x4x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_f32_row32x4x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) log_softmax_f32_row128x1x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_f32_row128x1x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) log_softmax_f32_row256x1x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) log_softmax_f32_row256x1x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_f32_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) log_softmax_f32_wide512x1x2(__grid_constant__ const log_softmax_args<float> args) {
-    log_softmax<float, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_log_softmax_f32_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f32_wide384x1x2(__grid_constant__ const log_softmax_args<float> args) {
+    log_softmax<float, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) log_softmax_f16_row32x4x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_f16_row32x4x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) log_softmax_f16_row128x1x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_f16_row128x1x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) log_softmax_f16_row256x1x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) log_softmax_f16_row256x1x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_f16_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) log_softmax_f16_wide512x1x2(__grid_constant__ const log_softmax_args<f16> args) {
-    log_softmax<f16, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_log_softmax_f16_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f16_wide384x1x2(__grid_constant__ const log_softmax_args<f16> args) {
+    log_softmax<f16, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) log_softmax_bf16_row32x4x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_bf16_row32x4x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) log_softmax_bf16_row128x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_bf16_row128x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) log_softmax_bf16_row256x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) log_softmax_bf16_row256x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_bf16_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) log_softmax_bf16_wide512x1x2(__grid_constant__ const log_softmax_args<bf16> args) {
-    log_softmax<bf16, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_log_softmax_bf16_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_bf16_wide384x1x2(__grid_constant__ const log_softmax_args<bf16> args) {
+    log_softmax<bf16, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) log_softmax_f64_row32x4x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_f64_row32x4x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) log_softmax_f64_row128x1x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_f64_row128x1x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) log_softmax_f64_row256x1x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) log_softmax_f64_row256x1x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_f64_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) log_softmax_f64_wide512x1x2(__grid_constant__ const log_softmax_args<double> args) {
-    log_softmax<double, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_log_softmax_f64_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f64_wide384x1x2(__grid_constant__ const log_softmax_args<double> args) {
+    log_softmax<double, Tile<384, 1, 2, true>>(args);
 }
 #endif

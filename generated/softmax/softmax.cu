@@ -133,97 +133,97 @@ template <typename T, class Tile> __device__ void softmax(const softmax_args<T>&
 using namespace baracuda;
 
 #ifdef SKU_softmax_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) softmax_f32_row32x4x4(__grid_constant__ const softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_f32_row32x4x4(__grid_constant__ const softmax_args<float> args) {
     softmax<float, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) softmax_f32_row128x1x4(__grid_constant__ const softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_f32_row128x1x4(__grid_constant__ const softmax_args<float> args) {
     softmax<float, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) softmax_f32_row256x1x4(__grid_constant__ const softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) softmax_f32_row256x1x4(__grid_constant__ const softmax_args<float> args) {
     softmax<float, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_f32_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) softmax_f32_wide512x1x2(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_softmax_f32_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) softmax_f32_wide384x1x2(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) softmax_f16_row32x4x4(__grid_constant__ const softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_f16_row32x4x4(__grid_constant__ const softmax_args<f16> args) {
     softmax<f16, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) softmax_f16_row128x1x4(__grid_constant__ const softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_f16_row128x1x4(__grid_constant__ const softmax_args<f16> args) {
     softmax<f16, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) softmax_f16_row256x1x4(__grid_constant__ const softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) softmax_f16_row256x1x4(__grid_constant__ const softmax_args<f16> args) {
     softmax<f16, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_f16_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) softmax_f16_wide512x1x2(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_softmax_f16_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) softmax_f16_wide384x1x2(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) softmax_bf16_row32x4x4(__grid_constant__ const softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_bf16_row32x4x4(__grid_constant__ const softmax_args<bf16> args) {
     softmax<bf16, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) softmax_bf16_row128x1x4(__grid_constant__ const softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_bf16_row128x1x4(__grid_constant__ const softmax_args<bf16> args) {
     softmax<bf16, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) softmax_bf16_row256x1x4(__grid_constant__ const softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) softmax_bf16_row256x1x4(__grid_constant__ const softmax_args<bf16> args) {
     softmax<bf16, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_bf16_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) softmax_bf16_wide512x1x2(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_softmax_bf16_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) softmax_bf16_wide384x1x2(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<384, 1, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128) softmax_f64_row32x4x4(__grid_constant__ const softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_f64_row32x4x4(__grid_constant__ const softmax_args<double> args) {
     softmax<double, Tile<32, 4, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128) softmax_f64_row128x1x4(__grid_constant__ const softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_f64_row128x1x4(__grid_constant__ const softmax_args<double> args) {
     softmax<double, Tile<128, 1, 4, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256) softmax_f64_row256x1x4(__grid_constant__ const softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) softmax_f64_row256x1x4(__grid_constant__ const softmax_args<double> args) {
     softmax<double, Tile<256, 1, 4, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_f64_wide512x1x2
-extern "C" __global__ void __launch_bounds__(512) softmax_f64_wide512x1x2(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<512, 1, 2, true>>(args);
+#ifdef SKU_softmax_f64_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) softmax_f64_wide384x1x2(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<384, 1, 2, true>>(args);
 }
 #endif

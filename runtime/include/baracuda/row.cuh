@@ -122,13 +122,14 @@ template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int
         value = fold(value, __shfl_xor_sync(ALL_LANES, value, step));
     if (Tile::LANES > WARP) {
         constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
-        __shared__ A of_warp[2][WARPS];
+        struct alignas(16) Scratch { A of_warp[WARPS]; };  // aligned, so that 16-byte reads of one touch no other
+        __shared__ Scratch scratch[2];
         turn ^= 1;
-        if (threadIdx.x % WARP == 0) of_warp[turn][threadIdx.x / WARP] = value;
+        if (threadIdx.x % WARP == 0) scratch[turn].of_warp[threadIdx.x / WARP] = value;
         __syncthreads();
-        value = of_warp[turn][0];
+        value = scratch[turn].of_warp[0];
 #pragma unroll
-        for (int warp = 1; warp < WARPS; ++warp) value = fold(value, of_warp[turn][warp]);
+        for (int warp = 1; warp < WARPS; ++warp) value = fold(value, scratch[turn].of_warp[warp]);
     }
     return value;
 }

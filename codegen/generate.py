@@ -67,7 +67,7 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
 
 def _package(doc: str, modules: list[str]) -> str:
     listed = "".join(f"    {name!r},\n".replace("'", '"') for name in modules)
-    return f'"""{doc}\n\n{MARK}. Do not edit.\n"""\n\n__all__ = [  # noqa: F822\n{listed}]\n'
+    return f'"""{doc}\n\n{MARK}. Do not edit.\n"""\n\n__all__ = [\n{listed}]\n'
 
 
 def _index(ops: list[Op]) -> str:

@@ -110,9 +110,8 @@ def _field(name: str, spec: FieldSpec) -> DescriptorField:
     default: Any = spec.default
     if default is not None and spec.type == "float":
         default = float(default)
-    return DescriptorField(
-        name, _ANNOTATION[spec.type], spec.type, spec.doc, "" if default is None else repr(default)
-    )
+    lines = tuple(textwrap.wrap(f"{name}: {spec.doc}", 100, subsequent_indent="    "))
+    return DescriptorField(name, _ANNOTATION[spec.type], spec.type, lines, "" if default is None else repr(default))
 
 
 def _methods(arguments: tuple[Tensor, ...], spec: OpSpec) -> Iterable[Method]:
@@ -125,10 +124,12 @@ def _methods(arguments: tuple[Tensor, ...], spec: OpSpec) -> Iterable[Method]:
     lines += ["workspace: any array of at least `workspace_bytes` bytes, on the device of the others"]
     lines += ["stream: a raw handle or a stream object; by default the current one of the arrays' library"]
     raises = "Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall."
-    yield Method("run", "None", "Check the arguments and start the kernels; nothing is allocated.", (*lines, "", raises))
+    does = "Check the arguments and start the kernels; nothing is allocated."
+    yield Method("run", "None", does, (*lines, "", raises))
     yield Method("run_unchecked", "None", "As `run`, for arguments that `run` or `can_implement` accepts.", ())
     yield Method("bind", "rt.BoundLaunch", "Check once, and return a call that only starts the kernels.", ())
-    yield Method("can_implement", "rt.Verdict", "Whether `run` would work, and if not, the error it would raise.", ())
+    would = "Whether `run` would work, and if not, the error it would raise."
+    yield Method("can_implement", "rt.Verdict", would, ())
 
 
 def _entries(spec: OpSpec, arguments: tuple[Tensor, ...], column_sums: int) -> Iterable[Entry]:

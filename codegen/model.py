@@ -166,7 +166,7 @@ class DescriptorField:
     name: str
     annotation: str
     kind: str
-    doc: str
+    lines: tuple[str, ...]  # its name and what it means, wrapped
     default: str  # Python text, or "" when the caller must give it
 
 

@@ -146,6 +146,6 @@ def _shares(a: TensorView, b: TensorView) -> bool:
     if same_view(a, b):
         return True
     try:
-        return bool(np.shares_memory(np.asarray(_Memory(a)), np.asarray(_Memory(b)), max_work=_OVERLAP_WORK))
+        return bool(np.shares_memory(np.asarray(_Memory(a)), np.asarray(_Memory(b)), max_work=_OVERLAP_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True

@@ -46,7 +46,9 @@ class ElementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """`acc` is the type sums of this type are kept in; `unit_roundoff` is half the distance from 1 to the next value."""
+    """`acc` is the type sums of this type are kept in; `unit_roundoff` is half the
+    distance from 1 to the next value. The last three are 0 for types that are not floating.
+    """
 
     kind: ElementKind
     numpy: np.dtype
@@ -55,16 +57,17 @@ class Element:
     acc: ElementKind
     unit_roundoff: float = 0.0
     smallest_normal: float = 0.0
+    largest: float = 0.0
 
 
 _K = ElementKind
 ELEMENTS: dict[ElementKind, Element] = {
     e.kind: e
     for e in (
-        Element(_K.F16, np.dtype(np.float16), 2, "f16", _K.F32, 2.0**-11, 2.0**-14),
-        Element(_K.BF16, np.dtype(ml_dtypes.bfloat16), 2, "bf16", _K.F32, 2.0**-8, 2.0**-126),
-        Element(_K.F32, np.dtype(np.float32), 4, "float", _K.F32, 2.0**-24, 2.0**-126),
-        Element(_K.F64, np.dtype(np.float64), 8, "double", _K.F64, 2.0**-53, 2.0**-1022),
+        Element(_K.F16, np.dtype(np.float16), 2, "f16", _K.F32, 2.0**-11, 2.0**-14, 65504.0),
+        Element(_K.BF16, np.dtype(ml_dtypes.bfloat16), 2, "bf16", _K.F32, 2.0**-8, 2.0**-126, 3.3895313892515355e38),
+        Element(_K.F32, np.dtype(np.float32), 4, "float", _K.F32, 2.0**-24, 2.0**-126, 3.4028234663852886e38),
+        Element(_K.F64, np.dtype(np.float64), 8, "double", _K.F64, 2.0**-53, 2.0**-1022, 1.7976931348623157e308),
         Element(_K.I8, np.dtype(np.int8), 1, "signed char", _K.I64),
         Element(_K.I16, np.dtype(np.int16), 2, "short", _K.I64),
         Element(_K.I32, np.dtype(np.int32), 4, "int", _K.I64),
@@ -74,8 +77,8 @@ ELEMENTS: dict[ElementKind, Element] = {
         Element(_K.U32, np.dtype(np.uint32), 4, "unsigned int", _K.I64),
         Element(_K.U64, np.dtype(np.uint64), 8, "unsigned long long", _K.I64),
         Element(_K.BOOL, np.dtype(np.bool_), 1, "bool", _K.I64),
-        Element(_K.F8E4M3, np.dtype(ml_dtypes.float8_e4m3fn), 1, "f8e4m3", _K.F32, 2.0**-4, 2.0**-6),
-        Element(_K.F8E5M2, np.dtype(ml_dtypes.float8_e5m2), 1, "f8e5m2", _K.F32, 2.0**-3, 2.0**-14),
+        Element(_K.F8E4M3, np.dtype(ml_dtypes.float8_e4m3fn), 1, "f8e4m3", _K.F32, 2.0**-4, 2.0**-6, 448.0),
+        Element(_K.F8E5M2, np.dtype(ml_dtypes.float8_e5m2), 1, "f8e5m2", _K.F32, 2.0**-3, 2.0**-14, 57344.0),
         Element(_K.C64, np.dtype(np.complex64), 8, "c64", _K.C64, 2.0**-24, 2.0**-126),
         Element(_K.C128, np.dtype(np.complex128), 16, "c128", _K.C128, 2.0**-53, 2.0**-1022),
     )

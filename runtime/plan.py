@@ -20,7 +20,7 @@ from .tensor import TensorView, may_share
 from .workspace import Workspace, take_workspace
 
 D = TypeVar("D", bound=Descriptor)
-Array = object  # anything `baracuda.runtime.view` reads: NumPy, CuPy, torch, DLPack, __cuda_array_interface__, TensorRef
+Array = object  # what `baracuda.runtime.view` reads: NumPy, CuPy, torch, DLPack, __cuda_array_interface__, TensorRef
 Stream = object  # None (the current stream of the arrays' library), a raw handle, or an object with __cuda_stream__
 _REMEMBERED = 1024  # selections and geometries kept per plan class and plan
 
@@ -101,6 +101,7 @@ class Plan(Generic[D]):
 
     def __init__(self, descriptor: D, row: Registered, layouts: frozenset[str]) -> None:
         self.descriptor = descriptor
+        self.element = ElementKind(descriptor.element)
         self.sku = row.sku
         self.layouts = layouts
         self._row = row
@@ -132,7 +133,7 @@ class Plan(Generic[D]):
             if len(cls._selected) >= _REMEMBERED:
                 cls._selected.clear()
             cls._selected[key] = plan
-        return plan  # type: ignore[no-any-return]
+        return plan
 
     @classmethod
     def _select(
@@ -199,7 +200,7 @@ class Plan(Generic[D]):
 
     def elements_of(self, name: str) -> tuple[ElementKind, ...]:
         """The element types argument `name` may hold, the usual one first."""
-        return self.ARGUMENTS[name].elements(self.descriptor.element)
+        return self.ARGUMENTS[name].elements(self.element)
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         raise AssertionError("families define this")
@@ -257,7 +258,7 @@ class Plan(Generic[D]):
     def _checked(self, arrays: Mapping[str, Array]) -> Views:
         name, arguments = type(self).__name__, self.ARGUMENTS
         views = take(name, tuple(arguments.values()), arrays)
-        check(name, arguments, self.CHECK_ORDER, views, self.shapes(), self.present, self.descriptor.element)
+        check(name, arguments, self.CHECK_ORDER, views, self.shapes(), self.present, self.element)
         return views
 
     def _device_of(self, views: Views) -> Device:

@@ -33,7 +33,7 @@ class RowDescriptor(Descriptor):
     """A descriptor whose `_shape` field's axes fall into rows and columns."""
 
     __slots__ = ()
-    _shape: str
+    _shape: ClassVar[str]
 
     @property
     def col_axes(self) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class RowPlan(Plan[R]):
     @classmethod
     def cannot_hold(cls, descriptor: R, sku: KernelSku) -> str | None:
         """A row that is longer than the tile, unless the tile is wide."""
-        cols, held = _Problem.of(descriptor).cols, sku.schedule.columns(descriptor.element.row.bytes)
+        cols, held = _Problem.of(descriptor).cols, sku.schedule.columns(sku.element.row.bytes)
         return None if sku.schedule.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
 
     @classmethod
@@ -110,7 +110,7 @@ class RowPlan(Plan[R]):
     def _workspace_parts(cls, descriptor: R, sku: KernelSku) -> list[int]:
         if not cls.COLUMN_SUMS:
             return []
-        problem, acc = _Problem.of(descriptor), descriptor.element.row.acc.row.bytes
+        problem, acc = _Problem.of(descriptor), sku.element.row.acc.row.bytes
         sums = [rounded(_parts(problem, sku) * problem.cols * acc)] * cls.COLUMN_SUMS
         if not sku.schedule.wide:
             return sums
@@ -214,7 +214,7 @@ class RowPlan(Plan[R]):
     ) -> str:
         if len(col_extent) > 1:
             return "gathered"
-        vec = VECTOR_BYTES // self.descriptor.element.row.bytes
+        vec = VECTOR_BYTES // self.element.row.bytes
         if col_extent[0] % vec:
             return "strided"
         for name, (stride,) in cols.items():

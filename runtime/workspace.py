@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import MisalignedOperand, WorkspaceTooSmall
-from .tensor import TensorView, byte_range, view
+from .tensor import TensorView, byte_range, overlaps_itself, view
 
 ALIGNMENT = 16  # bytes; every part of a workspace starts at a multiple of it
 
@@ -18,7 +18,7 @@ def take_workspace(plan: str, workspace: Workspace, needed: int) -> TensorView |
         raise WorkspaceTooSmall(f"{plan}: workspace", needed=needed, got=0)
     there = view(workspace, "workspace")
     low, high = byte_range(there)
-    if high - low < needed or there.shape.__len__() > 1 and there.strides != tuple(sorted(there.strides, reverse=True)):
+    if high - low < needed or overlaps_itself(there):
         raise WorkspaceTooSmall(f"{plan}: workspace", needed=needed, got=high - low)
     if there.pointer % ALIGNMENT:
         raise MisalignedOperand(f"{plan}: workspace must start at a multiple of {ALIGNMENT}, got {there.pointer:#x}")

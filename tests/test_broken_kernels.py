@@ -1,4 +1,4 @@
-"""Kernels broken on purpose are caught: each defect is put into the generated text, and the spec's tests must object."""
+"""Kernels broken on purpose are caught: with each defect in the generated text, the spec's tests object."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ DEFECTS = {
     "guard dropped": (r"if \(LAYOUT == Layout::PACKED \? col >= cols : col \+ i >= cols\) continue;", "", WARP),
     "read guard dropped": (r"if \(col \+ i < cols\) pack\.lane\[i\] = ", "pack.lane[i] = ", WARP),
     "write guard dropped": (r"if \(col < cols\) pack\.store", "pack.store", WARP),
-    "row offset of the wrong tensor": (r"args\.dy\.row\(space, row\)", "(args.dy.data + (args.x.row(space, row) - args.x.data))", WARP),
+    "row offset of the wrong tensor": (
+        r"args\.dy\.row\(space, row\)",
+        "(args.dy.data + (args.x.row(space, row) - args.x.data))",
+        WARP,
+    ),
     "column stride of the wrong tensor": (r"dx_row, args\.dx\.col_stride", "dx_row, args.x.col_stride", BLOCK),
     "row stride ignored": (r"args\.rms\.at\(space, row\)", "args.rms.data[row]", WARP),
     "rows skipped": (r"first \+= blocks \* Tile::ROWS", "first += (blocks + 1) * Tile::ROWS", WARP),

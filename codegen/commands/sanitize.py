@@ -1,4 +1,4 @@
-"""The `sanitize` command: NVIDIA's compute-sanitizer over the smallest covering case of every SKU, in resumable parts."""
+"""The `sanitize` command: compute-sanitizer over the smallest covering case of every SKU, in resumable parts."""
 
 from __future__ import annotations
 

@@ -71,6 +71,10 @@ def _of_slope_one(xp: Any, r: Any, a: Any, e: Any) -> Any:
     return xp.minimum(e[0], 2.0)
 
 
+def _larger(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    return xp.maximum(*e)
+
+
 def _at_the_ends(numpy: Callable[..., Any], lowest: float = -np.inf) -> Spread:
     """How far a function that is monotone from `lowest` on moves when its operand moves to an end of its interval."""
 
@@ -110,7 +114,7 @@ def _whole(name: str, numpy: str) -> Op:
 
 
 def _extreme(name: str) -> Op:
-    return Op(name, 2, f"math::{name}({{}}, {{}})", _call(name), 0, lambda xp, r, a, e: xp.maximum(*e), kind="same")
+    return Op(name, 2, f"math::{name}({{}}, {{}})", _call(name), 0, _larger, kind="same")
 
 
 OPS: dict[str, Op] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import ElementKind, RowPlan, TensorView
+from baracuda.runtime import ElementKind, TensorView
 
 from .memory import PATTERNS, Buffer, Memory, Placed, place
 from .problem import Arrays, Problem
@@ -31,7 +31,7 @@ class Arranged:
     def arguments(self) -> dict[str, Any]:
         return {name: p.view for name, p in self.placed.items()}
 
-    def run(self, plan: RowPlan[Any] | None = None) -> Arrays:
+    def run(self, plan: Any = None) -> Arrays:
         """Run, wait, check that nothing but outputs was written, and return the outputs."""
         arrays: Any = dict.fromkeys(self.problem.spec.arguments) | self.arguments
         (plan or self.problem.plan).run(**arrays, workspace=self.workspace)

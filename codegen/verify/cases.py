@@ -54,7 +54,7 @@ def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
 
 def _simplest(subject: Subject, element: ElementKind) -> tuple[dict[str, Any], str]:
     """The spec's case of fewest axes that has a row axis, and the name of its shape."""
-    descriptors = []
+    descriptors: list[tuple[int, int, dict[str, Any], str]] = []
     for case in subject.spec.tests.cases:
         given = {k: v for k, v in case.items() if k != "dtype"}
         problem = Problem(subject, given, element)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from baracuda.runtime import ElementKind, KernelSku
@@ -41,7 +40,8 @@ def reference(problem: Problem, arrays: Mapping[str, Any]) -> Flat:
 
 def explicit(problem: Problem, arrays: Mapping[str, Any]) -> Flat:
     """Expected outputs by the op's own program, for saved tensors of any value."""
-    return evaluate(_program(problem.spec), _environment(problem.spec, problem.values, problem.space, arrays), problem.space)
+    names = _environment(problem.spec, problem.values, problem.space, arrays)
+    return evaluate(_program(problem.spec), names, problem.space)
 
 
 def _reference_lines(spec: OpSpec) -> tuple[Line, ...]:
@@ -198,7 +198,7 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
 
     An infinity is right where the expected value lies beyond what `kind` can hold, give or take the tolerance.
     """
-    largest = float(ml_dtypes.finfo(kind.row.numpy).max) if kind.row.unit_roundoff else np.inf
+    largest = kind.row.largest or np.inf
     got, expected = np.asarray(got, np.longdouble), np.asarray(expected, np.longdouble)
     if not got.size:
         return Accuracy(0.0, 0.0, 0.0, 0.0)
@@ -242,7 +242,9 @@ def with_saved(
     return full, expected
 
 
-def bounded(problem: Problem, arrays: Mapping[str, np.ndarray[Any, Any]], exact: Mapping[str, Any]) -> dict[str, Bounded]:
+def bounded(
+    problem: Problem, arrays: Mapping[str, np.ndarray[Any, Any]], exact: Mapping[str, Any]
+) -> dict[str, Bounded]:
     """Inputs with how far they lie from the real values that the expectation was computed from."""
     saved = set(problem.spec.gradient.saved) if problem.spec.gradient else set()
     given = {}

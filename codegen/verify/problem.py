@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import Descriptor, ElementKind, RowPlan
+from baracuda.runtime import ElementKind, RowDescriptor
 
 from ..load import Loaded
 from ..program.evaluate import Space
@@ -38,10 +38,10 @@ class Subject:
         return import_module(f"{self.package}.{self.spec.category}.{self.spec.op}")
 
     @property
-    def plan(self) -> type[RowPlan[Any]]:
-        return getattr(self._module, self.spec.plan)  # type: ignore[no-any-return]
+    def plan(self) -> Any:
+        return getattr(self._module, self.spec.plan)
 
-    def descriptor(self, values: Mapping[str, Any], element: ElementKind | str) -> Descriptor:
+    def descriptor(self, values: Mapping[str, Any], element: ElementKind | str) -> RowDescriptor:
         """The descriptor of a test case, with the spec's defaults for what the case does not say."""
         kind = getattr(self._module, self.spec.plan.removesuffix("Plan") + "Descriptor")
         return kind(**self.values(values), element=element)  # type: ignore[no-any-return]
@@ -60,7 +60,7 @@ class Problem:
         self.values = subject.values(case)
         self.descriptor: Any = subject.descriptor(case, element)
         self.descriptor.check()
-        self.plan: RowPlan[Any] = subject.plan.select(self.descriptor)
+        self.plan: Any = subject.plan.select(self.descriptor)
         self.shape = tuple(getattr(self.descriptor, self.descriptor._shape))
         self.col_axes = tuple(sorted(self.descriptor.col_axes))
         self.row_axes = tuple(a for a in range(len(self.shape)) if a not in self.col_axes)
@@ -95,7 +95,8 @@ class Problem:
         return Space(extents, optional)
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        return self.plan.shapes()[name][0]
+        shape: tuple[int, ...] = self.plan.shapes()[name][0]
+        return shape
 
     def flat(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """`array` with one axis per dim of the spec, extent 1 where the tensor does not vary."""
@@ -169,7 +170,7 @@ class Problem:
             return rng.integers(int(low), int(high) + 1, shape).astype(kind.row.numpy)
         if given is not None:
             return rng.uniform(*given, shape).astype(kind.row.numpy)
-        return STYLES[style](self, rng, shape).astype(kind.row.numpy)
+        return np.asarray(STYLES[style](self, rng, shape)).astype(kind.row.numpy)
 
 
 def _normal(problem: Problem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -23,6 +24,7 @@ from baracuda.runtime import (
 from baracuda.runtime import errors as tree
 from baracuda.runtime.errors import DriverError
 
+from ..conditions import evaluate_condition, fields_of, read_condition
 from .arrange import arrange
 from .memory import Memory
 from .oracle import with_saved
@@ -48,11 +50,9 @@ def check_requirements(subject: Subject) -> None:
         if first is None:
             continue
         kind = getattr(tree, first.raises)
-        error = _error(lambda v=values: subject.plan.select(subject.descriptor(v, element)))  # type: ignore[misc]
+        error = _error(partial(_select, subject, values, element))
         if type(error) is not kind:
             raise AssertionError(f"{values}: {first.that!r} is violated first, so {first.raises} is due; got {error!r}")
-        from ..conditions import fields_of, read_condition
-
         condition = read_condition(first.that, subject.spec.descriptor)
         for text in (f"needs {condition}", *(f"{f}={values[f]!r}" for f in fields_of(condition))):
             if text not in str(error):
@@ -60,6 +60,10 @@ def check_requirements(subject: Subject) -> None:
         missing.pop(first.that, None)
     if missing:
         raise AssertionError(f"no values were found that violate {list(missing)} first; the test cannot show them")
+
+
+def _select(subject: Subject, values: Mapping[str, Any], element: ElementKind | str) -> Any:
+    return subject.plan.select(subject.descriptor(values, element))
 
 
 def _violations(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -84,8 +88,6 @@ def _canonical(values: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
 
 def _first_violated(subject: Subject, values: Mapping[str, Any]) -> Any:
     """The first requirement that `values` violate, evaluated here and not by the generated plan."""
-    from ..conditions import evaluate_condition
-
     for requirement in subject.spec.require:
         if not evaluate_condition(requirement.that, values):
             return requirement
@@ -96,7 +98,7 @@ def check_elements(subject: Subject) -> None:
     """Exactly the element types that the spec claims can be selected."""
     values = subject.values(subject.spec.tests.cases[0])
     for kind in ElementKind:
-        error = _error(lambda k=kind: subject.plan.select(subject.descriptor(values, k)))  # type: ignore[misc]
+        error = _error(partial(_select, subject, values, kind))
         claimed = kind.value in subject.spec.dtypes
         if claimed and error is not None:
             raise AssertionError(f"element {kind} is claimed, but select says {error!r}")
@@ -125,8 +127,7 @@ def check_arguments(problem: Problem, memory: Memory) -> None:
         raise AssertionError(f"can_implement refuses good arguments: {verdict}")
     before = {n: p.buffer.read() for n, p in arranged.placed.items()}
     for spoilt in _spoilt(problem, given, arranged.workspace):
-        call: Callable[[], Any] = lambda s=spoilt: problem.plan.run(**s.arguments, workspace=s.workspace)  # noqa: E731
-        error = _error(call)
+        error = _error(partial(problem.plan.run, **spoilt.arguments, workspace=spoilt.workspace))
         if type(error) is not spoilt.kind:
             raise AssertionError(f"{spoilt.what}: {spoilt.kind.__name__} is due, got {error!r}")
         for text in spoilt.says:
@@ -154,8 +155,8 @@ def _spoilt(problem: Problem, given: dict[str, Any], workspace: TensorView | Non
             yield _Spoilt(f"{name} given", InvalidProblem, {**given, name: stray}, workspace, (name, "must be absent"))
             continue
         yield _Spoilt(f"{name} missing", InvalidProblem, {**given, name: None}, workspace, (name, "is required"))
-        for what, kind, view, says in _spoilt_views(problem, name, there):
-            yield _Spoilt(f"{name} {what}", kind, {**given, name: view}, workspace, says)
+        for what, due, view, says in _spoilt_views(problem, name, there):
+            yield _Spoilt(f"{name} {what}", due, {**given, name: view}, workspace, says)
         if problem.plan.ARGUMENTS[name].written:
             yield from _spoilt_aliases(problem, name, given, workspace)
     if workspace is not None:
@@ -169,7 +170,8 @@ def _spoilt(problem: Problem, given: dict[str, Any], workspace: TensorView | Non
 def _spoilt_views(
     problem: Problem, name: str, there: TensorView
 ) -> Iterator[tuple[str, type[BaracudaError], TensorView, tuple[str, ...]]]:
-    wrong = next(k for k in (ElementKind.I32, ElementKind.F16, ElementKind.I16) if k not in problem.plan.elements_of(name))
+    others = (ElementKind.I32, ElementKind.F16, ElementKind.I16)
+    wrong = next(k for k in others if k not in problem.plan.elements_of(name))
     yield f"of {wrong}", Unsupported, there._replace(element=wrong), (name, f"got {wrong}")
     longer = (*there.shape[:-1], there.shape[-1] + 1)
     yield "too long", InvalidProblem, there._replace(shape=longer), (name, f"{there.shape}", f"got {longer}")
@@ -192,7 +194,7 @@ def _spoilt_views(
 
 
 def _spoilt_aliases(
-    problem: Problem, name: str, given: Mapping[str, Any], workspace: TensorView | None
+    problem: Problem, name: str, given: dict[str, Any], workspace: TensorView | None
 ) -> Iterator[_Spoilt]:
     out: TensorView = given[name]
     if 0 in out.shape:
@@ -208,7 +210,7 @@ def _spoilt_aliases(
         yield _Spoilt(f"{name} over {other}", InvalidProblem, {**given, name: moved}, workspace, ("overlaps",))
     if workspace is not None:
         over = workspace._replace(pointer=out.pointer // 16 * 16)
-        yield _Spoilt(f"workspace over {name}", InvalidProblem, given, over, ("workspace overlaps",))  # type: ignore[arg-type]
+        yield _Spoilt(f"workspace over {name}", InvalidProblem, given, over, ("workspace overlaps",))
 
 
 def check_preferences(problem: Problem) -> None:
@@ -226,7 +228,7 @@ def check_preferences(problem: Problem) -> None:
         "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), "bit_stable_across_arch" not in held),
     }
     for what, (preference, must_refuse) in asked.items():
-        error = _error(lambda p=preference: plan.select(descriptor, p))  # type: ignore[misc]
+        error = _error(partial(plan.select, descriptor, preference))
         if must_refuse and type(error) is not Unsupported:
             raise AssertionError(f"{what} cannot be honoured, so Unsupported is due; got {error!r}")
         if not must_refuse and error is not None:

@@ -59,13 +59,29 @@ class LayerNormDescriptor(rt.RowDescriptor):
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""
         if not (1 <= len(self.input_shape) <= 8):
-            raise self._violated(rt.Unsupported, "1 <= len(input_shape) <= 8", ("input_shape",))
+            raise self._violated(
+                rt.Unsupported,
+                "1 <= len(input_shape) <= 8",
+                ("input_shape",),
+            )
         if not (rt.is_suffix_mask(self.norm_axes_mask, len(self.input_shape))):
-            raise self._violated(rt.InvalidProblem, "is_suffix_mask(norm_axes_mask, len(input_shape))", ("norm_axes_mask", "input_shape"))
+            raise self._violated(
+                rt.InvalidProblem,
+                "is_suffix_mask(norm_axes_mask, len(input_shape))",
+                ("norm_axes_mask", "input_shape"),
+            )
         if not (min(self.input_shape) >= 0):
-            raise self._violated(rt.InvalidProblem, "min(input_shape) >= 0", ("input_shape",))
+            raise self._violated(
+                rt.InvalidProblem,
+                "min(input_shape) >= 0",
+                ("input_shape",),
+            )
         if not (math.isfinite(self.eps) and self.eps >= 0):
-            raise self._violated(rt.InvalidProblem, "isfinite(eps) and eps >= 0", ("eps",))
+            raise self._violated(
+                rt.InvalidProblem,
+                "isfinite(eps) and eps >= 0",
+                ("eps",),
+            )
         self._check_element()
 
 
@@ -152,8 +168,7 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts.
-        """
+        """As `run`, for arguments that `run` or `can_implement` accepts."""
         arrays = {
             "x": x,
             "gamma": gamma,
@@ -176,8 +191,7 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels.
-        """
+        """Check once, and return a call that only starts the kernels."""
         arrays = {
             "x": x,
             "gamma": gamma,
@@ -200,8 +214,7 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise.
-        """
+        """Whether `run` would work, and if not, the error it would raise."""
         arrays = {
             "x": x,
             "gamma": gamma,
@@ -216,7 +229,10 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
 rt.REGISTRY.register(
     rt.row_kernels(
         rt.SourceFile(
-            __package__, "layer_norm.cu", contraction=False, flush_subnormals=False
+            __package__,
+            "layer_norm.cu",
+            contraction=False,
+            flush_subnormals=False,
         ),
         category="normalization",
         op="layer_norm",

@@ -56,11 +56,23 @@ class LayerNormBackwardDescriptor(rt.RowDescriptor):
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""
         if not (1 <= len(self.input_shape) <= 8):
-            raise self._violated(rt.Unsupported, "1 <= len(input_shape) <= 8", ("input_shape",))
+            raise self._violated(
+                rt.Unsupported,
+                "1 <= len(input_shape) <= 8",
+                ("input_shape",),
+            )
         if not (rt.is_suffix_mask(self.norm_axes_mask, len(self.input_shape))):
-            raise self._violated(rt.InvalidProblem, "is_suffix_mask(norm_axes_mask, len(input_shape))", ("norm_axes_mask", "input_shape"))
+            raise self._violated(
+                rt.InvalidProblem,
+                "is_suffix_mask(norm_axes_mask, len(input_shape))",
+                ("norm_axes_mask", "input_shape"),
+            )
         if not (min(self.input_shape) >= 0):
-            raise self._violated(rt.InvalidProblem, "min(input_shape) >= 0", ("input_shape",))
+            raise self._violated(
+                rt.InvalidProblem,
+                "min(input_shape) >= 0",
+                ("input_shape",),
+            )
         self._check_element()
 
 
@@ -159,8 +171,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts.
-        """
+        """As `run`, for arguments that `run` or `can_implement` accepts."""
         arrays = {
             "dy": dy,
             "x": x,
@@ -187,8 +198,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels.
-        """
+        """Check once, and return a call that only starts the kernels."""
         arrays = {
             "dy": dy,
             "x": x,
@@ -215,8 +225,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise.
-        """
+        """Whether `run` would work, and if not, the error it would raise."""
         arrays = {
             "dy": dy,
             "x": x,
@@ -233,7 +242,10 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
 rt.REGISTRY.register(
     rt.row_kernels(
         rt.SourceFile(
-            __package__, "layer_norm_backward.cu", contraction=False, flush_subnormals=False
+            __package__,
+            "layer_norm_backward.cu",
+            contraction=False,
+            flush_subnormals=False,
         ),
         category="normalization",
         op="layer_norm_backward",

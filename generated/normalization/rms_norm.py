@@ -58,13 +58,29 @@ class RMSNormDescriptor(rt.RowDescriptor):
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""
         if not (1 <= len(self.input_shape) <= 8):
-            raise self._violated(rt.Unsupported, "1 <= len(input_shape) <= 8", ("input_shape",))
+            raise self._violated(
+                rt.Unsupported,
+                "1 <= len(input_shape) <= 8",
+                ("input_shape",),
+            )
         if not (rt.is_suffix_mask(self.norm_axes_mask, len(self.input_shape))):
-            raise self._violated(rt.InvalidProblem, "is_suffix_mask(norm_axes_mask, len(input_shape))", ("norm_axes_mask", "input_shape"))
+            raise self._violated(
+                rt.InvalidProblem,
+                "is_suffix_mask(norm_axes_mask, len(input_shape))",
+                ("norm_axes_mask", "input_shape"),
+            )
         if not (min(self.input_shape) >= 0):
-            raise self._violated(rt.InvalidProblem, "min(input_shape) >= 0", ("input_shape",))
+            raise self._violated(
+                rt.InvalidProblem,
+                "min(input_shape) >= 0",
+                ("input_shape",),
+            )
         if not (math.isfinite(self.eps) and self.eps >= 0):
-            raise self._violated(rt.InvalidProblem, "isfinite(eps) and eps >= 0", ("eps",))
+            raise self._violated(
+                rt.InvalidProblem,
+                "isfinite(eps) and eps >= 0",
+                ("eps",),
+            )
         self._check_element()
 
 
@@ -137,8 +153,7 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts.
-        """
+        """As `run`, for arguments that `run` or `can_implement` accepts."""
         arrays = {
             "x": x,
             "gamma": gamma,
@@ -157,8 +172,7 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels.
-        """
+        """Check once, and return a call that only starts the kernels."""
         arrays = {
             "x": x,
             "gamma": gamma,
@@ -177,8 +191,7 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise.
-        """
+        """Whether `run` would work, and if not, the error it would raise."""
         arrays = {
             "x": x,
             "gamma": gamma,
@@ -191,7 +204,10 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
 rt.REGISTRY.register(
     rt.row_kernels(
         rt.SourceFile(
-            __package__, "rms_norm.cu", contraction=False, flush_subnormals=False
+            __package__,
+            "rms_norm.cu",
+            contraction=False,
+            flush_subnormals=False,
         ),
         category="normalization",
         op="rms_norm",

@@ -50,11 +50,23 @@ class SoftmaxBackwardDescriptor(rt.RowDescriptor):
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""
         if not (1 <= len(self.input_shape) <= 8):
-            raise self._violated(rt.Unsupported, "1 <= len(input_shape) <= 8", ("input_shape",))
+            raise self._violated(
+                rt.Unsupported,
+                "1 <= len(input_shape) <= 8",
+                ("input_shape",),
+            )
         if not (-len(self.input_shape) <= self.softmax_axis < len(self.input_shape)):
-            raise self._violated(rt.InvalidProblem, "-len(input_shape) <= softmax_axis < len(input_shape)", ("softmax_axis", "input_shape"))
+            raise self._violated(
+                rt.InvalidProblem,
+                "-len(input_shape) <= softmax_axis < len(input_shape)",
+                ("softmax_axis", "input_shape"),
+            )
         if not (min(self.input_shape) >= 0):
-            raise self._violated(rt.InvalidProblem, "min(input_shape) >= 0", ("input_shape",))
+            raise self._violated(
+                rt.InvalidProblem,
+                "min(input_shape) >= 0",
+                ("input_shape",),
+            )
         self._check_element()
 
 
@@ -119,8 +131,7 @@ class SoftmaxBackwardPlan(rt.RowPlan[SoftmaxBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts.
-        """
+        """As `run`, for arguments that `run` or `can_implement` accepts."""
         arrays = {
             "dy": dy,
             "y": y,
@@ -137,8 +148,7 @@ class SoftmaxBackwardPlan(rt.RowPlan[SoftmaxBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels.
-        """
+        """Check once, and return a call that only starts the kernels."""
         arrays = {
             "dy": dy,
             "y": y,
@@ -155,8 +165,7 @@ class SoftmaxBackwardPlan(rt.RowPlan[SoftmaxBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise.
-        """
+        """Whether `run` would work, and if not, the error it would raise."""
         arrays = {
             "dy": dy,
             "y": y,
@@ -168,7 +177,10 @@ class SoftmaxBackwardPlan(rt.RowPlan[SoftmaxBackwardDescriptor]):
 rt.REGISTRY.register(
     rt.row_kernels(
         rt.SourceFile(
-            __package__, "softmax_backward.cu", contraction=False, flush_subnormals=False
+            __package__,
+            "softmax_backward.cu",
+            contraction=False,
+            flush_subnormals=False,
         ),
         category="softmax",
         op="softmax_backward",

@@ -18,7 +18,7 @@ from .spec import FieldSpec, OpSpec, TensorSpec
 from .tiles import tiles
 
 _ANNOTATION = {"shape": "tuple[int, ...]", "int": "int", "float": "float", "bool": "bool"}
-_WORD = {"float": ("acc_t", "double"), "int": ("long long", "long long"), "bool": ("bool", "long long")}
+_WORD = {"float": ("acc_t", "double"), "int": ("i64", "long long"), "bool": ("bool", "long long")}
 _STRUCT = {"element": "PerElement", "row": "PerRow", "col": "PerCol"}
 
 

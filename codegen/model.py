@@ -62,7 +62,7 @@ class Tensor:
 
     @property
     def value_type(self) -> str:
-        return "long long" if self.kind == "int" else "acc_t"
+        return "i64" if self.kind == "int" else "acc_t"
 
     @property
     def const(self) -> str:

@@ -19,7 +19,8 @@ _REDUCTIONS = {
     "max": ("-math::infinity<acc_t>()", "math::maximum({part}, {expr})", "Max<acc_t>", "{folded}"),
     "min": ("math::infinity<acc_t>()", "math::minimum({part}, {expr})", "Min<acc_t>", "{folded}"),
 }
-_C_TYPE = {"float": "acc_t", "int": "long long", "bool": "bool"}
+_LOOSE = ("+", "-", "<", "<=", ">", ">=", "==", "!=", "and", "or")  # bind no tighter than the addition of a sum
+_C_TYPE = {"float": "acc_t", "int": "i64", "bool": "bool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,10 @@ def _name_reductions(lines: tuple[Line, ...], rows: str) -> tuple[Line, ...]:
                 if kind == "mean" and dims == (rows,):
                     total = lift(Reduce("sum", arg, dims), line)
                     return Call("div", (total, Query("size", rows)))
-                name = (
-                    f"{line.name}_{kind}{sum(1 for n in named if n.name.startswith(f'{line.name}_')) or ''}"
-                )
+                name = f"{line.name}_{kind}"
+                while name in taken:
+                    name += "_"
+                taken.add(name)
                 named.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
                 return Name(name)
         return expr
@@ -249,8 +251,9 @@ class _Scheduler:
 
     def _operand(self, reduce: Reduce) -> str:
         text = self._text(reduce.arg)
-        loose = isinstance(reduce.arg, Call) and OPS[reduce.arg.op].symbol in ("+", "-", "<", ">")
-        return f"({text})" if loose or isinstance(reduce.arg, Call) and reduce.arg.op == "where" else text
+        if isinstance(reduce.arg, Call) and (reduce.arg.op == "where" or OPS[reduce.arg.op].symbol in _LOOSE):
+            return f"({text})"
+        return text
 
     def _value(self, line: Line) -> Value:
         return Value(line.name, _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))

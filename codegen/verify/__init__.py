@@ -18,7 +18,8 @@ def run(
     """
     chosen = environment(specs, package, ops, device)
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
-    quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--rootdir", str(Path.cwd())]
+    quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
+    quiet += ["--rootdir", str(Path.cwd())]
     return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode
 
 

@@ -31,6 +31,9 @@ struct bf16 {
     __device__ explicit operator float() const { return __uint_as_float(unsigned(bits) << 16); }
 };
 
+using i64 = long long;
+using u64 = unsigned long long;
+
 // Half types are computed in float, float and double in themselves.
 template <typename T> struct Accumulator { using type = float; };
 template <> struct Accumulator<double> { using type = double; };

@@ -1,11 +1,10 @@
 // The functions of the program language: one spelling for float, double and 64-bit integers.
 #pragma once
 
+#include <baracuda/element.cuh>
+
 namespace baracuda {
 namespace math {
-
-using i64 = long long;
-using u64 = unsigned long long;
 
 #define BARACUDA_UNARY(name, of_float, of_double)                      \
     __device__ inline float name(float a) { return of_float(a); }      \

@@ -1,10 +1,16 @@
-"""Tests marked `gpu` run where there is a CUDA device; everything else runs everywhere."""
+"""Tests marked `gpu` run where there is a CUDA device; everything else runs everywhere, without any CUDA toolkit."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
 from baracuda.runtime.cuda import CudaDevice
+
+# A machine's own toolkit must neither be needed nor help.
+for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
+    os.environ.pop(name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -296,7 +296,7 @@ def test_errors_of_the_assembler_and_of_options_are_shown(folder: Path) -> None:
 
 def test_missing_compiler_names_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without NVRTC the error names both extras."""
-    cubin_module._nvrtc_build.cache_clear()
+    cubin_module._nvrtc_size.cache_clear()
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
     with pytest.raises(
         CompileError, match=r"pip install 'baracuda-gen\[cuda12\]' or 'baracuda-gen\[cuda13\]'"

@@ -75,7 +75,7 @@ def test_streams_of_the_libraries_are_recognised():
         (Method, "gives no handle"),
         (type("Wrong", (), {"__cuda_stream__": 5})(), "gives no handle"),
     ],
-    ids=str,
+    ids=["word", "float", "bool", "negative", "class", "attribute"],
 )
 def test_anything_else_is_refused(stream, message):
     """What is no stream is named, together with what would be one."""

@@ -78,14 +78,16 @@ class _Values:
 
     def _call(self, op: str, args: list[Any]) -> Any:
         row = OPS[op]
-        result = row.numpy(self.xp, *(map(_real, args) if row.kind == "float" else args))
-        if type(result) is int:  # Python's have no end, the kernel's have 64 bits
-            return np.int64((result + 2**63) % 2**64 - 2**63)
-        return result
+        return _wrapped(row.numpy(self.xp, *(map(_real, args) if row.kind == "float" else args)))
 
 
 def _is_discrete(value: Any) -> bool:
     return np.asarray(value).dtype.kind in "biu"
+
+
+def _wrapped(value: Any) -> Any:
+    """Python's whole numbers have no end, a kernel's have 64 bits."""
+    return np.int64((value + 2**63) % 2**64 - 2**63) if type(value) is int else value
 
 
 def _real(value: Any) -> Any:
@@ -188,7 +190,7 @@ class _Bounds:
         values = args[1:] if op == "where" else args
         if row.kind == "float" or not all(_is_discrete(a.value) for a in values):
             args = [*args[: len(args) - len(values)], *map(self._rounded_to_float, values)]
-        result = row.numpy(self.xp, *(a.value for a in args))
+        result = _wrapped(row.numpy(self.xp, *(a.value for a in args)))
         errors = [a.error for a in args]
         moved: Any = 0.0
         if row.spread is not None and any(np.any(np.asarray(e) != 0) for e in errors):

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import keyword
+import math
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from .conditions import ConditionError, read_condition
+from .names import derived_names, is_reserved, is_reserved_category, is_reserved_op
 from .program import Line, ProgramError, Scope, parse
 from .program.cuda import kind_of, to_cuda
-from .program.parse import FUNCTIONS
-from .program.tree import Cast, Reduce, walk
-from .spec import OpSpec
+from .program.ops import OPS
+from .program.tree import Call, Cast, Query, Reduce, reads, walk
+from .spec import FieldSpec, OpSpec, TensorSpec
 
 Place = tuple[str | int, ...]
 Finding = tuple[Place, int, str]  # place, lines below it, message
 Rule = Callable[[OpSpec], Iterator[Finding]]
 
-# Words a tensor or field may not take: they mean something in C++, in generated code or in a plan's signature.
-TAKEN = frozenset(
-    "alignas alignof asm auto bool break case catch char class const constexpr continue decltype default delete do "
-    "double else enum explicit export extern false float for friend goto if inline int long mutable namespace new "
-    "noexcept nullptr operator private protected public register return short signed sizeof static struct switch "
-    "template this throw true try typedef typeid typename union unsigned using virtual void volatile while xor and "
-    "or not args space row col rows cols element workspace stream self cls stage turn tile live me device baracuda "
-    "math partial parts arguments descriptor run bind select prepare explain sku half warp_size restrict main".split()
-)
+# Text that would end the comment or the docstring that it is printed into.
+_ENDS_ITS_PLACE = ('"""', "\\", "??/")
 
 
 def findings(spec: OpSpec) -> list[Finding]:
@@ -61,17 +55,43 @@ def _near(name: str, names: object) -> str:
 
 
 def _names(spec: OpSpec) -> Iterator[Finding]:
-    seen: dict[str, str] = {"element": "the descriptor's own field"}
+    seen: dict[str, str] = {}
+    if is_reserved_op(spec.op):
+        yield ("op",), 0, f"{spec.op!r} is a reserved word; choose another name"
+    if is_reserved_category(spec.category):
+        yield ("category",), 0, f"{spec.category!r} is a reserved word; choose another name"
     for section in ("descriptor", "dims", "inputs", "outputs"):
         for name in getattr(spec, section):
-            reserved = name in TAKEN - ({"rows", "cols"} if section == "dims" else set())
-            if reserved or keyword.iskeyword(name) or name in FUNCTIONS:
+            if is_reserved(name) and not (section == "dims" and name in ("rows", "cols")):
                 yield (section, name), 0, f"{name!r} is a reserved word; choose another name"
             elif name in seen:
                 yield (section, name), 0, f"{name!r} is already a name of {seen[name]}; choose another name"
             seen[name] = section
     if not spec.outputs:
         yield ("outputs",), 0, "an op needs at least one output"
+
+
+def _texts(spec: OpSpec) -> Iterator[Finding]:
+    texts: dict[Place, str] = {(key,): getattr(spec, key) for key in ("doc", "formula", "source")}
+    for section in ("descriptor", "inputs", "outputs"):
+        texts |= {(section, name, "doc"): x.doc for name, x in getattr(spec, section).items()}
+    for place, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if bad := next((b for b in _ENDS_ITS_PLACE if b in line), None):
+                below = number if place == ("formula",) else 0
+                yield place, below, f"{bad!r} cannot stand in a comment of generated code; write it in words"
+
+
+def _fields(spec: OpSpec) -> Iterator[Finding]:
+    for name, field in spec.descriptor.items():
+        if field.default is not None and not _is_default(field):
+            yield ("descriptor", name, "default"), 0, f"{name!r} is a {field.type}, got {field.default!r}"
+    if len(set(spec.dtypes)) != len(spec.dtypes):
+        yield ("dtypes",), 0, f"lists one twice: {', '.join(spec.dtypes)}"
+
+
+def _is_default(field: FieldSpec) -> bool:
+    return _fits(field.type, field.default) and math.isfinite(field.default or 0)
 
 
 def _dims(spec: OpSpec) -> Iterator[Finding]:
@@ -86,6 +106,8 @@ def _dims(spec: OpSpec) -> Iterator[Finding]:
             )
         if dim.axes != "rest":
             yield from _condition(spec, dim.axes, ("dims", name, "axes"))
+    if len({d.of for d in spec.dims.values()}) > 1:
+        yield ("dims",), 0, f"the dims share out the axes of one shape, got {', '.join(d.of for d in spec.dims.values())}"
     if [d.axes for d in spec.dims.values()].count("rest") != 1 or len(spec.dims) != 2:
         yield ("dims",), 0, "the row family needs two dims: the rows, with `axes: rest`, and the columns"
 
@@ -111,6 +133,8 @@ def _tensors(spec: OpSpec) -> Iterator[Finding]:
                     yield (*place, "dims"), 0, f"unknown dim {dim!r}; {_near(dim, spec.dims)}"
             if len(set(tensor.dims)) != len(tensor.dims):
                 yield (*place, "dims"), 0, f"{name!r} names a dim twice: {', '.join(tensor.dims)}"
+            for key, message in _stored(tensor):
+                yield (*place, key), 0, message
             field = spec.descriptor.get(tensor.optional) if tensor.optional else None
             if tensor.optional and (field is None or field.type != "bool"):
                 flags = [n for n, f in spec.descriptor.items() if f.type == "bool"]
@@ -144,16 +168,29 @@ def _tensors(spec: OpSpec) -> Iterator[Finding]:
                         0,
                         f"{name!r} can update an input of its own dims and dtype only",
                     )
-                elif target.optional or len(target.dtype) != 1:
+                elif tensor.optional or target.optional or len(target.dtype) != 1:
                     yield (
                         (*place, "updates"),
                         0,
-                        f"{tensor.updates!r} must be a required input of one dtype to be updated",
+                        f"{tensor.updates!r} must be a required input of one dtype to be updated, by a required output",
                     )
+                if [t.updates for t in spec.outputs.values()].count(tensor.updates) > 1:
+                    yield (*place, "updates"), 0, f"{tensor.updates!r} is updated by two outputs; give one its own memory"
             if section == "outputs" and tensor.default is not None:
                 yield (*place, "default"), 0, "an output has no default"
     if spec.check_order and sorted(spec.check_order) != sorted(spec.arguments):
         yield ("check_order",), 0, f"must list every argument once: {', '.join(spec.arguments)}"
+
+
+def _stored(tensor: TensorSpec) -> Iterator[tuple[str, str]]:
+    if len(set(tensor.dtype)) != len(tensor.dtype):
+        yield "dtype", f"lists one twice: {', '.join(tensor.dtype)}"
+    if len({dtype.startswith("i") for dtype in tensor.dtype}) > 1:
+        yield "dtype", f"mixes whole and real numbers: {', '.join(tensor.dtype)}"
+    if tensor.default is not None:
+        whole = tensor.dtype[0].startswith("i")
+        if not (_fits("int" if whole else "float", tensor.default) and math.isfinite(tensor.default)):
+            yield "default", f"{tensor.default!r} is not a finite {'whole ' if whole else ''}number; needs one"
 
 
 def _program(spec: OpSpec) -> Iterator[Finding]:
@@ -179,11 +216,31 @@ def _program(spec: OpSpec) -> Iterator[Finding]:
                 to_cuda(line.expr, kinds)
         except ProgramError as error:
             yield ("program",), line.number, str(error)
-        if line.name in TAKEN or keyword.iskeyword(line.name):
+        if is_reserved(line.name):
             yield ("program",), line.number, f"{line.name!r} is a reserved word; choose another name"
         tensor = spec.outputs.get(line.name)
         if tensor is not None and kinds[line.name] == "bool":
             yield ("program",), line.number, f"{line.name!r} is a bool; use where(condition, a, b)"
+        if tensor is not None and tensor.dtype[0].startswith("i") and kinds[line.name] == "float":
+            yield ("program",), line.number, f"{line.name!r} is a float, its dtype is {tensor.dtype[0]}; use whole numbers"
+        for part in walk(line.expr):
+            if isinstance(part, Query) and part.what == "present" and part.of not in spec.arguments:
+                yield ("program",), line.number, f"{part.of!r} is no argument of its own, so it cannot be absent"
+    yield from _collisions(spec, lines)
+
+
+def _collisions(spec: OpSpec, lines: tuple[Line, ...]) -> Iterator[Finding]:
+    derived = derived_names(spec, lines)
+    where: dict[str, tuple[Place, int]] = {line.name: (("program",), line.number) for line in lines}
+    for section in ("descriptor", "inputs", "outputs"):
+        where |= {name: ((section, name), 0) for name in getattr(spec, section)}
+    for name, (place, below) in where.items():
+        of = derived.get(name)
+        flag = name in spec.descriptor and name.startswith("has_")  # a macro's name, which a field does not become
+        if of is not None and not flag:
+            yield place, below, f"{name!r} is what generated code calls a part of {of!r}; choose another name"
+    if spec.op in derived:
+        yield ("op",), 0, f"{spec.op!r} is what generated code calls a part of {derived[spec.op]!r}; choose another name"
 
 
 def _oracle(spec: OpSpec) -> Iterator[Finding]:
@@ -231,6 +288,7 @@ def _promises(spec: OpSpec) -> Iterator[Finding]:
                 0,
                 f"output {name!r} is not there: list what is promised of its bits, or []",
             )
+    yield from _contradictions(spec)
     for dtype in spec.precision.bound:
         if dtype not in spec.dtypes:
             yield (
@@ -238,6 +296,52 @@ def _promises(spec: OpSpec) -> Iterator[Finding]:
                 0,
                 f"{dtype!r} is not a dtype of this op; {_near(dtype, spec.dtypes)}",
             )
+
+
+# Most shared memory a block may have, in KiB, by architecture.
+SHARED_KIB = {"sm_80": 163, "sm_89": 99, "sm_90": 227, "sm_90a": 227, "sm_100": 227, "sm_120": 99}
+
+
+def _arch(spec: OpSpec) -> Iterator[Finding]:
+    for arch, need in spec.arch.items():
+        if need.shared_bytes > (limit := SHARED_KIB[arch] * 1024):
+            place = ("arch", arch, "shared_bytes")
+            yield place, 0, f"{arch} has {limit} bytes of shared memory a block, got {need.shared_bytes}"
+        if need.needs:
+            yield ("arch", arch, "needs"), 0, "the row family's kernels use no tma, wgmma or cluster; leave it out"
+        if arch.endswith("a"):
+            yield ("arch", arch), 0, "the row family's kernels run on every architecture from one on; leave out the 'a'"
+    if len(spec.arch) > 1:
+        yield ("arch",), 0, "the row family's kernels are the same for every architecture; name the least one"
+
+
+def _contradictions(spec: OpSpec) -> Iterator[Finding]:
+    """Promises that cannot be kept, whatever the kernel."""
+    rows = {name for name, dim in spec.dims.items() if dim.axes == "rest"}
+    lines = {line.name: line for line in parse(spec.program, scope_of(spec))}
+    for name, output in spec.outputs.items():
+        rungs, place = spec.reproducibility.get(name, ()), ("reproducibility", name)
+        if "batch_invariant" in rungs and not rows & set(output.dims):
+            yield place, 0, f"{name!r} has no {' '.join(rows)}, so it depends on how many there are; drop batch_invariant"
+        if "bit_stable_across_arch" not in rungs:
+            continue
+        if spec.precision.contraction or spec.precision.subnormals == "flush":
+            yield place, 0, "contraction and flushed subnormals differ between machines; drop bit_stable_across_arch"
+        if called := sorted(_library_functions(name, lines)):
+            yield place, 0, f"{', '.join(called)} differ between machines; drop bit_stable_across_arch"
+
+
+def _library_functions(name: str, lines: dict[str, Line]) -> set[str]:
+    """The functions whose last bits are the library's that `name` is computed with."""
+    found: set[str] = set()
+    pending, seen = [name], set()
+    while pending:
+        if (line := lines.get(pending.pop())) is None or line.name in seen:
+            continue
+        seen.add(line.name)
+        pending += reads(line.expr)
+        found |= {e.op for e in walk(line.expr) if isinstance(e, Call) and OPS[e.op].rounding > 1}
+    return found
 
 
 def _cases(spec: OpSpec) -> Iterator[Finding]:
@@ -255,8 +359,8 @@ def _cases(spec: OpSpec) -> Iterator[Finding]:
     for name, (low, high) in spec.tests.ranges.items():
         if name not in spec.inputs:
             yield ("tests", "ranges", name), 0, f"unknown input {name!r}; {_near(name, spec.inputs)}"
-        elif not low < high:
-            yield ("tests", "ranges", name), 0, f"a range goes from low to high, got [{low}, {high}]"
+        elif not -math.inf < low < high < math.inf:
+            yield ("tests", "ranges", name), 0, f"a range goes from low to high, both finite, got [{low}, {high}]"
     given = set(spec.tests.defaults)
     for i, case in enumerate(spec.tests.cases):
         missing = [
@@ -273,8 +377,8 @@ def _fits(kind: str, value: object) -> bool:
         case "bool":
             return isinstance(value, bool)
         case "int":
-            return type(value) is int
+            return type(value) is int and -(2**63) <= value < 2**63
     return type(value) in (int, float)
 
 
-RULES: tuple[Rule, ...] = (_names, _dims, _conditions, _tensors, _program, _oracle, _promises, _cases)
+RULES: tuple[Rule, ...] = (_names, _texts, _fields, _dims, _conditions, _tensors, _program, _oracle, _promises, _arch, _cases)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .model import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
+from .names import OF_COLUMN_SUMS, OF_ROW_SUMS, derived_names
 from .program import Expr, Line, Name, ProgramError, Reduce, to_cuda
 from .program.cuda import kind_of
 from .program.ops import OPS
@@ -39,14 +40,16 @@ def schedule(
     cols: str,
 ) -> Schedule:
     """Decide what each pass computes, feeds and stores, and what is left for the columns."""
-    scheduler = _Scheduler(_name_reductions(lines, rows), spec, tensors, dict(kinds), rows, cols)
+    taken = {*spec.tensors, *spec.descriptor, *derived_names(spec, lines)}
+    scheduler = _Scheduler(_name_reductions(lines, rows, taken), spec, tensors, dict(kinds), rows, cols)
     return scheduler.schedule()
 
 
-def _name_reductions(lines: tuple[Line, ...], rows: str) -> tuple[Line, ...]:
+def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tuple[Line, ...]:
     """Give every reduction a line of its own; a mean down the columns becomes a sum and a division."""
     named: list[Line] = []
-    taken = {line.name for line in lines} | {n for line in lines for n in reads(line.expr)}
+    taken = taken | {line.name for line in lines}
+    suffixes = ("", *OF_ROW_SUMS, *OF_COLUMN_SUMS)
 
     def lift(expr: Expr, line: Line) -> Expr:
         match expr:
@@ -59,9 +62,9 @@ def _name_reductions(lines: tuple[Line, ...], rows: str) -> tuple[Line, ...]:
                     total = lift(Reduce("sum", arg, dims), line)
                     return Call("div", (total, Query("size", rows)))
                 name = f"{line.name}_{kind}"
-                while name in taken:
+                while any(name + suffix in taken for suffix in suffixes):
                     name += "_"
-                taken.add(name)
+                taken.update(name + suffix for suffix in suffixes)
                 named.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
                 return Name(name)
         return expr
@@ -220,7 +223,11 @@ class _Scheduler:
         summed = {x.name for x in sums}
         wanted = self._needed(stores, lambda n: n not in summed)
         lets = [x for x in self.lines if x.name in wanted and x.name not in summed]
+        for line in stores if not sums else ():
+            raise self._refuse(line, "a value per column that is no sum over all rows")
         for line in lets:
+            if any(isinstance(e, Query) and e.what == "index" for e in walk(line.expr)):
+                raise self._refuse(line, "a value with an index where only column sums are known")
             if isinstance(line.expr, Reduce):
                 raise self._refuse(line, "read where only column sums are known")
         inner = {n for x in lets for n in reads(x.expr)}

@@ -21,7 +21,8 @@ from .errors import (
 from .plan import Array, BoundLaunch, Explanation, Plan, Stream, Verdict
 from .preference import PlanPreference
 from .registry import REGISTRY, KernelRegistry, Registered, SourceFile
-from .row import RowDescriptor, RowPlan, row_kernels
+from .row import RowPlan, row_kernels
+from .row_geometry import RowDescriptor
 from .sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .tensor import TensorRef, TensorView, view
 from .workspace import Workspace

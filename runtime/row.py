@@ -2,84 +2,38 @@
 
 from __future__ import annotations
 
-import math
 import struct
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, TypeVar
 
 from .arguments import Views
-from .axes import coalesce, split_axes
-from .descriptor import Descriptor
+from .axes import coalesce
 from .device import KernelSource
 from .element import ElementKind
 from .errors import Unsupported
 from .plan import Launch, Plan
 from .registry import Registered, SourceFile
+from .row_geometry import (
+    MAX_GRID,
+    WARP,
+    Geometry,
+    Problem,
+    RowDescriptor,
+    Words,
+    axis_words,
+    blocks_of,
+    padded,
+    parts_of,
+    strips_of,
+)
 from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
-from .workspace import ALIGNMENT, rounded
+from .workspace import rounded
 
-MAX_AXES = 8
-MAX_GRID = 2**31 - 1
-MAX_GRID_Y = 65535
-WARP = 32
 _TICKET_BYTES = 4
 
-
-class RowDescriptor(Descriptor):
-    """A descriptor whose `_shape` field's axes fall into rows and columns."""
-
-    __slots__ = ()
-    _shape: ClassVar[str]
-
-    @property
-    def col_axes(self) -> tuple[int, ...]:
-        """The axes that a row runs along."""
-        raise AssertionError("generated descriptors define this")
-
-
 R = TypeVar("R", bound=RowDescriptor)
-
-
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """A descriptor's shape, split."""
-
-    shape: tuple[int, ...]
-    row_axes: tuple[int, ...]
-    col_axes: tuple[int, ...]
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        return tuple(self.shape[a] for a in self.row_axes)
-
-    @property
-    def col_shape(self) -> tuple[int, ...]:
-        return tuple(self.shape[a] for a in self.col_axes)
-
-    @property
-    def rows(self) -> int:
-        return math.prod(self.row_shape)
-
-    @property
-    def cols(self) -> int:
-        return math.prod(self.col_shape)
-
-    @classmethod
-    def of(cls, descriptor: RowDescriptor) -> _Problem:
-        shape = getattr(descriptor, descriptor._shape)
-        return cls(shape, *split_axes(len(shape), descriptor.col_axes))
-
-    def shapes_of(self, over: str) -> tuple[tuple[int, ...], ...]:
-        """The shapes that a tensor over elements, rows or columns may have."""
-        if over == "element":
-            return (self.shape,)
-        if over == "row":
-            return (tuple(1 if axis in self.col_axes else n for axis, n in enumerate(self.shape)),)
-        return tuple(dict.fromkeys(((self.cols,), self.col_shape)))
 
 
 class RowPlan(Plan[R]):
@@ -93,33 +47,33 @@ class RowPlan(Plan[R]):
 
     def __init__(self, descriptor: R, row: Any, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
-        self._geometries: dict[Any, _Geometry] = {}
+        self._geometries: dict[Any, Geometry] = {}
 
     @classmethod
     def cannot_hold(cls, descriptor: R, sku: KernelSku) -> str | None:
         """A row that is longer than the tile, unless the tile is wide."""
-        cols, held = _Problem.of(descriptor).cols, sku.schedule.columns(sku.element.row.bytes)
+        cols, held = Problem.of(descriptor).cols, sku.schedule.columns(sku.element.row.bytes)
         return None if sku.schedule.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
 
     @classmethod
     def workspace_of(cls, descriptor: R, sku: KernelSku) -> int:
         """Parts of the column sums, and for wide rows the reductions and tickets that the columns need."""
-        return sum(cls._workspace_parts(descriptor, sku))
+        return sum(cls._workspace_sizes(descriptor, sku))
 
     @classmethod
-    def _workspace_parts(cls, descriptor: R, sku: KernelSku) -> list[int]:
+    def _workspace_sizes(cls, descriptor: R, sku: KernelSku) -> list[int]:
         if not cls.COLUMN_SUMS:
             return []
-        problem, acc = _Problem.of(descriptor), sku.element.row.acc.row.bytes
-        sums = [rounded(_parts(problem, sku) * problem.cols * acc)] * cls.COLUMN_SUMS
+        problem, acc = Problem.of(descriptor), sku.element.row.acc.row.bytes
+        sums = [rounded(parts_of(problem, sku) * problem.cols * acc)] * cls.COLUMN_SUMS
         if not sku.schedule.wide:
             return sums
         reductions = [rounded(problem.rows * acc)] * cls.ROW_REDUCTIONS
-        return [*sums, *reductions, rounded(_strips(problem, sku) * _TICKET_BYTES)]
+        return [*sums, *reductions, rounded(strips_of(problem, sku) * _TICKET_BYTES)]
 
     @cached_property
-    def _problem(self) -> _Problem:
-        return _Problem.of(self.descriptor)
+    def _problem(self) -> Problem:
+        return Problem.of(self.descriptor)
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -165,7 +119,7 @@ class RowPlan(Plan[R]):
             geometry = self._geometries[key] = self._geometry(views)
         return geometry.launches(views, workspace)
 
-    def _geometry(self, views: Views) -> _Geometry:
+    def _geometry(self, views: Views) -> Geometry:
         problem = self._problem
         over = {name: self.ARGUMENTS[name].over for name in views}
         by_row = [name for name in views if over[name] != "col"]
@@ -178,18 +132,18 @@ class RowPlan(Plan[R]):
             accepted = " or ".join(sorted(self.layouts))
             raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
-        words = _Words()
-        words += [0, problem.rows, problem.cols, *_axes(row_extent), *_axes(col_extent)]
+        words = Words()
+        words += [0, problem.rows, problem.cols, *axis_words(row_extent), *axis_words(col_extent)]
         for name, argument in self.ARGUMENTS.items():
             words.point(name)
             if argument.over != "col":
-                words += _padded(rows.get(name, ()))
+                words += padded(rows.get(name, ()))
             if argument.over != "row":
-                words += _padded(cols.get(name, ()))
+                words += padded(cols.get(name, ()))
         for name, code in self.SCALARS:
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
-        return _Geometry(self._source(layout, held), words, self._grids(), self.sku.schedule.threads)
+        return Geometry(self._source(layout, held), words, self._grids(), self.sku.schedule.threads)
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
         there = views[name]
@@ -226,11 +180,11 @@ class RowPlan(Plan[R]):
                 return "strided"
         return "packed"
 
-    def _add_workspace(self, words: _Words) -> None:
-        sizes = self._workspace_parts(self.descriptor, self.sku)
+    def _add_workspace(self, words: Words) -> None:
+        sizes = self._workspace_sizes(self.descriptor, self.sku)
         if not sizes:
             return
-        words += [_parts(self._problem, self.sku)]
+        words += [parts_of(self._problem, self.sku)]
         offset = 0
         absent = 0 if self.sku.schedule.wide else self.ROW_REDUCTIONS + 1
         for size in sizes:
@@ -247,79 +201,10 @@ class RowPlan(Plan[R]):
             if problem.cols == 0:
                 return ((max(1, min(problem.rows, MAX_GRID)), 1, 1),)
             gather = max(1, min(problem.rows, MAX_GRID))
-            return (gather, 1, 1), (_strips(problem, self.sku), _parts(problem, self.sku), 1)
+            return (gather, 1, 1), (strips_of(problem, self.sku), parts_of(problem, self.sku), 1)
         columns = -(-problem.cols // WARP)
-        rows = (_blocks(problem, self.sku), 1, 1)
+        rows = (blocks_of(problem, self.sku), 1, 1)
         return (rows, (columns, 1, 1)) if columns else (rows,)
-
-
-def _blocks(problem: _Problem, sku: KernelSku) -> int:
-    """How many blocks share the rows of an op with column sums; at least one, which writes the sums of nothing."""
-    tile = sku.schedule
-    return max(1, min(tile.blocks, -(-problem.rows // tile.rows)))
-
-
-def _parts(problem: _Problem, sku: KernelSku) -> int:
-    return min(_blocks(problem, sku), MAX_GRID_Y) if sku.schedule.wide else _blocks(problem, sku) * sku.schedule.rows
-
-
-def _strips(problem: _Problem, sku: KernelSku) -> int:
-    packs = sku.schedule.lanes * (VECTOR_BYTES // sku.element.row.bytes)
-    return -(-problem.cols // packs)
-
-
-def _padded(strides: Sequence[int]) -> list[int]:
-    return [*strides, *[0] * (MAX_AXES - len(strides))]
-
-
-def _axes(extent: Sequence[int]) -> list[int]:
-    return [len(extent), *extent, *[1] * (MAX_AXES - len(extent))]
-
-
-class _Words:
-    """The argument struct as 64-bit words, with the places where pointers go."""
-
-    def __init__(self) -> None:
-        self.words = array("q")
-        self.pointers: list[tuple[int, str]] = []
-        self.offsets: list[tuple[int, int]] = []
-
-    def __iadd__(self, values: Sequence[int]) -> _Words:
-        self.words.extend(values)
-        return self
-
-    def point(self, name: str) -> None:
-        self.pointers.append((len(self.words), name))
-        self.words.append(0)
-
-    def scratch(self, offset: int) -> None:
-        assert offset % ALIGNMENT == 0
-        self.offsets.append((len(self.words), offset))
-        self.words.append(0)
-
-
-class _Geometry:
-    """Launches for arrays of given strides; only pointers are left to fill in."""
-
-    def __init__(
-        self, source: KernelSource, words: _Words, grids: tuple[tuple[int, int, int], ...], threads: int
-    ) -> None:
-        self.source, self.grids, self.threads = source, grids, threads
-        self.template, self.pointers, self.offsets = words.words, words.pointers, words.offsets
-
-    def launches(self, views: Views, workspace: int) -> list[Launch]:
-        """The launches with the pointers of `views` and the address of the workspace."""
-        launches = []
-        for stage, grid in enumerate(self.grids):
-            words = self.template[:]
-            words[0] = stage
-            for place, name in self.pointers:
-                if name in views:
-                    words[place] = views[name].pointer
-            for place, offset in self.offsets:
-                words[place] = workspace + offset
-            launches.append(Launch(self.source, grid, self.threads, words))
-        return launches
 
 
 def row_kernels(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from .element import ElementKind
@@ -157,6 +157,3 @@ class KernelSku:
             return None if arch == self.arch[:-1] else f"runs on {self.arch[:-1]} only, the device is {arch}"
         needed, got = int(self.arch[3:]), int(arch[3:].rstrip("a"))
         return None if got >= needed else f"needs {self.arch} or later, the device is {arch}"
-
-    def with_guarantee(self, guarantee: PrecisionGuarantee) -> KernelSku:
-        return replace(self, precision_guarantee=guarantee)

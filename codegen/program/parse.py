@@ -209,7 +209,7 @@ class _Reader:
 
     def _chain(self, terms: list[ast.expr], ops: list[ast.cmpop]) -> Expr:
         values = [self._written_out(self.expression(t), 2) for t in terms]
-        pairs = [
+        pairs: list[Expr] = [
             Call(_BINARY[type(op)], (a, b)) for a, op, b in zip(values[:-1], ops, values[1:], strict=True)
         ]
         return self._fold("logical_and", pairs)
@@ -253,7 +253,7 @@ def _infix_syntax(op: str, args: list[ast.expr]) -> ast.expr:
     if node is None:
         return _python_call(op, *args)
     if node in _COMPARE:
-        return ast.Compare(args[0], [node()], [args[1]])  # type: ignore[list-item]
+        return ast.Compare(args[0], [node()], [args[1]])
     if issubclass(node, ast.boolop):
         return ast.BoolOp(node(), args)
     if issubclass(node, ast.unaryop):

@@ -51,7 +51,7 @@ def check_explicit(problem: Problem, memory: Memory) -> None:
     rng = np.random.default_rng(4)
     for name in problem.spec.gradient.saved if problem.spec.gradient else ():
         if name in arrays:
-            arrays[name] = rng.uniform(0.5, 2.0, arrays[name].shape).astype(arrays[name].dtype)
+            arrays[name] = np.asarray(rng.uniform(0.5, 2.0, arrays[name].shape), arrays[name].dtype)
     exact = explicit(problem, widen(problem, arrays))
     outputs = arrange(problem, arrays, memory).run()
     for name, accuracy in _compared(problem, arrays, exact, outputs, held, {}).items():

@@ -1,0 +1,238 @@
+"""Invariant: what the documentation shows works as shown: snippets run, specs validate, links and commands exist."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from pydantic import TypeAdapter
+
+from baracuda.codegen.cli import main
+from baracuda.codegen.generate import generate, lower_all
+from baracuda.codegen.load import load_folder
+from baracuda.codegen.program.ops import CASTS, OPS, QUERIES, REDUCTIONS
+from baracuda.codegen.spec import OpSpec
+from baracuda.codegen.yaml_source import read_yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+README, LANGUAGE = ROOT / "README.md", ROOT / "docs" / "spec-language.md"
+_FENCE = re.compile(r"^```([a-z]*) ?([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_VARIABLE = re.compile(r"(?:BARACUDA|XDG)(?:_[A-Z]+)+")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the word behind it ("gpu", "project") and where it begins."""
+
+    page: Path
+    line: int
+    language: str
+    word: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT).as_posix()}:{self.line}"
+
+
+def blocks(language: str, *words: str) -> list[Block]:
+    """The blocks of a language, of all pages, that carry one of `words`."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in _FENCE.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            if match[1] == language and match[2] in words:
+                found.append(Block(page, line, match[1], match[2], match[3]))
+    assert found, f"no {language} block is marked {words}"
+    return found
+
+
+def run(code: str, folder: Path) -> None:
+    """Run `code` as a script would run in `folder`."""
+    paths = os.pathsep.join([str(folder), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def specs_of(page: Path, folder: Path) -> Path:
+    """Write the complete specs that a page shows, and return the folder."""
+    for block in blocks("yaml", ""):
+        if block.page == page and (name := re.match(r"op: (\w+)\n", block.text)):
+            (folder / f"{name[1]}.yaml").write_text(block.text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("block", blocks("python", ""), ids=str)
+def test_snippets_run_on_the_host_device(block: Block, tmp_path: Path) -> None:
+    """A snippet needs nothing but what it imports, and its assertions hold."""
+    run(block.text, tmp_path)
+
+
+@pytest.mark.parametrize("block", blocks("python", "project"), ids=str)
+def test_snippets_of_projects_run_on_what_their_specs_generate(block: Block, tmp_path: Path) -> None:
+    """The specs beside a page, or those it shows, generate the package that its snippet imports."""
+    specs = block.page.parent / "specs"
+    if not specs.is_dir():
+        specs = tmp_path / "specs"
+        specs.mkdir()
+        specs_of(block.page, specs)
+    (package,) = {m for m in re.findall(r"^from (\w+) import", block.text, re.MULTILINE) if m != "baracuda"}
+    generate(specs, tmp_path / package)
+    run(block.text, tmp_path)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("block", blocks("python", "gpu"), ids=str)
+def test_snippets_for_gpus_run_on_one(block: Block, tmp_path: Path) -> None:
+    """As above, with CuPy."""
+    run(block.text, tmp_path)
+
+
+@pytest.mark.gpu
+def test_the_readme_snippet_runs_with_cupy_as_well(tmp_path: Path) -> None:
+    """As its first line says, nothing else changes."""
+    (text,) = (b.text for b in blocks("python", "") if b.page == README)
+    assert "import numpy as xp" in text
+    run(text.replace("import numpy as xp", "import cupy as xp"), tmp_path)
+
+
+def test_snippets_for_gpus_parse() -> None:
+    """Where there is no GPU, at least they are Python and import what exists."""
+    for block in blocks("python", "gpu"):
+        for node in ast.walk(ast.parse(block.text, str(block))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("baracuda"):
+                exec(ast.unparse(node), {})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_complete_specs_lower(page: Path, tmp_path: Path) -> None:
+    """Every block that begins with `op:` is a spec that the row family can schedule."""
+    folder = specs_of(page, tmp_path)
+    if any(folder.iterdir()):
+        assert lower_all(load_folder(folder).values())
+
+
+def fragments() -> list[Block]:
+    return [block for block in blocks("yaml", "") if not block.text.startswith("op: ")]
+
+
+@pytest.mark.parametrize("block", fragments(), ids=str)
+def test_parts_of_specs_are_valid_and_say_what_their_file_says(block: Block, tmp_path: Path) -> None:
+    """A part has only keys of a spec with values of their types; one that names a file agrees with it."""
+    path = tmp_path / "part.yaml"
+    path.write_text(block.text, encoding="utf-8")
+    data = read_yaml(path).data
+    for key, value in data.items():
+        hint: Any = OpSpec.model_fields[key].annotation
+        TypeAdapter(hint).validate_python(value)
+    if named := re.match(r"# (\S+\.yaml)", block.text):
+        whole = read_yaml(ROOT / named[1]).data
+        assert {key: whole[key] for key in data} == data
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link is a file, and its anchor a heading there."""
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {h.lower().replace(" ", "-").replace("`", "") for h in headings}, target
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Each command line of the pages: lines of `sh` blocks, and what tables and sentences quote."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        quoted = re.findall(r"`((?:baracuda-gen|make)\b[^`]*)`", _FENCE.sub("", text))
+        shown = [line for _, _, body in _FENCE.findall(text) for line in body.splitlines()]
+        for line in (*quoted, *shown):
+            if line.startswith(("baracuda-gen ", "make ")):
+                yield page.name, line.partition("#")[0].strip()
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
+def test_commands_exist_with_the_options_shown(page: str, line: str) -> None:
+    """`baracuda-gen` has the command and the command its options; `make` has the target."""
+    program, *words = shlex.split(re.sub(r"[][]", " ", line))
+    if program == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert next(w for w in words if "=" not in w) in targets
+        return
+    command = main.get_command(click.Context(main), words[0])
+    assert command is not None, words[0]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    before = words[: words.index("--")] if "--" in words else words
+    assert {word for word in before if word.startswith("--")} <= known
+
+
+def test_every_command_is_in_the_readme() -> None:
+    """The table of the command line is complete."""
+    rows = set(re.findall(r"^\| `baracuda-gen (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE))
+    assert rows == set(main.commands)
+
+
+def test_the_environment_variables_are_those_of_the_code() -> None:
+    """A variable that the code names is in the table, and none else."""
+    named = {
+        node.value
+        for folder in ("runtime", "codegen", "generated")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _VARIABLE.fullmatch(node.value)
+    }
+    section = README.read_text(encoding="utf-8").partition("## Environment variables")[2].partition("\n## ")[0]
+    listed = {v for row in re.findall(r"^\| (.*?) \|", section, re.MULTILINE) for v in _VARIABLE.findall(row)}
+    assert listed == named
+
+
+def test_the_operations_are_those_of_the_specs() -> None:
+    """The README's table has every op of `specs` with its element types."""
+    specs = [one.spec for one in load_folder(ROOT / "specs").values()]
+    wanted = {s.op: ", ".join(s.dtypes) for s in specs if s.direction == "forward"}
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {op: dtypes for op, _, dtypes in rows} == wanted
+    for op, directions, _ in rows:
+        backward = [s for s in specs if s.gradient and s.gradient.of == op]
+        assert directions == ("forward, backward" if backward else "forward")
+
+
+def keys_of(model: Any) -> Iterator[str]:
+    """Every key of a spec and of what is in it."""
+    schema = model.model_json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        yield from part["properties"]
+
+
+@pytest.mark.parametrize("name", sorted({*keys_of(OpSpec), *REDUCTIONS, *QUERIES, *CASTS}))
+def test_the_reference_names_every_key(name: str) -> None:
+    """A key or word of the language that the reference does not mention does not exist for its reader."""
+    assert re.search(rf"\b{name}\b", LANGUAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("op", sorted(name for name, row in OPS.items() if not row.symbol))
+def test_the_reference_names_every_function(op: str) -> None:
+    """Likewise for functions of the program language."""
+    assert re.search(rf"`[^`]*\b{op}\b", LANGUAGE.read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from .spec import OpSpec
 from .spec_errors import explain
 from .spec_wording import did_you_mean
 from .yaml_source import YamlSource, read_yaml
+
+
+_PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,11 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     loaded: dict[str, Loaded] = {}
     wrong: list[str] = []
     for path in sorted(root.rglob("*.yaml")):
+        name = f"{root.resolve().name}/{path.relative_to(root).as_posix()}"
         try:
-            one = load_spec(path, f"{root.name}/{path.relative_to(root).as_posix()}")
+            if not _PRINTABLE.fullmatch(name):
+                raise SpecError(f"{name!r}: generated code names this path; use letters, digits, '.', '_' and '-'")
+            one = load_spec(path, name)
         except SpecError as error:
             wrong.append(str(error))
             continue

@@ -108,10 +108,11 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSum:
-    """A value summed down each column; its output is absent exactly when `has` says so."""
+    """A value summed down each column; `flag` is the descriptor's that says it is wanted, `has` the kernel's."""
 
     name: str
     expr: str
+    flag: str
     has: str
 
     @property
@@ -247,6 +248,11 @@ class Op:
     def scalar_codes(self) -> tuple[tuple[str, str], ...]:
         """Each scalar with the struct code of its word."""
         return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)
+
+    @property
+    def column_flags(self) -> tuple[str, ...]:
+        """For each column sum, the flag that says it is wanted."""
+        return tuple(c.flag for c in self.column_sums)
 
     @property
     def chosen_names(self) -> tuple[str, ...]:

@@ -242,7 +242,12 @@ class _Scheduler:
     def _column_sum(self, line: Line) -> ColumnSum:
         assert isinstance(line.expr, Reduce)
         tensor = self.tensors.get(line.name)
-        return ColumnSum(line.name, self._text(line.expr.arg), tensor.has if tensor else "")
+        return ColumnSum(
+            line.name,
+            self._text(line.expr.arg),
+            tensor.optional if tensor else "",
+            tensor.has if tensor else "",
+        )
 
     def _reduction(self, line: Line) -> Reduction:
         assert isinstance(line.expr, Reduce)

@@ -42,7 +42,7 @@ class RowPlan(Plan[R]):
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "strided", "gathered")
     SCALARS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
     CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
-    COLUMN_SUMS: ClassVar[int]
+    COLUMN_SUMS: ClassVar[tuple[str, ...]]  # for each, the descriptor's flag that says it is wanted, or ""
     ROW_REDUCTIONS: ClassVar[int]  # that a wide kernel's columns need
 
     def __init__(self, descriptor: R, row: Any, layouts: frozenset[str]) -> None:
@@ -62,11 +62,11 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def _workspace_sizes(cls, descriptor: R, sku: KernelSku) -> list[int]:
-        if not cls.COLUMN_SUMS:
-            return []
+        """Bytes of each part, in the order of the kernel's argument struct; 0 for sums that are not wanted."""
         problem, acc = Problem.of(descriptor), sku.element.row.acc.row.bytes
-        sums = [rounded(parts_of(problem, sku) * problem.cols * acc)] * cls.COLUMN_SUMS
-        if not sku.schedule.wide:
+        one = rounded(parts_of(problem, sku) * problem.cols * acc)
+        sums = [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.COLUMN_SUMS]
+        if not sums or not sku.schedule.wide:
             return sums
         reductions = [rounded(problem.rows * acc)] * cls.ROW_REDUCTIONS
         return [*sums, *reductions, rounded(strips_of(problem, sku) * _TICKET_BYTES)]
@@ -202,8 +202,9 @@ class RowPlan(Plan[R]):
                 return ((max(1, min(problem.rows, MAX_GRID)), 1, 1),)
             gather = max(1, min(problem.rows, MAX_GRID))
             return (gather, 1, 1), (strips_of(problem, self.sku), parts_of(problem, self.sku), 1)
-        columns = -(-problem.cols // WARP)
         rows = (blocks_of(problem, self.sku), 1, 1)
+        wanted = any(a.over == "col" and a.written and self.present(a.name) for a in self.ARGUMENTS.values())
+        columns = -(-problem.cols // WARP) if wanted else 0
         return (rows, (columns, 1, 1)) if columns else (rows,)
 
 

@@ -219,6 +219,17 @@ def test_no_rows_still_define_the_column_sums() -> None:
         assert not dgamma.any()
 
 
+@pytest.mark.parametrize("cols", [64, 70000])
+def test_what_is_not_wanted_needs_no_workspace(cols: int) -> None:
+    def plan(has_gamma: bool) -> RMSNormBackwardPlan:
+        return RMSNormBackwardPlan.select(
+            RMSNormBackwardDescriptor(input_shape=(9, cols), norm_axes_mask=2, has_gamma=has_gamma, element="f32")
+        )
+
+    wide = 48 + 192  # 9 row reductions and the tickets of 46 strips, each part a multiple of 16 bytes
+    assert plan(True).workspace_bytes > plan(False).workspace_bytes == (0 if cols == 64 else wide)
+
+
 def test_halves_of_one_buffer_do_not_overlap() -> None:
     """Interleaved views share a range of addresses and no element; that must be accepted."""
     plan, buffer = RMSNormPlan.select(_forward()), np.zeros((6, 128), np.float32)

@@ -8,6 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from baracuda.runtime import DriverError
+from baracuda.runtime.cuda import CudaDevice
+
 
 def run(
     specs: Path | None, package: str, ops: Sequence[str] = (), device: str = "host", extra: Sequence[str] = ()
@@ -16,6 +19,8 @@ def run(
 
     `package` is where the plans were generated to. `extra` goes to pytest.
     """
+    if device == "cuda" and not CudaDevice.available():
+        raise DriverError("no CUDA device to test on; use the host device")
     chosen = environment(specs, package, ops, device)
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
     quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]

@@ -117,7 +117,7 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
     }
     SCALARS = (("eps", "d"),)
     CHOSEN = ("gamma", "beta", "mu", "rstd")
-    COLUMN_SUMS = 0
+    COLUMN_SUMS = ()
     ROW_REDUCTIONS = 2
 
     def run(

@@ -110,7 +110,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
     }
     SCALARS = ()
     CHOSEN = ("gamma", "mu", "rstd", "dgamma", "dbeta")
-    COLUMN_SUMS = 2
+    COLUMN_SUMS = ("has_affine", "has_affine")
     ROW_REDUCTIONS = 2
 
     def run(

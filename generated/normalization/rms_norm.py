@@ -111,7 +111,7 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
     }
     SCALARS = (("eps", "d"),)
     CHOSEN = ("gamma", "rms")
-    COLUMN_SUMS = 0
+    COLUMN_SUMS = ()
     ROW_REDUCTIONS = 1
 
     def run(

@@ -103,7 +103,7 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
     }
     SCALARS = ()
     CHOSEN = ("gamma", "rms", "dgamma")
-    COLUMN_SUMS = 1
+    COLUMN_SUMS = ("has_gamma",)
     ROW_REDUCTIONS = 1
 
     def run(

@@ -92,7 +92,7 @@ class LogSoftmaxPlan(rt.RowPlan[LogSoftmaxDescriptor]):
     }
     SCALARS = ()
     CHOSEN = ()
-    COLUMN_SUMS = 0
+    COLUMN_SUMS = ()
     ROW_REDUCTIONS = 2
 
     def run(

@@ -93,7 +93,7 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
     }
     SCALARS = ()
     CHOSEN = ()
-    COLUMN_SUMS = 0
+    COLUMN_SUMS = ()
     ROW_REDUCTIONS = 1
 
     def run(

@@ -92,7 +92,7 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
     }
     SCALARS = ()
     CHOSEN = ()
-    COLUMN_SUMS = 0
+    COLUMN_SUMS = ()
     ROW_REDUCTIONS = 2
 
     def run(

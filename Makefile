@@ -31,7 +31,6 @@ test: $(ready)
 lint: $(ready) $(lint_ready)
 	@.venv-lint/bin/ruff check --quiet .
 	@.venv-lint/bin/mypy --python-executable .venv/bin/python
-	@.venv-lint/bin/mypy --python-executable .venv/bin/python tests
 
 check_version := import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Python is %d.%d; needs 3.11" % v[:2])
 

@@ -44,7 +44,10 @@ def kinds_of(spec: OpSpec, lines: tuple[Line, ...]) -> dict[str, str]:
     kinds = {n: "int" if t.dtype[0].startswith("i") else "float" for n, t in spec.inputs.items()}
     kinds |= {n: f.type for n, f in spec.descriptor.items() if f.type != "shape"}
     for line in lines:
-        kinds[line.name] = kind_of(line.expr, kinds)
+        try:
+            kinds[line.name] = kind_of(line.expr, kinds)
+        except ProgramError as error:
+            raise ProgramError(str(error), line.number) from None
     return kinds
 
 
@@ -85,7 +88,7 @@ def _texts(spec: OpSpec) -> Iterator[Finding]:
 def _fields(spec: OpSpec) -> Iterator[Finding]:
     for name, field in spec.descriptor.items():
         if field.default is not None and not _is_default(field):
-            yield ("descriptor", name, "default"), 0, f"{name!r} is a {field.type}, got {field.default!r}"
+            yield ("descriptor", name, "default"), 0, f"{name!r} must be of type {field.type}, got {field.default!r}"
     if len(set(spec.dtypes)) != len(spec.dtypes):
         yield ("dtypes",), 0, f"lists one twice: {', '.join(spec.dtypes)}"
 
@@ -107,7 +110,8 @@ def _dims(spec: OpSpec) -> Iterator[Finding]:
         if dim.axes != "rest":
             yield from _condition(spec, dim.axes, ("dims", name, "axes"))
     if len({d.of for d in spec.dims.values()}) > 1:
-        yield ("dims",), 0, f"the dims share out the axes of one shape, got {', '.join(d.of for d in spec.dims.values())}"
+        several = ", ".join(d.of for d in spec.dims.values())
+        yield ("dims",), 0, f"the dims share out the axes of one shape, got {several}"
     if [d.axes for d in spec.dims.values()].count("rest") != 1 or len(spec.dims) != 2:
         yield ("dims",), 0, "the row family needs two dims: the rows, with `axes: rest`, and the columns"
 
@@ -175,7 +179,7 @@ def _tensors(spec: OpSpec) -> Iterator[Finding]:
                         f"{tensor.updates!r} must be a required input of one dtype to be updated, by a required output",
                     )
                 if [t.updates for t in spec.outputs.values()].count(tensor.updates) > 1:
-                    yield (*place, "updates"), 0, f"{tensor.updates!r} is updated by two outputs; give one its own memory"
+                    yield (*place, "updates"), 0, f"{tensor.updates!r} is updated by two outputs; leave one"
             if section == "outputs" and tensor.default is not None:
                 yield (*place, "default"), 0, "an output has no default"
     if spec.check_order and sorted(spec.check_order) != sorted(spec.arguments):
@@ -222,7 +226,7 @@ def _program(spec: OpSpec) -> Iterator[Finding]:
         if tensor is not None and kinds[line.name] == "bool":
             yield ("program",), line.number, f"{line.name!r} is a bool; use where(condition, a, b)"
         if tensor is not None and tensor.dtype[0].startswith("i") and kinds[line.name] == "float":
-            yield ("program",), line.number, f"{line.name!r} is a float, its dtype is {tensor.dtype[0]}; use whole numbers"
+            yield ("program",), line.number, f"{line.name!r} is a float, its dtype {tensor.dtype[0]}; use whole numbers"
         for part in walk(line.expr):
             if isinstance(part, Query) and part.what == "present" and part.of not in spec.arguments:
                 yield ("program",), line.number, f"{part.of!r} is no argument of its own, so it cannot be absent"
@@ -239,8 +243,8 @@ def _collisions(spec: OpSpec, lines: tuple[Line, ...]) -> Iterator[Finding]:
         flag = name in spec.descriptor and name.startswith("has_")  # a macro's name, which a field does not become
         if of is not None and not flag:
             yield place, below, f"{name!r} is what generated code calls a part of {of!r}; choose another name"
-    if spec.op in derived:
-        yield ("op",), 0, f"{spec.op!r} is what generated code calls a part of {derived[spec.op]!r}; choose another name"
+    if of := derived.get(spec.op):
+        yield ("op",), 0, f"{spec.op!r} is what generated code calls a part of {of!r}; choose another name"
 
 
 def _oracle(spec: OpSpec) -> Iterator[Finding]:
@@ -322,7 +326,7 @@ def _contradictions(spec: OpSpec) -> Iterator[Finding]:
     for name, output in spec.outputs.items():
         rungs, place = spec.reproducibility.get(name, ()), ("reproducibility", name)
         if "batch_invariant" in rungs and not rows & set(output.dims):
-            yield place, 0, f"{name!r} has no {' '.join(rows)}, so it depends on how many there are; drop batch_invariant"
+            yield place, 0, f"{name!r} has no {min(rows)}: it depends on how many there are; drop batch_invariant"
         if "bit_stable_across_arch" not in rungs:
             continue
         if spec.precision.contraction or spec.precision.subnormals == "flush":
@@ -355,7 +359,7 @@ def _cases(spec: OpSpec) -> Iterator[Finding]:
                 if name not in known:
                     yield where, 0, f"unknown field {name!r}; {_near(name, known)}"
                 elif name != "dtype" and not _fits(spec.descriptor[name].type, value):
-                    yield where, 0, f"{name!r} is a {spec.descriptor[name].type}, got {value!r}"
+                    yield where, 0, f"{name!r} must be of type {spec.descriptor[name].type}, got {value!r}"
     for name, (low, high) in spec.tests.ranges.items():
         if name not in spec.inputs:
             yield ("tests", "ranges", name), 0, f"unknown input {name!r}; {_near(name, spec.inputs)}"
@@ -381,4 +385,7 @@ def _fits(kind: str, value: object) -> bool:
     return type(value) in (int, float)
 
 
-RULES: tuple[Rule, ...] = (_names, _texts, _fields, _dims, _conditions, _tensors, _program, _oracle, _promises, _arch, _cases)
+RULES: tuple[Rule, ...] = (
+    *(_names, _texts, _fields, _dims, _conditions, _tensors),
+    *(_program, _oracle, _promises, _arch, _cases),
+)

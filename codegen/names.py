@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Iterable
 
 from .conditions import FUNCTIONS
@@ -11,25 +12,29 @@ from .program.tree import Line, Reduce
 from .spec import OpSpec
 
 _CPP = (
-    "alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t char32_t compl concept const "
-    "const_cast consteval constexpr constinit decltype default delete do double dynamic_cast enum explicit export "
-    "extern false float friend goto inline int long mutable namespace new noexcept not_eq nullptr operator or_eq "
-    "private protected public register reinterpret_cast requires restrict short signed sizeof static static_assert "
-    "static_cast struct switch template this thread_local throw true typedef typeid typename union unsigned using "
-    "virtual void volatile wchar_t xor xor_eq main errno unix linux"
+    "alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t char32_t compl concept "
+    "const const_cast consteval constexpr constinit decltype default delete do double dynamic_cast enum explicit "
+    "export extern false float friend goto inline int long mutable namespace new noexcept not_eq nullptr operator "
+    "or_eq private protected public register reinterpret_cast requires restrict short signed sizeof static "
+    "static_assert static_cast struct switch template this thread_local throw true typedef typeid typename union "
+    "unsigned using virtual void volatile wchar_t xor xor_eq main errno unix linux"
 )
 # What templates declare or call, and what stands behind `BARACUDA_` in a macro of theirs.
 _KERNEL = (
-    "args stage space parts tickets row col rows cols index_t acc_t acc_of home first lane block blocks column tile turn "
-    "live part strip i k read write offset fold_row fold_parts last_to_finish gathered_offset column_offset warp "
-    "layout host half warp_size baracuda math i64 u64 me"
+    "args stage space parts tickets row col rows cols index_t acc_t acc_of home first lane block blocks column "
+    "tile turn live part strip i k read write offset fold_row fold_parts last_to_finish gathered_offset "
+    "column_offset warp layout host half warp_size baracuda math i64 u64 me"
 )
 _PLAN = (
-    "self cls element dtype workspace stream arrays arguments device descriptor sku run bind select prepare explain check "
-    "col_axes rt property tuple str"
+    "self cls element dtype workspace stream arrays arguments device descriptor sku run bind select prepare "
+    "explain check col_axes rt property tuple str"
 )
 TAKEN = frozenset(f"{_CPP} {_KERNEL} {_PLAN}".split())
 _LANGUAGE = frozenset((*OPS, *REDUCTIONS, *QUERIES, *CASTS, *FUNCTIONS))
+# Types and objects of C++ and CUDA that an op's function, being found beside them, would be confused with.
+_GLOBAL = re.compile(
+    r"std(in|out|err)?|alloca|dim3|u(int|long|short)|(u?(char|short|int|long|longlong)|float|double)[1-4]|.*_t"
+)
 # A module is imported by its op's name; a folder, as an attribute of the package `generated`.
 _CATEGORIES = frozenset(("import_all", "import_module"))
 
@@ -44,7 +49,8 @@ def is_reserved(name: str) -> bool:
 
 def is_reserved_op(name: str) -> bool:
     """Whether no op may be called `name`, which becomes a C++ function and a Python module."""
-    return name in TAKEN or name in CASTS or name in ("min", "acc_of") or keyword.iskeyword(name) or "__" in name
+    known = name in TAKEN or name in CASTS or name == "min" or keyword.iskeyword(name)
+    return known or "__" in name or _GLOBAL.fullmatch(name) is not None
 
 
 def is_reserved_category(name: str) -> bool:

@@ -110,6 +110,8 @@ def _needs(problem: Problem, what: str) -> str:
 def _choice(problem: Problem) -> str:
     expected = str(problem.context["expected"])
     names = re.findall(r"'([^']*)'", expected)
+    if problem.on_key and names:
+        return f"unknown key {problem.path[-1]!r}; needs one of {', '.join(map(repr, names))}"
     if isinstance(problem.value, str) and names:
         return f"{problem.subject} is {_shown(problem.value)}; {did_you_mean(problem.value, names)}"
     return _needs(problem, expected if len(names) < 2 else f"one of {', '.join(map(repr, names))}")

@@ -29,7 +29,7 @@ MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a plan or descriptor; ``from baracuda.generated import RMSNormPlan`` comes here."""
+    """Import the module of a plan or descriptor, as ``from ... import`` does."""
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{MODULES[name]}", __name__), name)

@@ -67,7 +67,11 @@ def test_views_of_numpy_arrays_know_their_buffer():
     assert view(buffer[3:3], "x").shape == (0,)
 
 
-@pytest.mark.parametrize("buffer", [bytearray(64), bytes(64), memoryview(bytearray(64))], ids=["bytearray", "bytes", "memoryview"])
+@pytest.mark.parametrize(
+    "buffer",
+    [bytearray(64), bytes(64), memoryview(bytearray(64))],
+    ids=["bytearray", "bytes", "memoryview"],
+)
 def test_numpy_arrays_over_foreign_bytes_know_their_buffer(buffer):
     """The buffer behind `frombuffer` bounds the array and says whether it is writable."""
     seen = view(np.frombuffer(buffer, np.float32, offset=8), "x")

@@ -118,7 +118,7 @@ class Bounded:
 
 # Half the smallest number and the largest number of the element type with a given unit roundoff.
 _RANGE = {
-    row.unit_roundoff: (row.unit_roundoff * row.smallest_normal, float(ml_dtypes.finfo(row.numpy).max))
+    row.unit_roundoff: (row.unit_roundoff * row.smallest_normal, float(ml_dtypes.finfo(row.numpy).max))  # type: ignore[no-untyped-call]
     for row in ELEMENTS.values()
     if row.numpy.kind in "fV"
 }

@@ -104,7 +104,7 @@ def _function(
     lowest: float = -np.inf,
     spread: Spread | None = None,
 ) -> Op:
-    """A one-operand function, defined from `lowest` on, whose CUDA implementation is within `ulps` units in the last place."""
+    """A one-operand function, defined from `lowest` on, that CUDA computes within `ulps` units in the last place."""
     numpy = numpy or _call(name)
     return Op(name, 1, f"math::{name}({{}})", numpy, 2 * ulps, spread or _at_the_ends(numpy, lowest))
 

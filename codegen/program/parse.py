@@ -196,7 +196,7 @@ class _Reader:
     def _written_out(expr: Expr, times: int) -> Expr:
         """Return `expr`, which the tree holds `times` times: nested, that multiplies."""
         if times * sum(1 for _ in walk(expr)) > MAX_NODES:
-            raise ProgramError(f"an operand written out {times} times is too large; give it a name of its own")
+            raise ProgramError(f"an operand written out {times} times is too large; give it a name")
         return expr
 
     def _power(self, base: Expr, power: int) -> Expr:

@@ -86,7 +86,7 @@ def _tensor(name: str, spec: TensorSpec, op: OpSpec, over: str) -> Tensor:
         role = "inout"
     chosen = len(spec.dtype) > 1
     kind = "int" if spec.dtype[0].startswith("i") else "float"
-    ctypes = {"T": "T", "acc": "acc_of<T>"}
+    ctypes = {"T": "T", "acc": "acc_of<T>", "i64": "i64"}
     only = spec.dtype[0]
     default = repr(float(spec.default or 0)) if kind == "float" else repr(int(spec.default or 0))
     return Tensor(

@@ -45,24 +45,24 @@ def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
     ]
     below = max((n for n in narrower if n < held or sku.schedule.wide), default=0)
     widths = (below + 1, below + vec, 2 * held + vec + 1) if sku.schedule.wide else (below + 1, below + vec, held)
+    has_rows = bool(Problem(subject, base, sku.element).row_axes)
     for cols in widths:
-        for rows in (1, 2 * sku.schedule.rows + 1):
+        for rows in (1, 2 * sku.schedule.rows + 1) if has_rows else (1,):
             yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, rows, cols)}
+    if not has_rows:
+        return
     many = sku.schedule.blocks * sku.schedule.rows + 1  # so that a block has to take a second turn
     yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, many, below + vec)}
 
 
 def _simplest(subject: Subject, element: ElementKind) -> tuple[dict[str, Any], str]:
-    """The spec's case of fewest axes that has a row axis, and the name of its shape."""
-    descriptors: list[tuple[int, int, dict[str, Any], str]] = []
+    """The spec's case of fewest axes, with a row axis if there is such a case, and the name of its shape."""
+    found: list[tuple[bool, int, int, dict[str, Any], str]] = []
     for case in subject.spec.tests.cases:
         given = {k: v for k, v in case.items() if k != "dtype"}
         problem = Problem(subject, given, element)
-        if problem.row_axes:
-            descriptors.append((len(problem.shape), len(descriptors), given, problem.descriptor._shape))
-    if not descriptors:
-        raise AssertionError(f"{subject.spec.op}: no test case has an axis of rows; add one")
-    _, _, given, field = min(descriptors, key=lambda d: d[:2])
+        found.append((not problem.row_axes, len(problem.shape), len(found), given, problem.descriptor._shape))
+    *_, given, field = min(found, key=lambda f: f[:3])
     return given, field
 
 
@@ -71,5 +71,7 @@ def _resized(
 ) -> list[int]:
     problem = Problem(subject, base, element)
     shape = [1] * len(problem.shape)
-    shape[problem.row_axes[0]], shape[problem.col_axes[-1]] = rows, cols
+    shape[problem.col_axes[-1]] = cols
+    if problem.row_axes:
+        shape[problem.row_axes[0]] = rows
     return shape

@@ -67,7 +67,7 @@ def _select(subject: Subject, values: Mapping[str, Any], element: ElementKind | 
 
 
 def _violations(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    fields = {n: [tuple(base[n]) if f.type == "shape" else base[n], *_SUSPECTS[f.type]] for n, f in _fields(subject)}
+    fields = {n: [*_variations(f.type, base[n]), *_SUSPECTS[f.type]] for n, f in _fields(subject)}
     names = list(fields)
     for name in names:
         for value in fields[name]:
@@ -76,6 +76,15 @@ def _violations(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str,
         for second in names[i + 1 :]:
             for a, b in product(fields[first], fields[second]):
                 yield {**_canonical(base, subject), first: a, second: b}
+
+
+def _variations(kind: str, value: Any) -> list[Any]:
+    """The value of a good case, and for a shape the same with each extent negative, zero or one."""
+    if kind != "shape":
+        return [value]
+    shape = tuple(value)
+    changed = [(*shape[:i], n, *shape[i + 1 :]) for i in range(len(shape)) for n in (-1, 0, 1)]
+    return [shape, *changed]
 
 
 def _fields(subject: Subject) -> list[tuple[str, Any]]:

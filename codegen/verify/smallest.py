@@ -26,7 +26,7 @@ def main(op: str) -> None:
         vec = 16 // sku.element.row.bytes
         for layout, pattern in _LAYOUTS.items():
             fit = [p for p in found if p.rows > 1 and p.cols > 1 and (layout == "strided" or p.cols % vec == 0)]
-            problem = min(fit, key=lambda p: p.rows * p.cols)
+            problem = min(fit or found, key=lambda p: p.rows * p.cols)
             arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
             patterns = dict.fromkeys(problem.arguments, pattern)
             arrange(problem, arrays, memory, patterns=patterns, poison_workspace=False).run()

@@ -7,6 +7,8 @@ struct f16 {
     unsigned short bits;
 
     f16() = default;
+    __device__ explicit f16(double value) : f16(float(value)) {}
+    __device__ explicit operator double() const { return double(float(*this)); }
 #ifdef BARACUDA_HOST
     explicit f16(float value) : bits(baracuda_host::float_to_half_bits(value)) {}
     explicit operator float() const { return baracuda_host::half_bits_to_float(bits); }
@@ -20,6 +22,8 @@ struct bf16 {
     unsigned short bits;
 
     bf16() = default;
+    __device__ explicit bf16(double value) : bf16(float(value)) {}
+    __device__ explicit operator double() const { return double(float(*this)); }
 #ifdef BARACUDA_HOST
     explicit bf16(float value) {
         const unsigned word = __float_as_uint(value);

@@ -154,11 +154,12 @@ def _tensors(spec: OpSpec) -> Iterator[Finding]:
                     f"{name!r} needs both `optional` and `default`, or neither: what is read in its absence",
                 )
             for other in tensor.may_alias:
-                if section == "inputs" or other not in spec.inputs or spec.inputs[other].dims != tensor.dims:
+                there = spec.inputs.get(other)
+                if section == "inputs" or there is None or (there.dims, there.dtype) != (tensor.dims, tensor.dtype):
                     yield (
                         (*place, "may_alias"),
                         0,
-                        f"{name!r} can share memory with an input of its own dims only",
+                        f"{name!r} can share memory with an input of its own dims and dtype only",
                     )
             if tensor.updates is not None:
                 target = spec.inputs.get(tensor.updates)

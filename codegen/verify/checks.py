@@ -34,7 +34,10 @@ def check_accuracy(problems: list[Problem], memory: Memory) -> None:
                     worst[name] = accuracy
     for name, accuracy in worst.items():
         if 0 < accuracy.worst_ratio < LOOSEST:
-            raise AssertionError(f"the bound of {name!r} is loose: the worst error is {accuracy.worst_ratio:.3f} of it")
+            reached = f"the worst error is {accuracy.worst_ratio:.3f} of it"
+            kind = problems[0].element
+            fix = f"declare a smaller precision.bound.{kind}.c2"
+            raise AssertionError(f"the bound of {name!r} is loose: {reached}; {fix}")
 
 
 def measured(problem: Problem, memory: Memory, style: str) -> dict[str, Accuracy]:

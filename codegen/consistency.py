@@ -371,6 +371,9 @@ def _cases(spec: OpSpec) -> Iterator[Finding]:
         missing = [
             n for n, f in spec.descriptor.items() if n not in case and n not in given and f.default is None
         ]
+        if case.get("dtype", spec.dtypes[0]) not in spec.dtypes:
+            listed = ", ".join(spec.dtypes)
+            yield ("tests", "cases", i, "dtype"), 0, f"{case['dtype']!r} is not a dtype of this op; known are {listed}"
         if missing:
             yield ("tests", "cases", i), 0, f"gives no {', '.join(missing)}, and neither do the defaults"
 

@@ -31,7 +31,7 @@ def tiles(bytes_per_element: int, bytes_per_acc: int, slices: int, column_sums: 
     fit = []
     for tile in ROW_TILES:
         limit = min(REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // tile.threads)
-        chunks = min(tile.chunks, (limit - OVERHEAD) // (4 * slices + sums))
+        chunks = min(tile.chunks, (limit - OVERHEAD) // max(1, 4 * slices + sums))
         if chunks > 0:
             fit.append(Tile(tile.lanes, tile.rows, chunks, False, tile.blocks))
     return (*fit, WIDE_TILE)

@@ -8,6 +8,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from .families import FAMILIES
+from .line_map import render_mapped
 from .model import Op
 
 
@@ -40,5 +41,7 @@ def render(env: jinja2.Environment, op: Op) -> dict[str, str]:
     texts = {}
     for template in FAMILIES[op.family]:
         suffix = template.removeprefix(op.family).removesuffix(".jinja")
-        texts[f"{op.category}/{op.name}{suffix}"] = env.get_template(template).render(op=op)
+        mapped = suffix.endswith(".cu")
+        text = render_mapped(env, template, op=op) if mapped else env.get_template(template).render(op=op)
+        texts[f"{op.category}/{op.name}{suffix}"] = text
     return texts

@@ -69,6 +69,8 @@ class CudaKernel:
 class CudaDevice:
     """`name` is "cuda:N", `arch` its compute capability. Making one creates no CUDA context; `load` does."""
 
+    watch = None
+
     def __init__(self, ordinal: int = 0) -> None:
         """Raises DriverError when the machine has no driver or no such device."""
         count = query("cuDeviceGetCount")

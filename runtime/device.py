@@ -6,6 +6,8 @@ list is one block of memory on every device and needs no marshalling.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +35,24 @@ class Resources:
     seconds: float  # compilation time; 0 when it came from the cache
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedArray:
+    """An array that kernels may touch, and what they may do to it; strides count elements.
+
+    Inputs are read only, outputs ("out") hold nothing before they are written, and all of an output gets written.
+    """
+
+    name: str
+    role: str  # "in", "out", "inout" or "workspace"
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+
+Watch = Callable[[Sequence[WatchedArray]], AbstractContextManager[None]]
+
+
 class Kernel(Protocol):
     """A loaded entry point."""
 
@@ -49,6 +69,10 @@ class Device(Protocol):
 
     name: str
     arch: str
+
+    @property
+    def watch(self) -> Watch | None:
+        """None, or what a device that checks kernels wants around a plan's launches: they touch nothing else."""
 
     def load(self, source: KernelSource) -> Kernel:
         """Compile `source` for this device (or take it from the cache), load it and return its entry point."""

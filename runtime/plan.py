@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from .arguments import Argument, Views, check, take
 from .descriptor import Descriptor
-from .device import Device, Kernel, KernelSource
+from .device import Device, Kernel, KernelSource, WatchedArray
 from .devices import get_device
 from .element import ElementKind
 from .errors import BaracudaError, DriverError, InvalidProblem, Unsupported
@@ -75,10 +75,19 @@ class BoundLaunch:
     launches: tuple[tuple[Kernel, tuple[int, int, int], int, Any, int, int], ...]
     stream: int
     keep: tuple[object, ...]
+    device: Device
+    watched: tuple[WatchedArray, ...]
 
     def __call__(self, stream: Stream = None) -> None:
         """Start the kernels on `stream`; by default on the one that was current when the plan was bound."""
         handle = self.stream if stream is None else raw_stream(stream, ())
+        if self.device.watch is None:
+            self._launch(handle)
+        else:
+            with self.device.watch(self.watched):
+                self._launch(handle)
+
+    def _launch(self, handle: int) -> None:
         for kernel, grid, block, _words, address, nbytes in self.launches:
             kernel.launch(grid, block, address, nbytes, handle)
 
@@ -238,10 +247,28 @@ class Plan(Generic[D]):
         device = self._device_of(views)
         scratch = self._scratch(views, workspace)
         handle = raw_stream(stream, views.values())
-        for launch in self._launches(views, scratch.pointer if scratch else 0):
-            kernel = self._load(device, launch.source, handle)
+        launches = self._launches(views, scratch.pointer if scratch else 0)
+        if device.watch is None:
+            self._launch(device, launches, handle)
+        else:
+            with device.watch(self._watched(views, scratch)):
+                self._launch(device, launches, handle)
+
+    def _launch(self, device: Device, launches: Sequence[Launch], stream: int) -> None:
+        for launch in launches:
+            kernel = self._load(device, launch.source, stream)
             address, length = launch.words.buffer_info()
-            kernel.launch(launch.grid, launch.block, address, 8 * length, handle)
+            kernel.launch(launch.grid, launch.block, address, 8 * length, stream)
+
+    def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
+        arrays = [
+            WatchedArray(name, self.ARGUMENTS[name].role, v.pointer, v.shape, v.strides, v.element.row.bytes)
+            for name, v in views.items()
+        ]
+        if scratch is not None:  # its kernels divide it into words
+            words = self.workspace_bytes // 4
+            arrays.append(WatchedArray("workspace", "workspace", scratch.pointer, (words,), (1,), 4))
+        return arrays
 
     def _bind(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> BoundLaunch:
         views = self._checked(arrays)
@@ -253,7 +280,8 @@ class Plan(Generic[D]):
             kernel = self._load(device, launch.source, handle)
             address, length = launch.words.buffer_info()
             prepared.append((kernel, launch.grid, launch.block, launch.words, address, 8 * length))
-        return BoundLaunch(tuple(prepared), handle, (*arrays.values(), workspace, *views.values(), scratch))
+        keep = (*arrays.values(), workspace, *views.values(), scratch)
+        return BoundLaunch(tuple(prepared), handle, keep, device, tuple(self._watched(views, scratch)))
 
     def _checked(self, arrays: Mapping[str, Array]) -> Views:
         name, arguments = type(self).__name__, self.ARGUMENTS

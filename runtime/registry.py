@@ -11,6 +11,7 @@ from typing import Any
 
 from .element import ElementKind
 from .errors import InvalidProblem, Unsupported
+from .line_map import with_line_directives
 from .sku import KernelSku
 
 
@@ -25,6 +26,12 @@ class SourceFile:
 
     @cached_property
     def text(self) -> str:
+        """What compilers get: their messages then name the template's lines."""
+        return with_line_directives(self.raw)
+
+    @cached_property
+    def raw(self) -> str:
+        """The file as it is."""
         return files(self.package).joinpath(self.name).read_text(encoding="utf-8")
 
     @property

@@ -211,7 +211,7 @@ def test_compile_fails_with_the_compilers_message(run: Run, specs: Path, tmp_pat
     chosen = ["--templates", templates, "--arch", "sm_90"]
     result = run("compile", *chosen, "--layouts", "packed")
     assert result.exit_code == 1
-    assert "normalization/rms_norm.cu:" in result.stderr and "and 1 kernels more" in result.stderr
+    assert "row.cu.jinja:9: " in result.stderr and "and 1 kernels more" in result.stderr
     assert run("generate", "--templates", templates).exit_code == 0
     assert run("check", *chosen).exit_code == 1
 
@@ -283,7 +283,7 @@ def test_show_says_where_it_comes_from_and_what_it_moves(run: Run) -> None:
     (held, *_, wide) = REGISTRY.candidates("rms_norm_backward", "bf16")
     result = run("show", held.sku, "--source")
     assert str(held.sku) in result.stdout and "rms_norm_backward.cu" in result.stdout
-    assert result.stdout.endswith(held.source.text)
+    assert result.stdout.endswith(held.source.raw)
     op = PROJECT.ops["rms_norm_backward"]
     compiled = compile_cubin(sources_of(held, op)["strided"], "sm_89").resources
     for kernel, reads in ((held, "1x"), (wide, "2x")):
@@ -375,8 +375,8 @@ def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch)
     """Ops and options reach the suite, what follows -- reaches pytest, and the exit code comes back."""
     seen: dict[str, object] = {}
 
-    def suite(specs: Path, package: str, ops: tuple[str, ...], device: str, extra: list[str]) -> int:
-        seen.update(specs=specs, package=package, ops=ops, device=device, extra=extra)
+    def suite(**given: object) -> int:
+        seen.update(given)
         return 3
 
     monkeypatch.setattr(verify, "run", suite)
@@ -398,8 +398,15 @@ def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch)
         "package": "mine.generated",
         "ops": ("rms_norm",),
         "device": "cuda",
+        "check": False,
         "extra": ["-k", "edges", "--pdb"],
     }
+
+
+def test_check_mode_is_of_the_host_device(run: Run) -> None:
+    """A GPU has its own tools; asking for both is an error that names them."""
+    result = run("test", "--device", "cuda", "--check")
+    assert result.exit_code == 1 and "baracuda-gen sanitize" in result.stderr
 
 
 @pytest.fixture

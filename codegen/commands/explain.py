@@ -42,6 +42,7 @@ class Architecture:
 
     name: str
     arch: str
+    watch: None = None
 
     def load(self, source: KernelSource) -> NoReturn:
         raise DriverError(f"{self.arch} is no device to load {source.symbol!r} on; name one, as in 'cuda:0'")

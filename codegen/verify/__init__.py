@@ -8,20 +8,28 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from baracuda.runtime import DriverError
+from baracuda.runtime import DriverError, InvalidProblem
 from baracuda.runtime.cuda import CudaDevice
 
 
 def run(
-    specs: Path | None, package: str, ops: Sequence[str] = (), device: str = "host", extra: Sequence[str] = ()
+    specs: Path | None,
+    package: str,
+    ops: Sequence[str] = (),
+    device: str = "host",
+    check: bool = False,
+    extra: Sequence[str] = (),
 ) -> int:
     """Run the spec-driven tests of `ops` (all if empty) below `specs` on "host" or "cuda"; return pytest's exit code.
 
-    `package` is where the plans were generated to. `extra` goes to pytest.
+    `package` is where the plans were generated to. `check` has the host device look at every access to memory.
+    `extra` goes to pytest.
     """
+    if check and device != "host":
+        raise InvalidProblem("--check is of the host device; on a GPU there is 'baracuda-gen sanitize'")
     if device == "cuda" and not CudaDevice.available():
         raise DriverError("no CUDA device to test on; use the host device")
-    chosen = environment(specs, package, ops, device)
+    chosen = environment(specs, package, ops, "check" if check else device)
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
     quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
     quiet += ["--rootdir", str(Path.cwd())]

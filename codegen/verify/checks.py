@@ -11,11 +11,12 @@ import numpy as np
 from baracuda.runtime import ElementKind
 from baracuda.runtime.axes import contiguous_strides
 
-from .arrange import arrange, same_bits
+from .arrange import Choice, Patterns, arrange, same_bits
 from .memory import PATTERNS, Memory, Placed
 from .oracle import Accuracy, bounded, compare, explicit, tolerances, widen, with_saved
 from .problem import STYLES, Arrays, Problem
 
+SMALL = 1 << 14  # elements: enough for checks that run a kernel dozens of times
 LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
 
 
@@ -212,6 +213,31 @@ def check_batch_invariance(problem: Problem, memory: Memory) -> None:
     for name in promised:
         if name in outputs and not same_bits(base[name].take(range(keep), axis), outputs[name]):
             raise AssertionError(f"{_of(problem)}: {name!r} has other bits when there are {keep} rows on axis {axis}")
+
+
+ACCESS_PATTERNS = ("contiguous", "step", "transposed", "odd")
+
+
+def check_accesses(problem: Problem, memory: Memory, *, thoroughly: bool) -> None:
+    """In check mode nothing is found, with any optional tensor there is, packed or, on small problems, in any layout.
+
+    `thoroughly` adds every choice of stored types and every output in place.
+    """
+    small = problem.rows * problem.cols <= SMALL
+    for pattern in ACCESS_PATTERNS if small else ACCESS_PATTERNS[:1]:
+        run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
+    for choice in _choices(problem) if thoroughly else ():
+        run_watched(problem, memory, {}, choice)
+
+
+def run_watched(problem: Problem, memory: Memory, patterns: Patterns, choice: Choice) -> None:
+    """Run on numbers that need no oracle: what is looked at are addresses and their order."""
+    held, rng = problem.held(choice), np.random.default_rng(10)
+    arrays = {n: a.astype(held[n].row.numpy) for n, a in problem.draw().items()}
+    for name in problem.arguments:
+        if name in problem.spec.inputs and name not in arrays:  # saved by a forward
+            arrays[name] = np.asarray(rng.uniform(0.5, 2.0, problem.shape_of(name)), held[name].row.numpy)
+    arrange(problem, arrays, memory, patterns=patterns, choice=choice).run()
 
 
 def check_across_devices(problem: Problem, memory: Memory, other: Memory) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -132,6 +133,17 @@ class CudaMemory:
 
     def finish(self) -> None:
         self.cupy.cuda.get_current_stream().synchronize()
+
+
+@contextmanager
+def check_mode() -> Iterator[HostMemory]:
+    """Memory of the host device, which is in check mode meanwhile."""
+    memory = HostMemory()
+    before, memory.device.check = memory.device.check, True
+    try:
+        yield memory
+    finally:
+        memory.device.check = before
 
 
 def memory_of(device: str) -> Memory:

@@ -15,13 +15,13 @@ from baracuda.runtime import KernelSku
 from ..load import load_folder
 from . import checks, refusals
 from .cases import problems, skus
-from .memory import Memory, memory_of
+from .memory import Memory, check_mode, memory_of
 from .problem import Problem, Subject
 
-SPECS = "BARACUDA_TEST_SPECS"  # folder of specs, package of their plans, ops (all if empty), "host" or "cuda"
-PACKAGE, OPS, DEVICE = "BARACUDA_TEST_PACKAGE", "BARACUDA_TEST_OPS", "BARACUDA_TEST_DEVICE"
+SPECS = "BARACUDA_TEST_SPECS"  # folder of specs, package of their plans, ops (all if empty)
+PACKAGE, OPS = "BARACUDA_TEST_PACKAGE", "BARACUDA_TEST_OPS"
+DEVICE = "BARACUDA_TEST_DEVICE"  # "host", "check" (the host device in check mode) or "cuda"
 HERE = Path(__file__).resolve().parents[2] / "specs"
-_SMALL = 1 << 14  # elements: enough for checks that run a kernel dozens of times
 
 
 @cache
@@ -40,10 +40,20 @@ def problems_of(op: str, symbol: str) -> tuple[Problem, ...]:
     return tuple(problems(subject, sku))
 
 
+def _device() -> str:
+    return os.environ.get(DEVICE, "host")
+
+
 def _small(sku: KernelSku) -> Problem:
     """The smallest problem of a SKU that has several rows and columns."""
     found = [p for p in problems_of(sku.op, sku.symbol) if p.rows > 1 and p.cols > 1] or problems_of(sku.op, sku.symbol)
     return min(found, key=lambda p: p.rows * p.cols)
+
+
+def _narrowest(sku: KernelSku) -> KernelSku:
+    """The SKU of the same op and element with the smallest tile: one is enough for what does not vary with tiles."""
+    subject = next(s for s in subjects() if s.spec.op == sku.op)
+    return next(s for s in skus(subject) if s.element == sku.element)
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
@@ -58,7 +68,11 @@ def pytest_generate_tests(metafunc: Any) -> None:
 @pytest.fixture(scope="session")
 def memory() -> Iterator[Memory]:
     """Memory of the device that the tests run on."""
-    yield memory_of(os.environ.get(DEVICE, "host"))
+    if _device() == "check":
+        with check_mode() as watched:
+            yield watched
+    else:
+        yield memory_of(_device())
 
 
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:
@@ -75,7 +89,7 @@ def test_stored_types(sku: KernelSku, memory: Memory) -> None:
 
 def test_layouts(sku: KernelSku, memory: Memory) -> None:
     for problem in problems_of(sku.op, sku.symbol):
-        if problem.rows * problem.cols <= _SMALL or problem == _small(sku):
+        if problem.rows * problem.cols <= checks.SMALL or problem == _small(sku):
             checks.check_layouts(problem, memory)
 
 
@@ -100,11 +114,20 @@ def test_special_values(sku: KernelSku, memory: Memory) -> None:
     checks.check_special_values(_small(sku), memory)
 
 
-if os.environ.get(DEVICE, "host") != "host":
+if _device() == "cuda":
 
     def test_same_bits_as_the_host_device(sku: KernelSku, memory: Memory) -> None:
         for problem in problems_of(sku.op, sku.symbol):
             checks.check_across_devices(problem, memory, memory_of("host"))
+
+
+if _device() == "host":
+
+    def test_accesses(sku: KernelSku) -> None:
+        with check_mode() as watched:
+            for problem in problems_of(sku.op, sku.symbol):
+                thoroughly = problem == _small(sku) and sku == _narrowest(sku)
+                checks.check_accesses(problem, watched, thoroughly=thoroughly)
 
 
 def test_argument_refusals(sku: KernelSku, memory: Memory) -> None:

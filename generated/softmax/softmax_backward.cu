@@ -211,3 +211,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f64_wide38
     softmax_backward<double, Tile<384, 1, 2, true>>(args);
 }
 #endif
+// @lines templates/row.cu.jinja:1 3 +1 1 +1 7 +6 3 +1 1 -1 1 -1 1 +14 13 +3 5 +6 3 +3 7 +7 1 -1 1 -1 1 +2 1 -1 1 +1 3
+// @lines +1 1 -1 1 +1 3 +17 1 +1 4 +1 1 -1 1 +1 5 +3 3 +4 1 -1 1 +5 1 +7 1 +3 3 +1 2 -46 4 +1 1 -1 1 +1 5 +1 1 +1 3 +4
+// @lines 1 -1 1 +8 1 +4 1 +1 1 +1 3 +5 1 +18 2 +31 3 +15 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines -6 6 -6 6 -6 6 -6 6 -6 5

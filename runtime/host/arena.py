@@ -10,6 +10,7 @@ import weakref
 import numpy as np
 import numpy.typing as npt
 
+from ..device import WatchedArray
 from ..errors import DriverError, InvalidProblem, KernelInternal
 
 _PAGE = mmap.PAGESIZE
@@ -76,6 +77,14 @@ class Arena:
             if mapping.address <= address < mapping.address + len(mapping):
                 return _relative(address - mapping.address - mapping.start, mapping.nbytes)
         return ""
+
+    def watched_arrays(self) -> list[WatchedArray]:
+        """Every array there is, as one that may be read and written."""
+        return [
+            WatchedArray(f"array of {m.nbytes} bytes", "inout", m.address + m.start, (m.nbytes,), (1,), 1)
+            for m in self._mappings
+            if m.nbytes
+        ]
 
     def _map(self, nbytes: int, *, guard: bool, align_end: bool) -> _Mapping:
         if nbytes < 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +10,10 @@ from ..device import KernelSource
 from ..errors import CompileError
 from ..headers import header_digest
 from .cache import BuildCache, digest
-from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain
+from .library import RuntimeLibrary
+from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain, check_flags
 
-_SCHEMA = 1  # of the cache keys and of what this module does with them
+_SCHEMA = 2  # of the cache keys and of what this module does with them
 _HERE = Path(__file__).resolve().parent
 _RUNTIME = _HERE / "src" / "runtime.cpp"
 _DEVICE_HEADERS = _HERE.parent / "include"
@@ -29,7 +29,7 @@ _EXPORT = """
 #endif
 BARACUDA_HOST_EXPORT({symbol})
 """
-_runtime: ctypes.CDLL | None = None  # one pool of workers per process, whichever compiler built it
+_runtime: RuntimeLibrary | None = None  # one pool of workers per process, whichever compiler built it
 
 
 class Builder:
@@ -39,18 +39,21 @@ class Builder:
         self.toolchain, self.cache = toolchain, cache
         self.compilations = 0
 
-    def runtime(self) -> ctypes.CDLL:
-        """The runtime library of this process, its symbols visible to kernel libraries."""
+    def runtime(self) -> RuntimeLibrary:
+        """The runtime library of this process."""
         global _runtime
         if _runtime is None:
             texts = _texts(_RUNTIME.parent), _texts(_HOST_HEADERS)
             name = "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
-            _runtime = ctypes.CDLL(str(self.cache.get(name, self._build_runtime)), mode=ctypes.RTLD_GLOBAL)
+            _runtime = RuntimeLibrary(str(self.cache.get(name, self._build_runtime)))
         return _runtime
 
-    def kernel(self, source: KernelSource) -> Path:
-        """The library that exports `source.symbol`; raises CompileError with the compiler's first errors."""
-        flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction])
+    def kernel(self, source: KernelSource, *, check: bool = False) -> Path:
+        """The library that exports `source.symbol`, for check mode or not.
+
+        Raises CompileError with the compiler's first errors.
+        """
+        flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction], *(check_flags(self.toolchain) if check else ()))
         headers = header_digest(source.text, _DEVICE_HEADERS), _texts(_HOST_HEADERS)
         text = source.path, source.text, source.symbol, source.defines, _EXPORT
         name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"
@@ -66,10 +69,15 @@ class Builder:
         export = _EXPORT.format(path=source.path, symbol=source.symbol)
         text = f'#line 1 "{source.path}"\n{source.text}{export}'
         defines = [f"-D{define}" for define in source.defines]
-        rest = [*_INCLUDES, *defines, "-shared", "-xc++", "-", "-o", str(target)]
+        # In two steps: linking with the flags of a sanitizer would bring in the sanitizer's own library.
+        unlinked = target.with_name(target.name + ".o")
+        rest = [*_INCLUDES, *defines, "-c", "-xc++", "-", "-o", str(unlinked)]
         log = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text)
         if log is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
             log = self.toolchain.run([*flags, *rest], text)
+        if log is None:
+            log = self.toolchain.run(["-shared", str(unlinked), "-o", str(target)])
+            unlinked.unlink()
         if log is not None:
             log = log.replace(f"{_HOST_HEADERS}/", "")
             raise CompileError(compiler_message(log, source, "the host", _DEVICE_HEADERS))

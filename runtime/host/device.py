@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 import shlex
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import numpy.typing as npt
 
 from ..cache_root import cache_root
-from ..device import KernelSource
+from ..device import KernelSource, Watch, WatchedArray
 from ..errors import CompileError, DriverError, InvalidProblem, KernelInternal
 from .arena import Arena, Array, Shape
 from .build import Builder
 from .cache import BuildCache
+from .library import Exported
+from .places import with_places
 from .toolchain import find_toolchain
 
 _ORDERS = {"forward": 0, "reverse": 1, "random": 2}
@@ -25,37 +31,29 @@ _SHARED_PADDING = 256  # between the objects of a block's static shared memory
 _MAX_WORKERS = 24  # a worker maps up to 1,024 stacks of two mappings each; Linux allows a process 65,530
 
 
-class _Exported(ctypes.Structure):
-    """`baracuda_host::Kernel`."""
-
-    _fields_ = (
-        ("entry", ctypes.c_void_p),
-        ("shared_anchor", ctypes.c_void_p),
-        ("argument_bytes", ctypes.c_size_t),
-        ("dynamic_shared", ctypes.c_size_t),
-        ("static_shared", ctypes.c_size_t),
-        ("anchor_offset", ctypes.c_size_t),
-    )
-
-
 class HostDevice:
     """Runs generated kernels on the CPU; one that misbehaves raises KernelInternal, the device stays usable.
 
     `order` is the order in which a block's threads run where CUDA leaves it open ("forward", "reverse" or
     "random", the last seeded by `seed`): a missing barrier shows in one order or another. `workers` is how
     many blocks run at a time, `timeout` how many seconds a launch may take.
+
+    With `check`, every access to memory is looked at before it happens, one block at a time: bounds, memory that
+    was never written, alignment, races within a block and between blocks. docs/host-device.md lists what is found.
     """
 
-    def __init__(self, compiler: str | None = None) -> None:
+    def __init__(self, compiler: str | None = None, *, check: bool = False) -> None:
         """`compiler` overrides BARACUDA_HOST_CXX and what PATH offers; CompileError if there is none."""
         self.name = self.arch = "host"
+        self.check = check
         self.order, self.seed, self.timeout = "forward", 0, 60.0
         self.workers = min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
         toolchain = find_toolchain(compiler)
         self.compiler = shlex.join(toolchain.command)
         self._builder = Builder(toolchain, BuildCache(cache_root() / "host"))
         self._arena = Arena()
-        self._kernels: dict[KernelSource, HostKernel] = {}
+        self._kernels: dict[tuple[KernelSource, bool], HostKernel] = {}
+        self._watched = threading.local()
 
     @property
     def compilations(self) -> int:
@@ -64,14 +62,45 @@ class HostDevice:
 
     def load(self, source: KernelSource) -> HostKernel:
         """Compile `source` or take it from memory or disk; raises CompileError."""
-        kernel = self._kernels.get(source)
+        kernel = self._kernels.get((source, self.check))
         if kernel is None:
-            kernel = self._kernels[source] = HostKernel(self, self._builder, source)
+            kernel = self._kernels[source, self.check] = HostKernel(self, self._builder, source, self.check)
         return kernel
 
     def is_loaded(self, source: KernelSource) -> bool:
         """Whether `load` would return without compiling or reading a file."""
-        return source in self._kernels
+        return (source, self.check) in self._kernels
+
+    @property
+    def watch(self) -> Watch | None:
+        """None, or in check mode a context: launches in it touch nothing but the arrays it is given.
+
+        Raises KernelInternal at its end if an output was not written completely. Launches outside of any watch
+        may touch every array that `empty` and `sparse` returned.
+        """
+        return self._watch if self.check else None
+
+    @contextmanager
+    def _watch(self, arrays: Sequence[WatchedArray]) -> Iterator[None]:
+        runtime = self._builder.runtime()
+        memory, before = runtime.watch(arrays), getattr(self._watched, "memory", None)
+        self._watched.memory = memory
+        try:
+            yield
+            if findings := runtime.unwritten(memory):
+                raise KernelInternal(findings)
+        finally:
+            self._watched.memory = before
+            runtime.unwatch(memory)
+
+    @contextmanager
+    def watched_memory(self) -> Iterator[int]:
+        """What the runtime calls the memory that launches of this thread may touch in check mode."""
+        if memory := getattr(self._watched, "memory", None):
+            yield memory
+            return
+        with self._watch(self._arena.watched_arrays()):
+            yield self._watched.memory
 
     def empty(
         self, shape: Shape, dtype: npt.DTypeLike, *, guard: bool = True, align_end: bool = True
@@ -105,29 +134,23 @@ class HostDevice:
 class HostKernel:
     """A loaded entry point of the host device."""
 
-    def __init__(self, device: HostDevice, builder: Builder, source: KernelSource) -> None:
-        runtime = builder.runtime()
-        self._device, self._symbol = device, source.symbol
-        path = builder.kernel(source)
+    def __init__(self, device: HostDevice, builder: Builder, source: KernelSource, check: bool) -> None:
+        self._runtime = runtime = builder.runtime()
+        self._device, self._symbol, self._check = device, source.symbol, check
+        self._path, self._symbolizer = builder.kernel(source, check=check), builder.toolchain.symbolizer
         try:
-            self._library = ctypes.CDLL(str(path))
+            self._library = ctypes.CDLL(str(self._path))
         except OSError as error:
             raise CompileError(f"cannot load {source.symbol!r} of {source.path!r}: {error}") from error
-        exported = _Exported.in_dll(self._library, "baracuda_host_kernel")
-        runtime.baracuda_host_bind(ctypes.byref(exported))
-        if exported.static_shared > _MAX_STATIC_SHARED + _SHARED_PADDING:
+        exported = Exported.in_dll(self._library, "baracuda_host_kernel")
+        runtime.bind(exported)
+        if exported.static_shared > _MAX_STATIC_SHARED + _SHARED_PADDING and not check:
             raise CompileError(
                 f"{source.symbol!r} of {source.path!r}: {exported.static_shared} bytes of static shared "
                 f"memory, a block has {_MAX_STATIC_SHARED}; use DYN_SHARED"
             )
         self._argument_bytes = exported.argument_bytes
         self._exported = ctypes.addressof(exported)
-        self._free = runtime.baracuda_host_free
-        self._free.argtypes = (ctypes.c_void_p,)
-        self._launch = runtime.baracuda_host_launch
-        words = [ctypes.c_uint] * 6
-        self._launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *words, ctypes.c_int, ctypes.c_double)
-        self._launch.restype = ctypes.c_void_p
 
     def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
         """Run `grid` blocks of `block` threads to the end, `stream` being irrelevant here.
@@ -144,11 +167,22 @@ class HostKernel:
             raise DriverError(f"{name!r} takes {self._argument_bytes} argument bytes, got {args_bytes}")
         if device.order not in _ORDERS:
             raise InvalidProblem(f"unknown thread order {device.order!r}; known are {', '.join(_ORDERS)}")
-        workers, seed = max(1, min(device.workers, x * y * z)), device.seed & 0xFFFFFFFF
-        findings = self._launch(
-            self._exported, args, x, y, z, block, _ORDERS[device.order], seed, workers, device.timeout
+        with device.watched_memory() if self._check else nullcontext() as memory:
+            self._launch(grid, block, args, memory)
+
+    def _launch(self, grid: tuple[int, int, int], block: int, args: int, memory: int | None) -> None:
+        device = self._device
+        findings = self._runtime.launch(
+            self._exported,
+            args,
+            grid,
+            block,
+            order=_ORDERS[device.order],
+            seed=device.seed & 0xFFFFFFFF,
+            workers=max(1, min(device.workers, math.prod(grid))),
+            timeout=device.timeout,
+            memory=memory,
         )
         if findings:
-            text = (ctypes.string_at(findings) or b"").decode()
-            self._free(findings)
-            raise KernelInternal(f"kernel {name!r}:\n{device.describe_findings(text)}")
+            text = with_places(device.describe_findings(findings), self._path, self._symbolizer)
+            raise KernelInternal(f"kernel {self._symbol!r}:\n{text}")

@@ -26,6 +26,18 @@ KERNEL_FLAGS = (
     *("-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fstack-clash-protection"),
     *(("-march=native", "-fcf-protection=none") if _X86 else ("-mcpu=native",)),
 )
+# Check mode: the compiler calls the runtime at each access to memory, and neither moves nor adds any.
+_CHECK_FLAGS = (
+    *("-O1", "-g1", "-DBARACUDA_HOST_CHECK=1", "-fsanitize=thread"),
+    "-fsanitize=alignment,bounds,shift,integer-divide-by-zero,unreachable",
+)
+_CHECK_FLAGS_OF_GCC = (
+    *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
+    *("-fno-tree-loop-im", "-fno-tree-sra", "-fno-toplevel-reorder"),
+)
+_CHECK_FLAGS_OF_CLANG = (
+    *("-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"),
+)
 _LOCATION = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?=(?:fatal )?error: )", re.MULTILINE)
 CONTRACTION_FLAGS = {
     False: ("-ffp-contract=off",),
@@ -49,6 +61,11 @@ class Toolchain:
         """Everything about compiler and machine that decides the code it generates."""
         return (*self.command, self.version, platform.machine(), _cpu_features())
 
+    @property
+    def symbolizer(self) -> tuple[str, ...]:
+        """A program that understands addr2line's arguments; one that does not exist if there is none."""
+        return ("llvm-addr2line",) if self.is_clang and shutil.which("llvm-addr2line") else ("addr2line",)
+
     def run(self, arguments: Sequence[str | Path], text: str = "") -> str | None:
         """None on success, else the compiler's messages, with places as NVRTC writes them: file(line).
 
@@ -58,6 +75,11 @@ class Toolchain:
         command = [*self.command, *map(str, arguments)]
         done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment)
         return _LOCATION.sub(r"\1(\2): ", done.stderr) if done.returncode else None
+
+
+def check_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """What to compile kernels with for check mode, besides the usual flags."""
+    return (*_CHECK_FLAGS, *(_CHECK_FLAGS_OF_CLANG if toolchain.is_clang else _CHECK_FLAGS_OF_GCC))
 
 
 def find_toolchain(command: str | None = None) -> Toolchain:

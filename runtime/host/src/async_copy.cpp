@@ -1,6 +1,7 @@
 // cp.async: the copy is deferred to the wait that covers it, so that a missing or too weak wait shows.
 #include <string.h>
 
+#include "checker.h"
 #include "state.h"
 
 namespace baracuda_host {
@@ -10,6 +11,7 @@ struct AsyncCopy {
   const void* global;
   uint16_t bytes, source_bytes;
   uint32_t group;
+  Site site;
 };
 
 struct AsyncCopies {
@@ -32,9 +34,13 @@ void copy_async(void* shared, const void* global, int bytes, int source_bytes, S
   AsyncCopies& copies = copies_of(running());
   if (copies.count == AsyncCopies::capacity)
     fail("more cp.async in flight than the host device keeps (64)", site);
+  if (checker) {
+    if (source_bytes) checker->access(static_cast<const char*>(global), source_bytes, Access::Read, {nullptr, site});
+    checker->copy_begins(static_cast<char*>(shared), bytes, site);
+  }
   memset(shared, 0xff, bytes);
   copies.queue[(copies.head + copies.count++) % AsyncCopies::capacity] = {
-      shared, global, static_cast<uint16_t>(bytes), static_cast<uint16_t>(source_bytes), copies.group};
+      shared, global, static_cast<uint16_t>(bytes), static_cast<uint16_t>(source_bytes), copies.group, site};
 }
 
 void copy_async_commit() { copies_of(running()).group++; }
@@ -46,9 +52,15 @@ void copy_async_wait(int groups_still_pending) {
     if (static_cast<int>(copies.group - copy.group) <= groups_still_pending) return;
     if (copy.source_bytes) memcpy(copy.shared, copy.global, copy.source_bytes);
     memset(static_cast<char*>(copy.shared) + copy.source_bytes, 0, copy.bytes - copy.source_bytes);
+    if (checker) checker->copy_ends(static_cast<char*>(copy.shared), copy.bytes);
     copies.head = (copies.head + 1) % AsyncCopies::capacity;
     copies.count--;
   }
+}
+
+void require_copies_awaited(Thread& t) {
+  if (t.copies && t.copies->count)
+    fail("the thread exits while cp.async is in flight, issued", t.copies->queue[t.copies->head].site);
 }
 
 void forget_copies(Thread& t) {

@@ -1,6 +1,7 @@
 // Barriers of a block.
 #include <string.h>
 
+#include "checker.h"
 #include "state.h"
 
 namespace baracuda_host {
@@ -25,6 +26,7 @@ static void release(Worker& w) {
     }
     make_ready(w, i);
   }
+  if (checker) checker->everybody_meets();
   w.predicates_result = w.predicates;
   w.predicates_all = w.predicates == w.live;
   w.at_barrier = w.predicates = 0;
@@ -68,9 +70,15 @@ void named_barrier(unsigned id, unsigned threads, bool arrive_only, Site site) {
   NamedBarrier& barrier = w.named[id];
   if (!barrier.arrived) barrier.needed = threads;
   if (barrier.needed != threads) fail("named barrier is used with different thread counts", site);
+  if (checker) checker->arrive(t.linear, barrier.clock);
   if (++barrier.arrived == barrier.needed) {
-    for (const uint32_t i : barrier.waiting) make_ready(w, i);
+    for (const uint32_t i : barrier.waiting) {
+      make_ready(w, i);
+      if (checker) checker->leave(i, barrier.clock);
+    }
+    if (checker && !arrive_only) checker->leave(t.linear, barrier.clock);
     barrier.waiting.clear();
+    barrier.clock.clear();
     barrier.arrived = 0;
   } else if (!arrive_only) {
     barrier.waiting.push_back(t.linear);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "checker.h"
 #include "signals.h"
 #include "state.h"
 
@@ -137,6 +138,9 @@ std::string run_launch(const Launch& launch, int workers, double timeout) {
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout));
   const SignalHandlers handlers;
+  const std::unique_ptr<Checker> checked(launch.memory ? new Checker(*launch.memory, *launch.kernel) : nullptr);
+  checker = checked.get();
+  if (checked) workers = 1;  // so that blocks run one after another
   std::unique_lock<std::mutex> guard(pool->lock);
   grow_pool(workers);
   aborting = false;
@@ -154,6 +158,7 @@ std::string run_launch(const Launch& launch, int workers, double timeout) {
   guard.lock();
   pool->launch = nullptr;
   wait_for_workers(guard, deadline);
+  checker = nullptr;
   if (aborting && Clock::now() >= deadline) report_timeout(timeout);
   return take_findings();
 }

@@ -1,9 +1,13 @@
 // The runtime as one translation unit, so that the scheduler inlines into the barriers.
 #include "async_copy.cpp"
 #include "barrier.cpp"
+#include "checker.cpp"
 #include "fault.cpp"
 #include "fiber.cpp"
+#include "instrumentation.cpp"
 #include "launch.cpp"
 #include "pool.cpp"
 #include "scheduler.cpp"
+#include "shared_objects.cpp"
 #include "warp.cpp"
+#include "watched_memory.cpp"

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "checker.h"
 #include "state.h"
 
 namespace baracuda_host {
@@ -88,6 +89,7 @@ static void report_deadlock(Worker& w) {
 }
 
 static void exit_thread(Worker& w, Thread& t) {
+  require_copies_awaited(t);
   t.state = State::Done;
   w.live--;
   w.live_lanes[t.linear / 32] &= ~(1u << t.linear % 32);
@@ -165,6 +167,7 @@ static void reset_block(Worker& w, uint64_t number) {
   for (NamedBarrier& barrier : w.named) {
     barrier.arrived = 0;
     barrier.waiting.clear();
+    barrier.clock.clear();
   }
   w.live = w.thread_count;
   w.current_warp = w.at_barrier = w.predicates = 0;
@@ -184,6 +187,7 @@ static void poison_shared(Worker& w) {
 void run_block(Worker& w, uint64_t number) {
   reset_block(w, number);
   poison_shared(w);
+  if (checker) checker->begin_block(w, number);
   Thread& first = *pick(w);
   thread = &first;
   start(w, first);

@@ -32,6 +32,7 @@ struct Thread : ThreadView {
 struct NamedBarrier {
   uint32_t arrived = 0, needed = 0;
   std::vector<uint32_t> waiting;
+  std::vector<uint32_t> clock;  // what those who arrived did, in check mode
 };
 
 // A set of threads of the block, by warp.
@@ -51,6 +52,7 @@ struct Launch {
   uint32_t block_threads;
   Order order;
   uint32_t seed;
+  class WatchedMemory* memory;  // null unless the launch is checked
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }
 };
 
@@ -90,6 +92,7 @@ void release_if_complete(Worker& w);
 void release_warp_groups(Worker& w, uint32_t warp);
 
 // async_copy.cpp
+void require_copies_awaited(Thread& t);
 void forget_copies(Thread& t);
 
 // fault.cpp

@@ -1,4 +1,5 @@
 // Warp-level operations: shuffles, votes, matches, reductions.
+#include "checker.h"
 #include "state.h"
 
 namespace baracuda_host {
@@ -97,6 +98,7 @@ static void release_if_met(Worker& w, uint32_t warp, uint32_t lane) {
     }
     arguments[other] = lanes[other].argument;
   });
+  if (checker && t.operation == &syncwarp) checker->lanes_meet(warp * 32, group);
   t.operation->combine(arguments, group);
   w.waiting_lanes[warp] &= ~group;
   each_lane(group, [&](uint32_t other) { lanes[other].state = State::Ready; });

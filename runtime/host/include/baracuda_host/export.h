@@ -15,7 +15,7 @@ template <class Argument> struct Signature<void (*)(Argument)> {
   static_assert(sizeof(Argument) % 8 == 0, "every member of the parameter struct is an 8-byte word");
 };
 
-static inline char* shared_anchor() {
+BARACUDA_HOST_UNCHECKED static inline char* shared_anchor() {
   static thread_local char anchor;
   return &anchor;
 }
@@ -24,9 +24,9 @@ static inline char* shared_anchor() {
 
 #define BARACUDA_HOST_EXPORT(symbol)                                                                     \
   using baracuda_host_argument = baracuda_host::Signature<decltype(&symbol)>::type;                      \
-  static void baracuda_host_entry(const void* arguments) {                                               \
+  BARACUDA_HOST_UNCHECKED static void baracuda_host_entry(const void* arguments) {                       \
     symbol(*static_cast<const baracuda_host_argument*>(arguments));                                      \
   }                                                                                                      \
   extern "C" __attribute__((visibility("default"))) baracuda_host::Kernel baracuda_host_kernel = {       \
       baracuda_host_entry,          baracuda_host::shared_anchor, sizeof(baracuda_host_argument),        \
-      BARACUDA_HOST_DYNAMIC_SHARED, 0,                            0};
+      BARACUDA_HOST_DYNAMIC_SHARED, 0,                            0, nullptr, nullptr, nullptr};

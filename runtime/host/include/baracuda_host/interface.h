@@ -30,6 +30,7 @@ struct Kernel {  // exported by a kernel library, completed by bind()
   char* (*shared_anchor)();  // some address in the calling thread's static shared memory
   size_t argument_bytes, dynamic_shared;
   size_t static_shared, anchor_offset;  // extent of static shared memory, where the anchor is in it
+  const char *library, *image, *image_end;  // its file, and where that is mapped
 };
 
 // Library-local thread storage would cost a call per access to threadIdx.
@@ -66,6 +67,11 @@ void copy_async(void* shared, const void* global, int bytes, int source_bytes, S
 void copy_async_commit();
 void copy_async_wait(int groups_still_pending);
 
+// What check mode is told of memory; the compiler reports plain loads and stores by itself.
+enum class Access : uint8_t { Read, Write, AtomicRead, Atomic };
+void access(const void* address, size_t bytes, Access kind, const void* pc);
+void fence();  // what the block has written so far may be published by an atomic
+
 void yield();  // lets every other runnable thread of the block go first
 [[noreturn]] void fail(const char* what, Site site);
 
@@ -75,4 +81,18 @@ void yield();  // lets every other runnable thread of the block go first
 // Default arguments, evaluated where the kernel calls (in braces GCC 12 would use the definition).
 #define BARACUDA_SITE const char *site_file = __builtin_FILE(), int site_line = __builtin_LINE()
 #define BARACUDA_HERE (::baracuda_host::Site{site_file, site_line})
+// BARACUDA_HOST_UNCHECKED marks functions that work for the host device rather than the kernel: check mode looks
+// only at those of their accesses that they tell with BARACUDA_HOST_ACCESS, as made by their caller.
+#ifndef BARACUDA_HOST_CHECK
+#define BARACUDA_HOST_UNCHECKED
+#define BARACUDA_HOST_ACCESS(address, bytes, kind) ((void)0)
+#elif defined(__clang__)
+#define BARACUDA_HOST_UNCHECKED __attribute__((disable_sanitizer_instrumentation, noinline))
+#else
+#define BARACUDA_HOST_UNCHECKED __attribute__((no_sanitize("thread"), no_sanitize("undefined"), noinline))
+#endif
+#ifdef BARACUDA_HOST_CHECK
+#define BARACUDA_HOST_ACCESS(address, bytes, kind) \
+  ::baracuda_host::access(address, bytes, ::baracuda_host::Access::kind, __builtin_return_address(0))
+#endif
 #define BARACUDA_SITE_ARGS site_file, site_line  // hands the place on to a function that ends in BARACUDA_SITE

@@ -15,7 +15,8 @@ struct MatrixRow {
 };
 
 // Lane i supplies the address of row i % 8 of matrix i / 8; lane l receives (l/4, 2(l%4)) and the next.
-template <int matrices, bool transposed> static void load_matrices(void** arguments, uint32_t) {
+template <int matrices, bool transposed>
+BARACUDA_HOST_UNCHECKED static void load_matrices(void** arguments, uint32_t) {
   for (int m = 0; m < matrices; m++) {
     uint16_t tile[8][8];
     for (int r = 0; r < 8; r++) memcpy(tile[r], static_cast<MatrixRow*>(arguments[8 * m + r])->row, 16);
@@ -30,53 +31,128 @@ template <int matrices, bool transposed> static void load_matrices(void** argume
 
 // ldmatrix.sync.aligned.m8n8.x{matrices}[.trans].shared.b16
 template <int matrices, bool transposed = false>
-static inline void ldmatrix(uint32_t* fragment, const void* row, BARACUDA_SITE) {
+BARACUDA_HOST_UNCHECKED static inline void ldmatrix(uint32_t* fragment, const void* row, BARACUDA_SITE) {
   static constexpr Operation operation{"ldmatrix", load_matrices<matrices, transposed>};
-  if (lane() < 8 * matrices && reinterpret_cast<uintptr_t>(row) % 16)
-    fail("ldmatrix row address is not 16-byte aligned", BARACUDA_HERE);
+  if (lane() < 8 * matrices) {
+    if (reinterpret_cast<uintptr_t>(row) % 16)
+      fail("ldmatrix row address is not 16-byte aligned", BARACUDA_HERE);
+    BARACUDA_HOST_ACCESS(row, 16, Read);
+  }
   MatrixRow argument{row, fragment};
   collective(operation, 0xffffffffu, &argument, BARACUDA_HERE);
 }
 
-struct MatrixProduct {
-  float* d;
-  const uint32_t *a, *b;
+// What a register of a fragment holds, and how many of them.
+struct F16 {
+  using Word = uint32_t;
+  static constexpr int per_word = 2;
+  static float decode(Word word, int i) { return half_bits_to_float(static_cast<uint16_t>(word >> 16 * i)); }
+};
+struct BF16 {
+  using Word = uint32_t;
+  static constexpr int per_word = 2;
+  static float decode(Word word, int i) {
+    return bfloat16_bits_to_float(static_cast<uint16_t>(word >> 16 * i));
+  }
+};
+struct TF32 {
+  using Word = uint32_t;
+  static constexpr int per_word = 1;
+  static float decode(Word word, int) { return __uint_as_float(word & ~0x1fffu); }
+};
+struct E4M3 {
+  using Word = uint32_t;
+  static constexpr int per_word = 4;
+  static float decode(Word word, int i) {
+    const uint32_t sign = (word >> 8 * i & 0x80u) << 24, magnitude = word >> 8 * i & 0x7fu;
+    if (magnitude == 0x7fu) return __uint_as_float(sign | 0x7fffffffu);
+    return __uint_as_float(sign | magnitude << 20) * 0x1p120f;  // rebias; subnormals come out right
+  }
+};
+struct E5M2 {
+  using Word = uint32_t;
+  static constexpr int per_word = 4;
+  static float decode(Word word, int i) {
+    return half_bits_to_float(static_cast<uint16_t>((word >> 8 * i & 0xffu) << 8));
+  }
+};
+struct S8 {
+  using Word = uint32_t;
+  static constexpr int per_word = 4;
+  static int decode(Word word, int i) { return static_cast<int8_t>(word >> 8 * i); }
+};
+struct U8 {
+  using Word = uint32_t;
+  static constexpr int per_word = 4;
+  static int decode(Word word, int i) { return static_cast<uint8_t>(word >> 8 * i); }
+};
+struct F64 {
+  using Word = double;
+  static constexpr int per_word = 1;
+  static double decode(Word word, int) { return word; }
 };
 
-// D[16x8] += A[16x16] B[16x8]; `decode` turns 16 bits into a float.
-template <float (*decode)(uint16_t)> static void multiply_16x8x16(void** arguments, uint32_t) {
-  float a[16][16], b[16][8], d[16][8];
-  const auto half = [](uint32_t pair, int index) {
-    return decode(static_cast<uint16_t>(pair >> (16 * index)));
-  };
+template <class A, class B, class Sum> struct MatrixProduct {
+  Sum* d;
+  const typename A::Word* a;
+  const typename B::Word* b;
+};
+
+// D[rows x 8] += A[rows x depth] B[depth x 8]. A and B are cut into pieces of 8 rows or columns by as much
+// depth as four lanes hold in a register each; lane 4g + t holds row g of a piece of A and column g of one of
+// B, from depth t * per_word on. Pieces of A follow each other down the rows first.
+template <int rows, int depth, class A, class B, class Sum>
+BARACUDA_HOST_UNCHECKED static void multiply(void** arguments, uint32_t) {
+  static_assert(A::per_word == B::per_word, "A and B are cut alike");
+  constexpr int high = rows / 8, run = A::per_word, deep = depth / (4 * run);
+  Sum a[rows][depth], b[depth][8], d[rows][8];
   for (int lane = 0; lane < 32; lane++) {
-    const auto& part = *static_cast<MatrixProduct*>(arguments[lane]);
-    const int r = lane / 4, c = lane % 4 * 2;
-    for (int h = 0; h < 2; h++) {
-      for (int i = 0; i < 4; i++) a[r + 8 * (i & 1)][c + 8 * (i >> 1) + h] = half(part.a[i], h);
-      for (int i = 0; i < 2; i++) b[c + 8 * i + h][r] = half(part.b[i], h);
-    }
-    for (int i = 0; i < 4; i++) d[r + 8 * (i >> 1)][c + (i & 1)] = part.d[i];
+    const auto& part = *static_cast<MatrixProduct<A, B, Sum>*>(arguments[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int piece = 0; piece < deep; piece++)
+      for (int i = 0; i < run; i++) {
+        const int k = (4 * piece + t) * run + i;
+        for (int h = 0; h < high; h++) a[g + 8 * h][k] = A::decode(part.a[piece * high + h], i);
+        b[k][g] = B::decode(part.b[piece], i);
+      }
+    for (int i = 0; i < 2 * high; i++) d[g + 8 * (i / 2)][2 * t + i % 2] = part.d[i];
   }
-  for (int i = 0; i < 16; i++)
-    for (int k = 0; k < 16; k++)
+  for (int i = 0; i < rows; i++)
+    for (int k = 0; k < depth; k++)
       for (int j = 0; j < 8; j++) d[i][j] += a[i][k] * b[k][j];
   for (int lane = 0; lane < 32; lane++) {
-    const auto& part = *static_cast<MatrixProduct*>(arguments[lane]);
-    for (int i = 0; i < 4; i++) part.d[i] = d[lane / 4 + 8 * (i >> 1)][lane % 4 * 2 + (i & 1)];
+    const auto& part = *static_cast<MatrixProduct<A, B, Sum>*>(arguments[lane]);
+    for (int i = 0; i < 2 * high; i++) part.d[i] = d[lane / 4 + 8 * (i / 2)][lane % 4 * 2 + i % 2];
   }
 }
 
-// mma.sync.aligned.m16n8k16.row.col.f32.{bf16.bf16,f16.f16}.f32
-static inline void mma_m16n8k16_bf16(float* d, const uint32_t* a, const uint32_t* b, BARACUDA_SITE) {
-  static constexpr Operation operation{"mma.m16n8k16.bf16", multiply_16x8x16<bfloat16_bits_to_float>};
-  MatrixProduct argument{d, a, b};
-  collective(operation, 0xffffffffu, &argument, BARACUDA_HERE);
-}
-static inline void mma_m16n8k16_f16(float* d, const uint32_t* a, const uint32_t* b, BARACUDA_SITE) {
-  static constexpr Operation operation{"mma.m16n8k16.f16", multiply_16x8x16<half_bits_to_float>};
-  MatrixProduct argument{d, a, b};
-  collective(operation, 0xffffffffu, &argument, BARACUDA_HERE);
+// mma.sync.aligned.{shape}.row.col.{Sum}.{A}.{B}.{Sum}
+#define BARACUDA_HOST_MMA(name, rows, depth, A, B, Sum)                                       \
+  BARACUDA_HOST_UNCHECKED static inline void name(Sum* d, const A::Word* a, const B::Word* b, \
+                                                  BARACUDA_SITE) {                            \
+    static constexpr Operation operation{#name, multiply<rows, depth, A, B, Sum>};            \
+    MatrixProduct<A, B, Sum> argument{d, a, b};                                               \
+    collective(operation, 0xffffffffu, &argument, BARACUDA_HERE);                             \
+  }
+BARACUDA_HOST_MMA(mma_m16n8k16_f16, 16, 16, F16, F16, float)
+BARACUDA_HOST_MMA(mma_m16n8k16_bf16, 16, 16, BF16, BF16, float)
+BARACUDA_HOST_MMA(mma_m16n8k8_tf32, 16, 8, TF32, TF32, float)
+BARACUDA_HOST_MMA(mma_m16n8k32_e4m3, 16, 32, E4M3, E4M3, float)
+BARACUDA_HOST_MMA(mma_m16n8k32_e5m2, 16, 32, E5M2, E5M2, float)
+BARACUDA_HOST_MMA(mma_m16n8k32_e4m3_e5m2, 16, 32, E4M3, E5M2, float)
+BARACUDA_HOST_MMA(mma_m16n8k32_e5m2_e4m3, 16, 32, E5M2, E4M3, float)
+BARACUDA_HOST_MMA(mma_m16n8k32_s8, 16, 32, S8, S8, int)
+BARACUDA_HOST_MMA(mma_m16n8k32_u8, 16, 32, U8, U8, int)
+BARACUDA_HOST_MMA(mma_m16n8k32_s8_u8, 16, 32, S8, U8, int)
+BARACUDA_HOST_MMA(mma_m16n8k32_u8_s8, 16, 32, U8, S8, int)
+BARACUDA_HOST_MMA(mma_m8n8k4_f64, 8, 4, F64, F64, double)
+#undef BARACUDA_HOST_MMA
+
+// To the nearest tf32, ties away from zero; a NaN becomes 0x7fffffff.
+static inline uint32_t cvt_rna_tf32_f32(float value) {
+  const uint32_t bits = __float_as_uint(value);
+  if (value != value) return 0x7fffffffu;
+  return (bits & 0x7fffffffu) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
 }
 
 // cp.async.{ca,cg}.shared.global [shared], [global], bytes, source_bytes; the rest of `bytes` becomes zero.

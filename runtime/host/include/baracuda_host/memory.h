@@ -24,8 +24,13 @@ BARACUDA_HOST_STORE(__stwb)
 BARACUDA_HOST_STORE(__stwt)
 #undef BARACUDA_HOST_STORE
 
-static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-static inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+BARACUDA_HOST_UNCHECKED static inline void __threadfence() {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#ifdef BARACUDA_HOST_CHECK
+  baracuda_host::fence();
+#endif
+}
+static inline void __threadfence_system() { __threadfence(); }
 static inline void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
 static inline size_t __cvta_generic_to_shared(const void* address) {
   return reinterpret_cast<size_t>(address);
@@ -40,7 +45,9 @@ template <> struct Word<8> { using type = uint64_t; };
 
 // Atomically *address = update(*address), for any trivially copyable type of 2, 4 or 8 bytes; returns the old
 // value. A thread whose atomics keep changing nothing may be spinning, so it lets others run now and then.
-template <class T, class Update> static inline T read_modify_write(T* address, Update update) {
+template <class T, class Update>
+BARACUDA_HOST_UNCHECKED static inline T read_modify_write(T* address, Update update) {
+  BARACUDA_HOST_ACCESS(address, sizeof(T), Atomic);
   using Bits = typename Word<sizeof(T)>::type;
   Bits* word = reinterpret_cast<Bits*>(address);
   Bits before = __atomic_load_n(word, __ATOMIC_RELAXED), after;
@@ -56,13 +63,18 @@ template <class T, class Update> static inline T read_modify_write(T* address, U
 }
 
 // The two halves of a flag protocol. A load that spins lets the thread it waits for run.
-template <class T> static inline T load_acquire(const T* address) {
+template <class T> BARACUDA_HOST_UNCHECKED static inline T load_acquire(const T* address) {
   yield();
+  BARACUDA_HOST_ACCESS(address, sizeof(T), AtomicRead);
   T value;
   __atomic_load(address, &value, __ATOMIC_ACQUIRE);
   return value;
 }
-template <class T> static inline void store_release(T* address, T value) {
+template <class T> BARACUDA_HOST_UNCHECKED static inline void store_release(T* address, T value) {
+#ifdef BARACUDA_HOST_CHECK
+  fence();
+#endif
+  BARACUDA_HOST_ACCESS(address, sizeof(T), Atomic);
   __atomic_store(address, &value, __ATOMIC_RELEASE);
 }
 

@@ -19,8 +19,17 @@
 
 // A block runs on one OS thread, so what the block shares is what that OS thread owns. The library holds no
 // other thread-local object: the runtime poisons the whole thread-local segment at each block start.
+#ifdef BARACUDA_HOST_CHECK
+// Memory that belongs to no object lies between two of them, so that an access beyond one is not within another.
+#define BARACUDA_HOST_JOIN_(a, b) a##b
+#define BARACUDA_HOST_JOIN(a, b) BARACUDA_HOST_JOIN_(a, b)
+#define __shared__                                                                                           \
+  static thread_local char BARACUDA_HOST_JOIN(baracuda_host_gap_, __COUNTER__)[64] __attribute__((used));    \
+  static thread_local __attribute__((aligned(16)))
+#else
 #define __shared__ static thread_local __attribute__((aligned(16)))
+#endif
 
 // `extern __shared__ T name[];` has no C++ meaning, so device headers define DYN_SHARED for CUDA as well.
 // The launch reserves DYN_SHARED_BYTES, a macro from the source or its defines.
-#define DYN_SHARED(T, name) T* const name = reinterpret_cast<T*>(::baracuda_host::block->dynamic_shared)
+#define DYN_SHARED(T, name) T* const name = reinterpret_cast<T*>(::baracuda_host::dynamic_shared())

@@ -2,10 +2,18 @@
 #pragma once
 #include "interface.h"
 
-#define threadIdx (::baracuda_host::thread->index)
-#define blockIdx (::baracuda_host::block->index)
-#define blockDim (::baracuda_host::block->block)
-#define gridDim (::baracuda_host::block->grid)
+namespace baracuda_host {
+BARACUDA_HOST_UNCHECKED static inline uint3 thread_index() { return thread->index; }
+BARACUDA_HOST_UNCHECKED static inline uint3 block_index() { return block->index; }
+BARACUDA_HOST_UNCHECKED static inline dim3 block_extent() { return block->block; }
+BARACUDA_HOST_UNCHECKED static inline dim3 grid_extent() { return block->grid; }
+BARACUDA_HOST_UNCHECKED static inline unsigned char* dynamic_shared() { return block->dynamic_shared; }
+}  // namespace baracuda_host
+
+#define threadIdx (::baracuda_host::thread_index())
+#define blockIdx (::baracuda_host::block_index())
+#define blockDim (::baracuda_host::block_extent())
+#define gridDim (::baracuda_host::grid_extent())
 constexpr int warpSize = 32;
 
 static inline void __syncthreads(BARACUDA_SITE) { baracuda_host::block_barrier(BARACUDA_HERE); }

@@ -6,7 +6,7 @@
 
 namespace baracuda_host {
 
-static inline int lane() { return static_cast<int>(thread->linear & 31u); }
+BARACUDA_HOST_UNCHECKED static inline int lane() { return static_cast<int>(thread->linear & 31u); }
 
 template <class T>
 static inline T shuffle(const Operation& operation, unsigned mask, T value, int source, Site site) {

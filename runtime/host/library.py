@@ -1,0 +1,107 @@
+"""The runtime library that executes kernels, as Python calls it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from ..device import WatchedArray
+
+
+class Exported(ctypes.Structure):
+    """`baracuda_host::Kernel`."""
+
+    _fields_ = (
+        ("entry", ctypes.c_void_p),
+        ("shared_anchor", ctypes.c_void_p),
+        ("argument_bytes", ctypes.c_size_t),
+        ("dynamic_shared", ctypes.c_size_t),
+        ("static_shared", ctypes.c_size_t),
+        ("anchor_offset", ctypes.c_size_t),
+        ("library", ctypes.c_char_p),
+        ("image", ctypes.c_void_p),
+        ("image_end", ctypes.c_void_p),
+    )
+
+
+class _Buffer(ctypes.Structure):
+    """`baracuda_host::BufferArgument`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("first", ctypes.c_void_p),
+        ("item_bytes", ctypes.c_size_t),
+        ("rank", ctypes.c_uint32),
+        ("readonly", ctypes.c_uint32),
+        ("filled", ctypes.c_uint32),
+        ("complete", ctypes.c_uint32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+    )
+
+    @classmethod
+    def of(cls, array: WatchedArray) -> _Buffer:
+        axes = ctypes.c_int64 * len(array.shape)
+        may = array.role == "in", array.role in ("in", "inout"), array.role == "out"
+        shape, strides = axes(*array.shape), axes(*array.strides)
+        return cls(array.name.encode(), array.pointer, array.itemsize, len(array.shape), *may, shape, strides)
+
+
+class RuntimeLibrary:
+    """One pool of workers per process. Findings are text, a line each; none are an empty text."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)  # kernel libraries find its symbols
+        pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+        self._launch = self._library.baracuda_host_launch
+        self._launch.argtypes = (pointer, pointer, *[ctypes.c_uint] * 6, ctypes.c_int, ctypes.c_double, pointer)
+        self._launch.restype = text
+        self._library.baracuda_host_free.argtypes = (text,)
+        self._library.baracuda_host_bind.argtypes = (pointer,)
+        self._library.baracuda_host_watch.argtypes = (pointer, size)
+        self._library.baracuda_host_watch.restype = pointer
+        self._library.baracuda_host_unwatch.argtypes = (pointer,)
+        self._library.baracuda_host_unwritten.argtypes = (pointer,)
+        self._library.baracuda_host_unwritten.restype = text
+
+    def bind(self, kernel: Exported) -> None:
+        """Complete the description of a freshly loaded kernel."""
+        self._library.baracuda_host_bind(ctypes.byref(kernel))
+
+    def launch(
+        self,
+        kernel: int,
+        args: int,
+        grid: tuple[int, int, int],
+        block: int,
+        *,
+        order: int,
+        seed: int,
+        workers: int,
+        timeout: float,
+        memory: int | None,
+    ) -> str:
+        """Run a bound kernel to its end and return findings; with `memory`, which `watch` returned, in check mode."""
+        return self._text(self._launch(kernel, args, *grid, block, order, seed, workers, timeout, memory))
+
+    def watch(self, arrays: Sequence[WatchedArray]) -> int:
+        """Memory for checked launches, to be given to `unwatch`."""
+        buffers = (_Buffer * len(arrays))(*map(_Buffer.of, arrays))
+        memory: int = self._library.baracuda_host_watch(buffers, len(arrays))
+        return memory
+
+    def unwritten(self, memory: int) -> str:
+        """A line for each output that was not written completely."""
+        return self._text(self._library.baracuda_host_unwritten(memory))
+
+    def unwatch(self, memory: int) -> None:
+        """Forget what `watch` returned."""
+        self._library.baracuda_host_unwatch(memory)
+
+    def _text(self, address: int | None) -> str:
+        if not address:
+            return ""
+        try:
+            return ctypes.string_at(address).decode()
+        finally:
+            self._library.baracuda_host_free(address)

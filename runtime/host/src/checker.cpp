@@ -1,0 +1,224 @@
+// What check mode looks for, and how it says so.
+#include "checker.h"
+
+#include <string.h>
+
+namespace baracuda_host {
+
+Checker* checker = nullptr;
+
+static const char* verb(Access kind) {
+  static const char* const verbs[] = {"read", "write", "atomic read", "atomic"};
+  return verbs[static_cast<int>(kind)];
+}
+static bool writes(Access kind) { return kind == Access::Write || kind == Access::Atomic; }
+static bool is_atomic(Access kind) { return kind == Access::AtomicRead || kind == Access::Atomic; }
+
+Checker::Checker(WatchedMemory& memory, const Kernel& kernel)
+    : memory_(memory),
+      kernel_(kernel),
+      objects_(kernel.library ? shared_objects_of(kernel.library) : std::vector<SharedObject>{}),
+      first_block_(memory.blocks_so_far + 1) {
+  publications_.begin_launch();
+}
+
+Checker::~Checker() {
+  for (Region& region : shared_) release_cells(region);
+}
+
+void Checker::begin_block(Worker& w, uint64_t number) {
+  block_ = first_block_ + static_cast<uint32_t>(number);
+  memory_.blocks_so_far = std::max(memory_.blocks_so_far, block_);
+  clocks_.reset(w.thread_count);
+  publications_.begin_block(block_);
+  if (!shared_.empty()) return;  // all blocks run on this OS thread, so they share the addresses too
+  const char* segment = kernel_.shared_anchor() - kernel_.anchor_offset;
+  for (const SharedObject& object : objects_)
+    shared_.push_back({object.name, segment + object.offset, object.bytes, 1, -1, true, nullptr});
+  if (kernel_.dynamic_shared)
+    shared_.push_back({"dynamic shared memory", reinterpret_cast<const char*>(w.view.dynamic_shared),
+                       kernel_.dynamic_shared, 1, -1, true, nullptr});
+  std::sort(shared_.begin(), shared_.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
+  for (Region& region : shared_) reserve_cells(region);
+}
+
+void Checker::say(const std::string& what, Place place) {
+  char where[64] = "";
+  if (place.pc)
+    snprintf(where, sizeof where, " at pc 0x%zx", static_cast<size_t>(static_cast<const char*>(place.pc) - kernel_.image));
+  const std::string spot = place.pc ? where : place.site.file ? " at " + baracuda_host::place(place.site) : "";
+  if (said_.insert(what.substr(0, what.find('\'')) + spot).second) report(whoami() + ": " + what + spot);
+}
+
+Region* Checker::find(const char* address) {
+  if (last_ && address >= last_->low && address < last_->high()) return last_;
+  Region* region = find_region(memory_.regions, address);
+  if (!region) region = find_region(shared_, address);
+  return region ? last_ = region : nullptr;
+}
+
+// A thread's own local memory and the library's constants are free to use.
+bool Checker::is_local(const char* address, Access kind, Place place) {
+  if (address >= kernel_.image && address < kernel_.image_end) return true;
+  const Thread& self = running();
+  for (uint32_t i = 0; i < worker->thread_count; i++) {
+    const Fiber* fiber = worker->threads[i].fiber;
+    if (&worker->threads[i] == &self || !fiber || address < fiber->low || address >= reinterpret_cast<const char*>(fiber))
+      continue;
+    say(std::string(verb(kind)) + " of local memory of thread " + std::to_string(i), place);
+    return true;
+  }
+  return false;
+}
+
+std::string Checker::nearest(const char* address) {
+  for (const Region& region : shared_)
+    if (address >= region.low - 64 && address < region.high() + 64)
+      return relative_to(address, region.low, region.bytes, region.name);
+  return memory_.describe_nearest(address);
+}
+
+void Checker::out_of_bounds(const char* address, size_t bytes, Access kind, Place place) {
+  const std::string near = nearest(address);
+  char text[64];
+  snprintf(text, sizeof text, "at address %p", static_cast<const void*>(address));
+  say(std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes out of bounds, " + (near.empty() ? text : near),
+      place);
+  abandon();
+}
+
+std::string Checker::name_of(const Region& region, const Cell& cell, const char* at) const {
+  if (region.shared) return "'" + region.name + "' byte " + std::to_string(at - region.low);
+  const Buffer& buffer = memory_.buffer_of(region, cell);
+  return "'" + buffer.name + "' byte " + std::to_string(at - buffer.first);
+}
+
+void Checker::race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block,
+                   uint32_t thread, Place place) {
+  const std::string who = block == block_ ? "thread " + std::to_string(thread) + " of the block, no barrier in between"
+                                          : "block " + std::to_string(block - first_block_) +
+                                                ", not ordered by a fence and an atomic";
+  say("race (" + std::string(what) + ") on " + name_of(region, cell, at) + " with " + who, place);
+}
+
+bool Checker::ordered(bool shared, uint32_t block, uint32_t thread, uint32_t time, const Actor& actor) const {
+  if (block == block_) return clocks_.knows(actor.thread, thread, time);
+  return shared || block < first_block_ || publications_.knows(block, thread, time);
+}
+
+// Whether an access comes after the last write that it would conflict with.
+bool Checker::after_write(const Region& region, const Cell& cell, const Actor& actor, Access kind) const {
+  if (!cell.write_block || (region.shared && cell.write_block != block_)) return true;
+  if (cell.atomic && is_atomic(kind)) return true;
+  return ordered(region.shared, cell.write_block, cell.write_thread, cell.write_time, actor);
+}
+
+void Checker::enter(Region& region, size_t index, bool whole, Access kind, Place place) {
+  Cell& cell = region.cells[index];
+  const char* at = region.low + index * region.granule;
+  const uint32_t thread = running().linear;
+  const Actor actor{thread, clocks_.now(thread)};
+  const bool stale = region.shared && cell.write_block != block_;  // what another block left in shared memory
+  if (!region.shared) {
+    if (region.sole < 0 && !cell.owner) out_of_bounds(at, region.granule, kind, place);
+    if (writes(kind) && memory_.buffer_of(region, cell).readonly)
+      say("write to the input " + name_of(region, cell, at), place), abandon();
+  }
+  if (cell.in_flight && cell.write_block == block_)
+    say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + " while a cp.async of thread " +
+            std::to_string(cell.write_thread) + " may be writing there", place);
+  else if (whole && !after_write(region, cell, actor, kind))
+    race(writes(kind) ? "write after write" : "read after write", region, cell, at, cell.write_block, cell.write_thread,
+         place);
+  else if (whole && cell.earlier_block && !region.shared && !is_atomic(kind) &&
+           !ordered(false, cell.earlier_block, 0, 0, actor))
+    race(writes(kind) ? "write after atomic" : "read after atomic", region, cell, at, cell.earlier_block, 0, place);
+  const bool filled = region.shared ? !stale && cell.written
+                                    : cell.written || cell.filled || (region.sole >= 0 && memory_.buffer_of(region, cell).filled);
+  if (kind != Access::Write && !filled) say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which was never written", place);
+  if (!writes(kind)) {
+    if (is_atomic(kind)) return;
+    if (cell.read_block != block_) {
+      if (cell.read_block >= first_block_) cell.earlier_reader = cell.read_block;
+      cell.read_block = block_;
+      cell.read_thread[0] = cell.read_thread[1] = static_cast<uint16_t>(thread);
+      cell.read_time[0] = cell.read_time[1] = actor.time;
+      return;
+    }
+    const bool first = clocks_.knows(thread, cell.read_thread[0], cell.read_time[0]);
+    cell.read_thread[!first] = static_cast<uint16_t>(thread);
+    cell.read_time[!first] = actor.time;
+    return;
+  }
+  if (whole && cell.read_block && !(region.shared && cell.read_block != block_))
+    for (int i = 0; i < 2; i++)
+      if (!ordered(region.shared, cell.read_block, cell.read_thread[i], cell.read_time[i], actor)) {
+        race("write after read", region, cell, at, cell.read_block, cell.read_thread[i], place);
+        break;
+      }
+  if (whole && cell.earlier_reader && !region.shared && !ordered(false, cell.earlier_reader, 0, 0, actor))
+    race("write after read", region, cell, at, cell.earlier_reader, 0, place);
+  if (cell.write_block != block_)
+    cell.earlier_block = cell.atomic && kind == Access::Atomic && cell.write_block >= first_block_ ? cell.write_block : 0;
+  cell.write_block = block_;
+  cell.write_thread = static_cast<uint16_t>(thread);
+  cell.write_time = actor.time;
+  cell.atomic = kind == Access::Atomic;
+  cell.written = true;
+  cell.in_flight = false;
+  cell.read_block = cell.earlier_reader = 0;
+}
+
+void Checker::access(const char* address, size_t bytes, Access kind, Place place) {
+  const Fiber* own = running().fiber;
+  if (address >= own->low && address < reinterpret_cast<const char*>(own)) return;
+  Region* region = find(address);
+  if (!region) {
+    if (is_local(address, kind, place)) return;
+    out_of_bounds(address, bytes, kind, place);
+  }
+  if (address + bytes > region->high()) out_of_bounds(region->high(), bytes, kind, place);
+  if (!region->shared && is_atomic(kind)) publications_.atomic(address, writes(kind));
+  const size_t offset = static_cast<size_t>(address - region->low), granule = region->granule;
+  const bool whole = bytes >= granule;  // of a part of an element it is not known which bytes others touched
+  for (size_t cell = offset / granule; cell <= (offset + bytes - 1) / granule; cell++)
+    enter(*region, cell, whole, kind, place);
+}
+
+void Checker::fence() {
+  Clocks::Clock known;
+  clocks_.tell(running().linear, known);
+  publications_.fence(known);
+}
+
+void Checker::lanes_meet(uint32_t first, uint32_t lanes) {
+  Clocks::Clock meeting;
+  for (uint32_t left = lanes; left; left &= left - 1) clocks_.tell(first + __builtin_ctz(left), meeting);
+  for (uint32_t left = lanes; left; left &= left - 1) clocks_.learn(first + __builtin_ctz(left), meeting);
+}
+
+void Checker::copy_begins(const char* shared, size_t bytes, Site site) {
+  access(shared, bytes, Access::Write, {nullptr, site});
+  if (Region* region = find(shared); region && region->shared)
+    for (size_t i = 0; i < bytes; i++) region->cells[shared - region->low + i].in_flight = true;
+}
+
+void Checker::copy_ends(const char* shared, size_t bytes) {
+  const uint32_t thread = running().linear;
+  if (Region* region = find(shared); region && region->shared)
+    for (size_t i = 0; i < bytes; i++) {
+      Cell& cell = region->cells[shared - region->low + i];
+      cell.in_flight = false;
+      cell.write_time = clocks_.now(thread);
+    }
+}
+
+// Called by kernel libraries.
+void access(const void* address, size_t bytes, Access kind, const void* pc) {
+  if (checker && worker && worker->in_kernel) checker->access(static_cast<const char*>(address), bytes, kind, {pc, {}});
+}
+void fence() {
+  if (checker && worker && worker->in_kernel) checker->fence();
+}
+
+}  // namespace baracuda_host

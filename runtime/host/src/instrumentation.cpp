@@ -1,0 +1,129 @@
+// The functions that -fsanitize=thread and -fsanitize=alignment,bounds,... make a kernel call. The sanitizers' own
+// libraries are not linked: here each call gets the meaning it has on a GPU.
+#include <string.h>
+
+#include "checker.h"
+
+namespace baracuda_host {
+
+static void looked_at(const void* address, size_t bytes, Access kind, const void* pc) {
+  if (bytes) access(address, bytes, kind, pc);
+}
+
+// A volatile load may be waiting for another thread to store.
+static void looked_at_volatile(const void* address, size_t bytes, const void* pc) {
+  if (checker && worker && worker->in_kernel) yield();
+  access(address, bytes, Access::AtomicRead, pc);
+}
+
+struct Location {
+  const char* file;
+  uint32_t line, column;
+};
+struct Type {
+  uint16_t kind, info;
+  char name[1];
+};
+
+// What the language leaves undefined; what cannot go on ends the launch.
+static void undefined(const Location& location, const std::string& what, bool goes_on) {
+  if (!worker || !worker->in_kernel) return;
+  const Site site{location.file, static_cast<int>(location.line)};
+  if (checker) checker->say(what, {nullptr, site});
+  else report(whoami() + ": " + what + " at " + place(site));
+  if (!goes_on) abandon();
+}
+
+}  // namespace baracuda_host
+
+#define BARACUDA_HOST_HOOK extern "C" __attribute__((visibility("default")))
+#define BARACUDA_HOST_CALLER __builtin_return_address(0)
+#define BARACUDA_HOST_ACCESS_HOOK(name, bytes, kind)                                                     \
+  BARACUDA_HOST_HOOK void name(void* address) {                                                          \
+    baracuda_host::looked_at(address, bytes, baracuda_host::Access::kind, BARACUDA_HOST_CALLER);         \
+  }
+#define BARACUDA_HOST_VOLATILE_HOOK(name, bytes)                                                         \
+  BARACUDA_HOST_HOOK void name(void* address) {                                                          \
+    baracuda_host::looked_at_volatile(address, bytes, BARACUDA_HOST_CALLER);                             \
+  }
+#define BARACUDA_HOST_ACCESS_HOOKS(bytes)                                           \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_read##bytes, bytes, Read)                        \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_write##bytes, bytes, Write)                      \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_read##bytes, bytes, Read)              \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_write##bytes, bytes, Write)            \
+  BARACUDA_HOST_VOLATILE_HOOK(__tsan_volatile_read##bytes, bytes)                   \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_volatile_write##bytes, bytes, Atomic)            \
+  BARACUDA_HOST_VOLATILE_HOOK(__tsan_unaligned_volatile_read##bytes, bytes)         \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_volatile_write##bytes, bytes, Atomic)
+BARACUDA_HOST_ACCESS_HOOKS(1)
+BARACUDA_HOST_ACCESS_HOOKS(2)
+BARACUDA_HOST_ACCESS_HOOKS(4)
+BARACUDA_HOST_ACCESS_HOOKS(8)
+BARACUDA_HOST_ACCESS_HOOKS(16)
+
+BARACUDA_HOST_HOOK void __tsan_read_range(void* address, size_t bytes) {
+  baracuda_host::looked_at(address, bytes, baracuda_host::Access::Read, BARACUDA_HOST_CALLER);
+}
+BARACUDA_HOST_HOOK void __tsan_write_range(void* address, size_t bytes) {
+  baracuda_host::looked_at(address, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
+}
+BARACUDA_HOST_HOOK void* __tsan_memset(void* to, int value, size_t bytes) {
+  baracuda_host::looked_at(to, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
+  return memset(to, value, bytes);
+}
+BARACUDA_HOST_HOOK void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
+  baracuda_host::looked_at(from, bytes, baracuda_host::Access::Read, BARACUDA_HOST_CALLER);
+  baracuda_host::looked_at(to, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
+  return memcpy(to, from, bytes);
+}
+BARACUDA_HOST_HOOK void* __tsan_memmove(void* to, const void* from, size_t bytes) {
+  baracuda_host::looked_at(from, bytes, baracuda_host::Access::Read, BARACUDA_HOST_CALLER);
+  baracuda_host::looked_at(to, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
+  return memmove(to, from, bytes);
+}
+BARACUDA_HOST_HOOK void __tsan_init() {}
+BARACUDA_HOST_HOOK void __tsan_func_entry(void*) {}
+BARACUDA_HOST_HOOK void __tsan_func_exit() {}
+
+struct TypeMismatch {
+  baracuda_host::Location location;
+  baracuda_host::Type* type;
+  unsigned char log_alignment, kind;
+};
+BARACUDA_HOST_HOOK void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t address) {
+  const size_t alignment = size_t{1} << data->log_alignment;
+  const std::string type = data->type->name;
+  if (!address) baracuda_host::undefined(data->location, "null pointer to " + type, false);
+  baracuda_host::undefined(data->location,
+                           "misaligned address for " + type + ": needs a multiple of " + std::to_string(alignment) +
+                               ", is " + std::to_string(address % alignment) + " beyond one",
+                           false);
+}
+struct OutOfBounds {
+  baracuda_host::Location location;
+  baracuda_host::Type *array, *index;
+};
+BARACUDA_HOST_HOOK void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
+  baracuda_host::undefined(data->location,
+                           "index " + std::to_string(static_cast<intptr_t>(index)) + " is outside " + data->array->name,
+                           false);
+}
+struct TwoOperands {
+  baracuda_host::Location location;
+  baracuda_host::Type *left, *right;
+};
+BARACUDA_HOST_HOOK void __ubsan_handle_shift_out_of_bounds(TwoOperands* data, uintptr_t, uintptr_t by) {
+  baracuda_host::undefined(data->location,
+                           "shift of " + std::string(data->left->name) + " by " + std::to_string(static_cast<intptr_t>(by)),
+                           true);
+}
+struct OneOperand {
+  baracuda_host::Location location;
+  baracuda_host::Type* type;
+};
+BARACUDA_HOST_HOOK void __ubsan_handle_divrem_overflow(OneOperand* data, uintptr_t, uintptr_t) {
+  baracuda_host::undefined(data->location, "integer division by zero or overflow", false);
+}
+BARACUDA_HOST_HOOK void __ubsan_handle_builtin_unreachable(baracuda_host::Location* location) {
+  baracuda_host::undefined(*location, "unreachable code reached", false);
+}

@@ -1,0 +1,86 @@
+"""Which line of which template each line of a generated file comes from.
+
+A comment of `// @lines` lines ends the generated file. Its words are read one after the other:
+
+    templates/row.cu.jinja:1    go to line 1 of this template (a project's own template has no folder)
+    4                           the next 4 lines are 4 lines of the template, in order
+    +2, -6                      go 2 lines ahead, go 6 lines back
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable
+from itertools import groupby
+from typing import NamedTuple
+from urllib.parse import quote
+
+_COMMENT = re.compile(r"(?:^// @lines(?: (?:\S+:\d+|[+-]?\d+))+(?:\n|\Z))+\Z", re.MULTILINE)
+# What may go on over the end of a line, and what could look like its beginning.
+_UNBROKEN = re.compile(r"""/\*(?s:.*?)\*/|//(?:\\\n|.)*|'\\?.'|"(?:\\(?s:.)|[^"\\\n])*"|\\\n""")
+
+
+class Place(NamedTuple):
+    """A line of a template."""
+
+    file: str
+    line: int
+
+
+def line_map(places: Iterable[Place]) -> str:
+    """The comment that says where line 1, 2, ... of a file come from."""
+    words, at = [], Place("", 0)
+    for _, run in groupby(enumerate(places), lambda item: (item[1].file, item[1].line - item[0])):
+        (_, (file, line)), *rest = run
+        words.append(f"{line - at.line:+}" if file == at.file else f"{quote(file)}:{line}")
+        words.append(f"{1 + len(rest)}")
+        at = Place(file, line + 1 + len(rest))
+    lines = textwrap.wrap(" ".join(words), 110, break_long_words=False, break_on_hyphens=False)
+    return "".join(f"// @lines {line}\n" for line in lines)
+
+
+def with_line_directives(text: str) -> str:
+    """A generated file as a compiler is to see it: with `#line` directives, without the comment.
+
+    Text without the comment, or with another number of lines than the comment speaks of, is returned as it is.
+    """
+    found = _COMMENT.search(text)
+    if found is None:
+        return text
+    *lines, _ = text[: found.start()].split("\n")
+    places = _places(found[0])
+    if len(lines) != len(places):
+        return text
+    shown, expected, unbroken = [], Place("", 0), _unbroken(text[: found.start()])
+    for index, (line, place) in enumerate(zip(lines, places, strict=True)):
+        if place != expected and index not in unbroken:
+            shown.append(f'#line {place.line} "{place.file}"\n')
+            expected = place
+        shown.append(f"{line}\n")
+        expected = expected._replace(line=expected.line + 1)
+    return "".join(shown)
+
+
+def _places(comment: str) -> list[Place]:
+    file, line, places = "", 0, list[Place]()
+    for word in comment.replace("// @lines", "").split():
+        if ":" in word:
+            file, _, number = word.rpartition(":")
+            line = int(number)
+        elif word[0] in "+-":
+            line += int(word)
+        else:
+            places += (Place(file, line + i) for i in range(int(word)))
+            line += int(word)
+    return places
+
+
+def _unbroken(text: str) -> set[int]:
+    """Indices of the lines that begin within a comment or continue a line: no directive can stand before them."""
+    within = set[int]()
+    for match in _UNBROKEN.finditer(text):
+        if ends := match[0].count("\n"):
+            first = text.count("\n", 0, match.start())
+            within.update(range(first + 1, first + 1 + ends))
+    return within

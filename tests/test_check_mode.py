@@ -131,9 +131,8 @@ def test_interleaved_arrays() -> None:
         for i, (n, r) in enumerate([("a", "in"), ("b", "out")])
     ]
     assert device.watch is not None
-    with pytest.raises(KernelInternal, match="16 of 16 elements of 'b' never written, the first is element 0"):
-        with device.watch(halves):
-            pass
+    with pytest.raises(KernelInternal, match="16 of 16 elements of 'b' never written"), device.watch(halves):
+        pass
     same = [WatchedArray(n, r, both.ctypes.data, (32,), (1,), 4) for n, r in [("a", "in"), ("b", "out")]]
     with pytest.raises(KernelInternal, match="32 of 32 elements of 'b'"), device.watch(same):
         pass

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from baracuda.runtime import REGISTRY, ElementKind, KernelSku
 
@@ -33,10 +36,26 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
     return list(found.values())
 
 
-def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
-    """Rows as long as the tile, one longer and shorter than its vectors like, and more rows than blocks."""
-    base, shape_field = _simplest(subject, sku.element)
-    vec = 16 // sku.element.row.bytes
+def random_problems(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16) -> list[Problem]:
+    """Problems of any size that selection gives to `sku`, half of them of whole packs; always the same for a seed."""
+    rng = np.random.default_rng([seed, zlib.crc32(sku.symbol.encode())])
+    base, field = _simplest(subject, sku.element)
+    vec, (low, high) = 16 // sku.element.row.bytes, _widths(subject, sku)
+    rows_vary = bool(Problem(subject, base, sku.element).row_axes)
+    found = []
+    for turn in range(count):
+        cols = int(rng.integers(low, high + 1))
+        cols = max(low, cols // vec * vec) if turn % 2 else cols
+        rows = int(rng.integers(1, max(2, min(64, limit // cols) + 1))) if rows_vary else 1
+        case = {**base, field: _resized(subject, base, field, sku.element, rows, cols)}
+        problem = Problem(subject, case, sku.element)
+        if problem.plan.sku == sku:
+            found.append(problem)
+    return found
+
+
+def _widths(subject: Subject, sku: KernelSku) -> tuple[int, int]:
+    """The shortest and the longest row that selection gives to `sku`; for a wide one the longest to be tried."""
     held = sku.schedule.columns(sku.element.row.bytes)
     narrower = [
         s.schedule.columns(s.element.row.bytes)
@@ -44,6 +63,14 @@ def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
         if s.element == sku.element and not s.schedule.wide
     ]
     below = max((n for n in narrower if n < held or sku.schedule.wide), default=0)
+    return below + 1, max(below, 2 * held) + 1 if sku.schedule.wide else held
+
+
+def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
+    """Rows as long as the tile, one longer and shorter than its vectors like, and more rows than blocks."""
+    base, shape_field = _simplest(subject, sku.element)
+    vec = 16 // sku.element.row.bytes
+    held, below = sku.schedule.columns(sku.element.row.bytes), _widths(subject, sku)[0] - 1
     widths = (below + 1, below + vec, 2 * held + vec + 1) if sku.schedule.wide else (below + 1, below + vec, held)
     has_rows = bool(Problem(subject, base, sku.element).row_axes)
     for cols in widths:

@@ -124,12 +124,23 @@ def _differentiable() -> Any:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How an output compares with what was expected; `worst_ratio` is the largest error in units of its bound."""
+    """How an output compares with what was expected; `worst_ratio` is the largest error in units of its bound.
+
+    The element with that ratio is at `index`, counted in (rows, columns) as far as the output varies along them.
+    """
 
     max_error: float
-    bound_there: float  # the bound of the element with the worst ratio
     worst_ratio: float
     relative: float  # error over expected, as norms
+    bound_there: float = 0.0
+    index: tuple[int, ...] = ()
+    got: float = 0.0
+    expected: float = 0.0
+
+    def __str__(self) -> str:
+        where = f"element {self.index}" if self.index else "the element"
+        off = f"got {self.got:.9g}, expected {self.expected:.9g} within {self.bound_there:.3g}"
+        return f"{where}: {off} ({self.worst_ratio:.3g} times the bound)"
 
 
 def tolerances(problem: Problem, arrays: Mapping[str, Bounded], held: Mapping[str, ElementKind]) -> Flat:
@@ -216,7 +227,7 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
     largest = kind.row.largest or np.inf
     got, expected = np.asarray(got, np.longdouble), np.asarray(expected, np.longdouble)
     if not got.size:
-        return Accuracy(0.0, 0.0, 0.0, 0.0)
+        return Accuracy(0.0, 0.0, 0.0)
     tolerance = np.broadcast_to(np.asarray(tolerance, np.longdouble), got.shape)
     with np.errstate(all="ignore"):
         same = (got == expected) | (np.isnan(got) & np.isnan(expected))
@@ -230,7 +241,16 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
         distance = float(np.sqrt(np.sum(np.where(finite, got - expected, 0) ** 2)))
     worst = int(np.argmax(ratio))
     relative = distance / norm if norm else distance
-    return Accuracy(float(error.max()), float(tolerance.flat[worst]), float(ratio.max()), relative)
+    index = tuple(int(i) for i, n in zip(np.unravel_index(worst, got.shape), got.shape, strict=True) if n > 1)
+    return Accuracy(
+        max_error=float(error.max()),
+        worst_ratio=float(ratio.max()),
+        relative=relative,
+        bound_there=float(tolerance.flat[worst]),
+        index=index,
+        got=float(got.flat[worst]),
+        expected=float(np.broadcast_to(expected, got.shape).flat[worst]),
+    )
 
 
 def widen(

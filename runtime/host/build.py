@@ -20,6 +20,8 @@ _DEVICE_HEADERS = _HERE.parent / "include"
 _HOST_HEADERS = _HERE / "include"
 _VOCABULARY = "baracuda_host.h"
 _INCLUDES = (f"-I{_HOST_HEADERS}", f"-I{_DEVICE_HEADERS}", "-include", _VOCABULARY)
+# Named one by one, because check mode's flags would add the sanitizers' own runtimes.
+_LIBRARIES = ("-nodefaultlibs", "-lm", "-lc")
 _EXPORT = """
 #line 1 "{path} (entry point)"
 #ifdef DYN_SHARED_BYTES
@@ -69,15 +71,10 @@ class Builder:
         export = _EXPORT.format(path=source.path, symbol=source.symbol)
         text = f'#line 1 "{source.path}"\n{source.text}{export}'
         defines = [f"-D{define}" for define in source.defines]
-        # In two steps: linking with the flags of a sanitizer would bring in the sanitizer's own library.
-        unlinked = target.with_name(target.name + ".o")
-        rest = [*_INCLUDES, *defines, "-c", "-xc++", "-", "-o", str(unlinked)]
+        rest = [*_INCLUDES, *defines, "-shared", "-xc++", "-", *_LIBRARIES, "-o", str(target)]
         log = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text)
         if log is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
             log = self.toolchain.run([*flags, *rest], text)
-        if log is None:
-            log = self.toolchain.run(["-shared", str(unlinked), "-o", str(target)])
-            unlinked.unlink()
         if log is not None:
             log = log.replace(f"{_HOST_HEADERS}/", "")
             raise CompileError(compiler_message(log, source, "the host", _DEVICE_HEADERS))

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 
 from ..device import WatchedArray
+from ..errors import DriverError
 
 
 class Exported(ctypes.Structure):
@@ -87,7 +88,9 @@ class RuntimeLibrary:
     def watch(self, arrays: Sequence[WatchedArray]) -> int:
         """Memory for checked launches, to be given to `unwatch`."""
         buffers = (_Buffer * len(arrays))(*map(_Buffer.of, arrays))
-        memory: int = self._library.baracuda_host_watch(buffers, len(arrays))
+        memory: int | None = self._library.baracuda_host_watch(buffers, len(arrays))
+        if memory is None:
+            raise DriverError("the host device has no memory left for check mode; run it on smaller arrays")
         return memory
 
     def unwritten(self, memory: int) -> str:

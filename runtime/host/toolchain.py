@@ -33,7 +33,7 @@ _CHECK_FLAGS = (
 )
 _CHECK_FLAGS_OF_GCC = (
     *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
-    *("-fno-tree-loop-im", "-fno-tree-sra", "-fno-toplevel-reorder"),
+    *("-fno-tree-loop-im", "-fno-tree-sra", "-fno-toplevel-reorder", "-fno-builtin-memcpy"),
 )
 _CHECK_FLAGS_OF_CLANG = (
     *("-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"),

@@ -16,4 +16,5 @@
 #include "baracuda_host/conversions.h"
 #include "baracuda_host/memory.h"
 #include "baracuda_host/matrix.h"
+#include "baracuda_host/copies.h"
 #include "baracuda_host/export.h"

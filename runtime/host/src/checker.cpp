@@ -39,7 +39,8 @@ void Checker::begin_block(Worker& w, uint64_t number) {
     shared_.push_back({"dynamic shared memory", reinterpret_cast<const char*>(w.view.dynamic_shared),
                        kernel_.dynamic_shared, 1, -1, true, nullptr});
   std::sort(shared_.begin(), shared_.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
-  for (Region& region : shared_) reserve_cells(region);
+  for (Region& region : shared_)
+    if (!reserve_cells(region)) report(block_name() + ": out of memory for check mode"), abandon();
 }
 
 void Checker::say(const std::string& what, Place place) {
@@ -57,9 +58,11 @@ Region* Checker::find(const char* address) {
   return region ? last_ = region : nullptr;
 }
 
-// A thread's own local memory and the library's constants are free to use.
+// A thread's own local memory, the kernel's parameter and the library's constants are free to use.
 bool Checker::is_local(const char* address, Access kind, Place place) {
   if (address >= kernel_.image && address < kernel_.image_end) return true;
+  const char* parameter = static_cast<const char*>(worker->launch->arguments);
+  if (address >= parameter && address < parameter + kernel_.argument_bytes) return true;
   const Thread& self = running();
   for (uint32_t i = 0; i < worker->thread_count; i++) {
     const Fiber* fiber = worker->threads[i].fiber;
@@ -170,6 +173,7 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind, Place
 }
 
 void Checker::access(const char* address, size_t bytes, Access kind, Place place) {
+  if (aborting) report_and_abandon("stopped by the launch timeout");  // here, where no lock is held
   const Fiber* own = running().fiber;
   if (address >= own->low && address < reinterpret_cast<const char*>(own)) return;
   Region* region = find(address);

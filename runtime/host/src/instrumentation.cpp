@@ -10,6 +10,16 @@ static void looked_at(const void* address, size_t bytes, Access kind, const void
   if (bytes) access(address, bytes, kind, pc);
 }
 
+void* copy(void* to, const void* from, size_t bytes, const void* pc) {
+  looked_at(from, bytes, Access::Read, pc);
+  looked_at(to, bytes, Access::Write, pc);
+  return memmove(to, from, bytes);
+}
+void* fill(void* to, int value, size_t bytes, const void* pc) {
+  looked_at(to, bytes, Access::Write, pc);
+  return memset(to, value, bytes);
+}
+
 // A volatile load may be waiting for another thread to store.
 static void looked_at_volatile(const void* address, size_t bytes, const void* pc) {
   if (checker && worker && worker->in_kernel) yield();
@@ -68,18 +78,13 @@ BARACUDA_HOST_HOOK void __tsan_write_range(void* address, size_t bytes) {
   baracuda_host::looked_at(address, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
 }
 BARACUDA_HOST_HOOK void* __tsan_memset(void* to, int value, size_t bytes) {
-  baracuda_host::looked_at(to, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
-  return memset(to, value, bytes);
+  return baracuda_host::fill(to, value, bytes, BARACUDA_HOST_CALLER);
 }
 BARACUDA_HOST_HOOK void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
-  baracuda_host::looked_at(from, bytes, baracuda_host::Access::Read, BARACUDA_HOST_CALLER);
-  baracuda_host::looked_at(to, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
-  return memcpy(to, from, bytes);
+  return baracuda_host::copy(to, from, bytes, BARACUDA_HOST_CALLER);
 }
 BARACUDA_HOST_HOOK void* __tsan_memmove(void* to, const void* from, size_t bytes) {
-  baracuda_host::looked_at(from, bytes, baracuda_host::Access::Read, BARACUDA_HOST_CALLER);
-  baracuda_host::looked_at(to, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
-  return memmove(to, from, bytes);
+  return baracuda_host::copy(to, from, bytes, BARACUDA_HOST_CALLER);
 }
 BARACUDA_HOST_HOOK void __tsan_init() {}
 BARACUDA_HOST_HOOK void __tsan_func_entry(void*) {}

@@ -38,9 +38,12 @@ BARACUDA_HOST_API void baracuda_host_bind(baracuda_host::Kernel* kernel) {
   dl_iterate_phdr(baracuda_host::find_library, kernel);
 }
 
-// The memory that checked launches may touch, to be released with baracuda_host_unwatch.
+// The memory that checked launches may touch, to be released with baracuda_host_unwatch; null for lack of memory.
 BARACUDA_HOST_API void* baracuda_host_watch(const baracuda_host::BufferArgument* buffers, size_t count) {
-  return new baracuda_host::WatchedMemory(buffers, count);
+  auto* memory = new baracuda_host::WatchedMemory(buffers, count);
+  if (memory->complete()) return memory;
+  delete memory;
+  return nullptr;
 }
 BARACUDA_HOST_API void baracuda_host_unwatch(baracuda_host::WatchedMemory* memory) { delete memory; }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 namespace baracuda_host {
@@ -45,11 +44,11 @@ template <class Visit> static void each_element(const Buffer& b, Visit visit) {
   }
 }
 
-void reserve_cells(Region& region) {
+bool reserve_cells(Region& region) {
   const size_t bytes = (region.bytes / region.granule + 1) * sizeof(Cell);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) abort();
-  region.cells = static_cast<Cell*>(memory);
+  region.cells = memory == MAP_FAILED ? nullptr : static_cast<Cell*>(memory);
+  return region.cells;
 }
 
 void release_cells(Region& region) {
@@ -92,8 +91,7 @@ WatchedMemory::WatchedMemory(const BufferArgument* buffers, size_t count) : buff
   }
   for (size_t r = 0; r < regions.size(); r++) {
     Region& region = regions[r];
-    reserve_cells(region);
-    if (region.sole >= 0) continue;
+    if (!reserve_cells(region) || region.sole >= 0) continue;
     std::stable_sort(members[r].begin(), members[r].end(),
                      [&](size_t a, size_t b) { return buffers_[a].readonly > buffers_[b].readonly; });
     for (const size_t i : members[r]) {
@@ -107,6 +105,10 @@ WatchedMemory::WatchedMemory(const BufferArgument* buffers, size_t count) : buff
       });
     }
   }
+}
+
+bool WatchedMemory::complete() const {
+  return std::all_of(regions.begin(), regions.end(), [](const Region& region) { return region.cells; });
 }
 
 WatchedMemory::~WatchedMemory() {

@@ -46,8 +46,8 @@ struct Region {
   const char* high() const { return low + bytes; }
 };
 
-// Lazily zeroed cells for a region, however large; `release_cells` gives them back.
-void reserve_cells(Region& region);
+// Lazily zeroed cells for a region, however large; `release_cells` gives them back. False if the system has none.
+bool reserve_cells(Region& region);
 void release_cells(Region& region);
 
 Region* find_region(std::vector<Region>& sorted, const char* address);  // null if it lies in none
@@ -63,6 +63,8 @@ class WatchedMemory {
   }
   std::string describe_unwritten() const;  // a line for each buffer that should be complete and is not
   std::string describe_nearest(const char* address) const;
+
+  bool complete() const;  // does every region have its cells?
 
   std::vector<Region> regions;  // by address
   uint32_t blocks_so_far = 0;

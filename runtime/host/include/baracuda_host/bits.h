@@ -7,7 +7,7 @@ namespace baracuda_host {
 template <class To, class From> static inline To bit_cast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
   To to;
-  memcpy(static_cast<void*>(&to), &from, sizeof to);
+  __builtin_memcpy(static_cast<void*>(&to), &from, sizeof to);
   return to;
 }
 }  // namespace baracuda_host

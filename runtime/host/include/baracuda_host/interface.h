@@ -70,6 +70,8 @@ void copy_async_wait(int groups_still_pending);
 // What check mode is told of memory; the compiler reports plain loads and stores by itself.
 enum class Access : uint8_t { Read, Write, AtomicRead, Atomic };
 void access(const void* address, size_t bytes, Access kind, const void* pc);
+void* copy(void* to, const void* from, size_t bytes, const void* pc);  // they may overlap
+void* fill(void* to, int value, size_t bytes, const void* pc);
 void fence();  // what the block has written so far may be published by an atomic
 
 void yield();  // lets every other runnable thread of the block go first

@@ -136,3 +136,10 @@ def test_interleaved_arrays() -> None:
     same = [WatchedArray(n, r, both.ctypes.data, (32,), (1,), 4) for n, r in [("a", "in"), ("b", "out")]]
     with pytest.raises(KernelInternal, match="32 of 32 elements of 'b'"), device.watch(same):
         pass
+
+
+def test_overflow_of_an_index(memory: HostMemory) -> None:
+    """A signed integer that overflows is undefined in C++, whatever it does on the machine at hand."""
+    edit = (r"int turn = 0;", "int turn = 2147483647 + int(space.row_axes);")
+    problem = _problem("rms_norm", [3, 64], "f32", edit)
+    assert re.search(r"overflow of 'int' at row.cu.jinja:\d+", _finding(problem, memory))

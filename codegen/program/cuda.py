@@ -13,6 +13,7 @@ Kinds = Mapping[str, str]  # name -> "float", "int" or "bool"
 # How tightly C++ binds; an operand that binds less tightly than its place asks for is put in parentheses.
 _BINDS = {"*": 13, "/": 13, "+": 12, "-": 12, "<": 10, "<=": 10, ">": 10, ">=": 10, "==": 9, "!=": 9}
 _BINDS |= {"and": 5, "or": 4}
+_WRAPPING = {"+": "add", "-": "subtract", "*": "multiply"}  # on integers: C++ leaves their overflow undefined
 _UNARY, _TERNARY, _PRIMARY = 15, 1, 20
 # What each cast rounds to; 16-bit types convert to float and to nothing else.
 _CAST = {"T": "T({})", "acc": "{}", "f16": "float(f16({}))", "bf16": "float(bf16({}))", "f32": "float({})"}
@@ -106,6 +107,9 @@ class _Printer:
             return row.cuda.format(*parts), _TERNARY
         if not row.symbol or row.cuda.startswith("math::"):
             return row.cuda.format(*(self._place(a, inner)[0] for a in args)), _PRIMARY
+        if inner == "int" and row.symbol in _WRAPPING:
+            operands = [self._place(a, inner)[0] for a in args]
+            return f"math::{_WRAPPING[row.symbol]}({', '.join(['0ll', *operands][-2:])})", _PRIMARY
         if row.arity == 1:
             return row.cuda.format(self._tight(args[0], inner, _UNARY + 1)), _UNARY
         binds = _BINDS[row.symbol]

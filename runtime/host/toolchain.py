@@ -29,7 +29,8 @@ KERNEL_FLAGS = (
 # Check mode: the compiler calls the runtime at each access to memory, and neither moves nor adds any.
 _CHECK_FLAGS = (
     *("-O1", "-g1", "-DBARACUDA_HOST_CHECK=1", "-fsanitize=thread"),
-    "-fsanitize=alignment,bounds,shift,integer-divide-by-zero,unreachable",
+    "-fsanitize=alignment,bounds,shift,integer-divide-by-zero,signed-integer-overflow,unreachable",
+    "-fno-wrapv",
 )
 _CHECK_FLAGS_OF_GCC = (
     *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),

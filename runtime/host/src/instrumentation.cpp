@@ -129,6 +129,13 @@ struct OneOperand {
 BARACUDA_HOST_HOOK void __ubsan_handle_divrem_overflow(OneOperand* data, uintptr_t, uintptr_t) {
   baracuda_host::undefined(data->location, "integer division by zero or overflow", false);
 }
+static void overflow(OneOperand* data) {
+  baracuda_host::undefined(data->location, "overflow of " + std::string(data->type->name), true);
+}
+BARACUDA_HOST_HOOK void __ubsan_handle_add_overflow(OneOperand* data, uintptr_t, uintptr_t) { overflow(data); }
+BARACUDA_HOST_HOOK void __ubsan_handle_sub_overflow(OneOperand* data, uintptr_t, uintptr_t) { overflow(data); }
+BARACUDA_HOST_HOOK void __ubsan_handle_mul_overflow(OneOperand* data, uintptr_t, uintptr_t) { overflow(data); }
+BARACUDA_HOST_HOOK void __ubsan_handle_negate_overflow(OneOperand* data, uintptr_t) { overflow(data); }
 BARACUDA_HOST_HOOK void __ubsan_handle_builtin_unreachable(baracuda_host::Location* location) {
   baracuda_host::undefined(*location, "unreachable code reached", false);
 }

@@ -43,7 +43,10 @@ template <typename A> __device__ A sigmoid(A a) {
 template <typename A> __device__ A maximum(A a, A b) { return a > b || a != a ? a : b; }
 template <typename A> __device__ A minimum(A a, A b) { return a < b || a != a ? a : b; }
 
-// Integers as in NumPy: quotients round down, dividing by zero gives zero, shifts of 64 and more push every bit out.
+// Integers as in NumPy: they wrap, quotients round down, dividing by zero gives zero, shifts of 64 and more push every bit out.
+__device__ inline i64 add(i64 a, i64 b) { return i64(u64(a) + u64(b)); }
+__device__ inline i64 subtract(i64 a, i64 b) { return i64(u64(a) - u64(b)); }
+__device__ inline i64 multiply(i64 a, i64 b) { return i64(u64(a) * u64(b)); }
 __device__ inline i64 floor_divide(i64 a, i64 b) {
     if (b == 0) return 0;
     if (b == -1) return i64(0 - u64(a));

@@ -1,7 +1,6 @@
 // Models of ldmatrix and mma.sync; fragments are laid out as PTX defines them.
 #pragma once
 #include <stdint.h>
-#include <string.h>
 
 #include "conversions.h"
 #include "interface.h"
@@ -19,7 +18,8 @@ template <int matrices, bool transposed>
 BARACUDA_HOST_UNCHECKED static void load_matrices(void** arguments, uint32_t) {
   for (int m = 0; m < matrices; m++) {
     uint16_t tile[8][8];
-    for (int r = 0; r < 8; r++) __builtin_memcpy(tile[r], static_cast<MatrixRow*>(arguments[8 * m + r])->row, 16);
+    for (int r = 0; r < 8; r++)
+      __builtin_memcpy(tile[r], static_cast<MatrixRow*>(arguments[8 * m + r])->row, 16);
     for (int lane = 0; lane < 32; lane++) {
       const int r = lane / 4, c = lane % 4 * 2;
       const uint32_t low = transposed ? tile[c][r] : tile[r][c];

@@ -31,9 +31,11 @@ def generate(**given: Any) -> None:
 @arguments.OPS
 @arguments.PROJECT
 @arguments.archs("sm_90")
+@click.option("--all-archs", is_flag=True, help="All that specs may name and NVRTC compiles for.")
+@click.option("--layouts", default="packed,strided,gathered", show_default=True, callback=arguments.read_layouts)
 @arguments.PACKAGE
 def check(**given: Any) -> None:
-    """Validate specs, compare the generated files, compile the kernels; needs no GPU."""
+    """Validate specs, compare the generated files, audit the kernels' binaries; needs no GPU."""
     from .commands.check import check
 
     arguments.end(check(**given))
@@ -59,6 +61,9 @@ def compile(**given: Any) -> None:
 @main.command("list")
 @click.option("--op")
 @click.option("--dtype")
+@click.option("--resources", is_flag=True, help="With what each occupies in each layout; compiles what it must.")
+@arguments.archs("sm_90")
+@arguments.ANY_SPECS
 @arguments.PACKAGE
 @arguments.JSON
 def list_(**given: Any) -> None:
@@ -66,6 +71,21 @@ def list_(**given: Any) -> None:
     from .commands.catalog import show_list
 
     show_list(**given)
+
+
+@main.command()
+@click.argument("revision", metavar="REV")
+@arguments.OPS
+@arguments.OUT
+@arguments.archs("sm_90")
+@click.option("--layouts", default="packed,strided,gathered", show_default=True, callback=arguments.read_layouts)
+@arguments.PACKAGE
+@arguments.JSON
+def diff(**given: Any) -> None:
+    """List the kernels that differ from those of a git revision; exit 1 when there are any."""
+    from .commands.diff import diff
+
+    arguments.end(diff(**given))
 
 
 @main.command()
@@ -128,6 +148,7 @@ def new(**given: Any) -> None:
 @arguments.ANY_SPECS
 @arguments.PACKAGE
 @click.option("--device", type=click.Choice(["host", "cuda"]), default="host", show_default=True)
+@click.option("--check", is_flag=True, help="Look at every access to memory: bounds, races, unwritten memory.")
 @click.pass_obj
 def test(extra: list[str], /, **given: Any) -> None:
     """Run the tests that follow from specs; what comes after `--` goes to pytest."""
@@ -160,3 +181,21 @@ def sanitize(**given: Any) -> None:
     from .commands.sanitize import sanitize
 
     arguments.end(sanitize(**given))
+
+
+@main.command()
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
+@click.option("--sample", "count", type=click.IntRange(1), help="Only so many, some of each op and operator.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Which ones are drawn.")
+@click.option("--state", type=arguments.FILE, help="Remember here what is judged; continue after it.")
+@click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
+@click.option("--shard", "part", default="1/1", show_default=True, help="I/N: the I-th of N equal parts of the work.")
+@click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent killed.")
+@arguments.JSON
+def mutate(**given: Any) -> None:
+    """Put defects into kernels and plans, one at a time, and see whether the tests that follow from specs object."""
+    from .commands.mutate import mutate
+
+    arguments.end(mutate(**given))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
+from .audit.limits import LIMITS
 from .conditions import ConditionError, read_condition
 from .names import derived_names, is_reserved, is_reserved_category, is_reserved_op
 from .program import Line, ProgramError, Scope, parse
@@ -303,13 +304,9 @@ def _promises(spec: OpSpec) -> Iterator[Finding]:
             )
 
 
-# Most shared memory a block may have, in KiB, by architecture.
-SHARED_KIB = {"sm_80": 163, "sm_89": 99, "sm_90": 227, "sm_90a": 227, "sm_100": 227, "sm_120": 99}
-
-
 def _arch(spec: OpSpec) -> Iterator[Finding]:
     for arch, need in spec.arch.items():
-        if need.shared_bytes > (limit := SHARED_KIB[arch] * 1024):
+        if (need.shared_bytes or 0) > (limit := LIMITS[arch].shared_bytes):
             place = ("arch", arch, "shared_bytes")
             yield place, 0, f"{arch} has {limit} bytes of shared memory a block, got {need.shared_bytes}"
         if need.needs:

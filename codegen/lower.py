@@ -10,11 +10,11 @@ from baracuda.runtime.element import ElementKind
 
 from .conditions import fields_of, read_condition, to_python
 from .consistency import kinds_of, scope_of
-from .model import Check, DescriptorField, Entry, Method, Op, Scalar, Tensor
+from .model import Allowance, Check, DescriptorField, Entry, Method, Op, Scalar, Tensor
 from .passes import schedule
 from .program import parse, to_source
 from .program.tree import Query, walk
-from .spec import FieldSpec, OpSpec, TensorSpec
+from .spec import ArchSpec, FieldSpec, OpSpec, TensorSpec
 from .tiles import tiles
 
 _ANNOTATION = {"shape": "tuple[int, ...]", "int": "int", "float": "float", "bool": "bool"}
@@ -33,6 +33,7 @@ def lower(spec: OpSpec, spec_path: str) -> Op:
     arguments = tuple(tensors[name] for name in spec.arguments)
     conditions = [read_condition(r.that, spec.descriptor) for r in spec.require]
     col_axes = read_condition(spec.dims[cols].axes, spec.descriptor)
+    arch = min(spec.arch, key=lambda a: int(a[3:].rstrip("a")))
     return Op(
         name=spec.op,
         plan=spec.plan,
@@ -47,7 +48,8 @@ def lower(spec: OpSpec, spec_path: str) -> Op:
         program=tuple(f"{line.name} = {to_source(line.expr)}" for line in lines),
         spec_path=spec_path,
         template_path=f"templates/{spec.family}.cu.jinja",
-        arch=min(spec.arch, key=lambda a: int(a[3:].rstrip("a"))),
+        arch=arch,
+        allowance=_allowance(spec.arch[arch]),
         contraction=spec.precision.contraction,
         flush_subnormals=spec.precision.subnormals == "flush",
         methods=tuple(_methods(arguments, spec)),
@@ -73,6 +75,10 @@ def lower(spec: OpSpec, spec_path: str) -> Op:
         promises=tuple((n, tuple(r)) for n, r in spec.reproducibility.items()),
         row_index=any(isinstance(e, Query) and (e.what, e.of) == ("index", rows) for x in lines for e in walk(x.expr)),
     )
+
+
+def _allowance(spec: ArchSpec) -> Allowance:
+    return Allowance(spec.registers, spec.shared_bytes, spec.stack_bytes, tuple(spec.spill_bytes.items()))
 
 
 def _row_and_col(spec: OpSpec) -> tuple[str, str]:

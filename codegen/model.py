@@ -163,6 +163,19 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much of a multiprocessor a kernel may use; None leaves it to the architecture."""
+
+    registers: int | None  # of a thread
+    shared_bytes: int | None  # of a block
+    stack_bytes: int  # of a thread, beside what it spills
+    spill_bytes: tuple[tuple[str, int], ...]  # layout -> of a thread; other layouts may not spill
+
+    def spills(self, layout: str) -> int:
+        return dict(self.spill_bytes).get(layout, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class DescriptorField:
     name: str
     annotation: str
@@ -209,6 +222,7 @@ class Op:
     spec_path: str
     template_path: str
     arch: str
+    allowance: Allowance
     contraction: bool
     flush_subnormals: bool
 

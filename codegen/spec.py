@@ -13,6 +13,7 @@ Doc = Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\
 Float = Literal["f32", "f16", "bf16", "f64"]
 Stored = Literal["T", "acc", "f32", "f16", "bf16", "f64", "i32", "i64"]
 Rung = Literal["deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"]
+Layout = Literal["packed", "strided", "gathered"]
 Arch = Literal["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
 
 
@@ -83,10 +84,13 @@ class GradientSpec(Strict):
 
 
 class ArchSpec(Strict):
-    """What the SKUs of an architecture need from it."""
+    """What the SKUs of an architecture need from it, and how much of it they may use."""
 
     needs: Annotated[tuple[Literal["tma", "wgmma", "cluster"], ...], Field(strict=False)] = ()
-    shared_bytes: Annotated[int, Field(ge=0)] = 0
+    shared_bytes: Annotated[int, Field(ge=0)] | None = None
+    registers: Annotated[int, Field(ge=16, le=255)] | None = None
+    stack_bytes: Annotated[int, Field(ge=0, le=4096)] = 0
+    spill_bytes: dict[Layout, Annotated[int, Field(ge=1, le=4096)]] = {}
 
 
 class TestsSpec(Strict):

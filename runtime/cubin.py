@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,18 @@ from .headers import header_digest
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions
 
-__all__ = ["INCLUDE", "Cubin", "assemble", "compile_cubin", "compile_many", "cubin_key", "program_options"]
+__all__ = [
+    "INCLUDE",
+    "Assembly",
+    "Cubin",
+    "assemble",
+    "assert_not_frozen",
+    "compile_cubin",
+    "compile_many",
+    "cubin_key",
+    "program_options",
+    "supported_archs",
+]
 
 INCLUDE = Path(__file__).parent / "include"
 # Of what is stored beside the image: entries of another schema are not found.
@@ -45,17 +56,22 @@ def compile_cubin(
     store = cubin_store(folder or cache_root() / "cubin")
     if cubin := store.get(key):
         return cubin
-    if os.environ.get("BARACUDA_FROZEN") == "1":
-        raise CompileError(
-            f"kernel {source.symbol!r} of {source.path!r} for {arch} is not in the cache {store.folder} "
-            f"(key {key.hex()}) and BARACUDA_FROZEN=1 forbids compiling it; compile it before, or unset that"
-        )
+    assert_not_frozen(source, arch, store.folder, key)
     with store.lock(key):
         cubin = store.get(key)
         if cubin is None:
-            cubin = assemble(source, arch, include=include)
+            cubin = assemble(source, arch, include=include).cubin
             store.put(key, cubin)
         return cubin
+
+
+def assert_not_frozen(source: KernelSource, arch: str, folder: Path, key: bytes) -> None:
+    """Raise CompileError when BARACUDA_FROZEN=1 forbids making what the cache `folder` lacks."""
+    if os.environ.get("BARACUDA_FROZEN") == "1":
+        raise CompileError(
+            f"kernel {source.symbol!r} of {source.path!r} for {arch} is not in the cache {folder} "
+            f"(key {key.hex()}) and BARACUDA_FROZEN=1 forbids compiling it; compile it before, or unset that"
+        )
 
 
 def compile_many(
@@ -79,6 +95,16 @@ def compile_many(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def supported_archs() -> frozenset[str]:
+    """What the installed NVRTC compiles for, architectures that end in a letter aside."""
+    _nvrtc_build()
+    from cuda.bindings import nvrtc
+
+    _, count = nvrtc.nvrtcGetNumSupportedArchs()
+    _, known = nvrtc.nvrtcGetSupportedArchs()
+    return frozenset(f"sm_{number}" for number in known[:count])
 
 
 def cubin_key(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> bytes:
@@ -117,9 +143,19 @@ def program_options(source: KernelSource, arch: str, *, include: Path | None = I
     )
 
 
-def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Cubin:
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """A compilation: the machine code, the PTX it was assembled from, and what the compiler said."""
+
+    cubin: Cubin
+    ptx: str
+    log: str
+
+
+def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Assembly:
     """Compile without looking at any cache. Raises CompileError."""
     _nvrtc_build()
+    from cuda.bindings import nvrtc
     from cuda.core import Program
 
     report = io.StringIO()
@@ -132,7 +168,11 @@ def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Cub
     seconds = time.perf_counter() - start
     if f"\0.text.{source.symbol}\0".encode() not in image:
         raise CompileError(f"{source.path!r} compiles for {arch} but defines no kernel {source.symbol!r}")
-    return Cubin(image, _resources(report.getvalue(), source.symbol, seconds))
+    _, size = nvrtc.nvrtcGetPTXSize(program.handle)
+    ptx = bytearray(size)
+    nvrtc.nvrtcGetPTX(program.handle, ptx)
+    log = report.getvalue()
+    return Assembly(Cubin(image, _resources(log, source.symbol, seconds)), ptx.rstrip(b"\0").decode(), log)
 
 
 def _resources(report: str, symbol: str, seconds: float) -> Resources:

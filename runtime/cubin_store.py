@@ -1,26 +1,15 @@
-"""Compiled kernels on disk: found by key, checked when read, locked while one is being made."""
+"""Compiled kernels on disk."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .device import Resources
-from .key_lock import key_lock
-
-if TYPE_CHECKING:
-    from cuda.core.utils import FileStreamProgramCache
-
-log = logging.getLogger(__name__)
-_MAX_BYTES = 1 << 30  # least recently read entries go first; a light kernel takes about 6 kB
-_DIGEST_BYTES = 32
+from .entry_store import EntryStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,62 +21,24 @@ class Cubin:
 
 
 class CubinStore:
-    """A folder of cubins. No disk trouble is an error here: it costs a compilation and is logged once."""
+    """A folder of cubins."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._entries = EntryStore(folder)
 
     def get(self, key: bytes) -> Cubin | None:
         """The entry of `key`, its `seconds` 0; None when there is none or it does not check out."""
-        try:
-            data = None if self._reader is None else self._reader.get(key)
-        except OSError as error:
-            _log_once(f"cannot read the kernel cache {self.folder}: {error}")
-            return None
-        if data is None:
-            return None
-        cubin = _decode(key, data)
-        if cubin is None:
-            _log_once(f"kernel cache entry {key.hex()} in {self.folder} is damaged; it is compiled again")
-        return cubin
+        body = self._entries.get(key)
+        return None if body is None else _decode(body)
 
     def put(self, key: bytes, cubin: Cubin) -> None:
         """Write the entry of `key`, replacing what is there; readers see the old or the new one, whole."""
-        if self._reader is None:
-            return
-        try:
-            self._writer[key] = _encode(key, cubin)
-        except OSError as error:
-            _log_once(_unwritable(self.folder, error))
+        self._entries.put(key, _encode(cubin))
 
-    @contextmanager
-    def lock(self, key: bytes) -> Iterator[None]:
+    def lock(self, key: bytes) -> AbstractContextManager[None]:
         """Exclude every other thread and process from `key`; where no lock can be had, exclude nobody."""
-        with ExitStack() as held:
-            if self._reader is not None:
-                try:
-                    (self.folder / "locks").mkdir(parents=True, exist_ok=True)
-                    held.enter_context(key_lock(self.folder / "locks" / key.hex()))
-                except OSError as error:
-                    _log_once(_unwritable(self.folder, error))
-            yield
-
-    @cached_property
-    def _reader(self) -> FileStreamProgramCache | None:
-        from cuda.core.utils import FileStreamProgramCache
-
-        try:
-            return FileStreamProgramCache(self.folder)
-        except OSError as error:
-            _log_once(_unwritable(self.folder, error))
-            return None
-
-    @cached_property
-    def _writer(self) -> FileStreamProgramCache:
-        # Opening with a size limit lists the whole folder, so only a process that compiles does it.
-        from cuda.core.utils import FileStreamProgramCache
-
-        return FileStreamProgramCache(self.folder, max_size_bytes=_MAX_BYTES)
+        return self._entries.lock(key)
 
 
 @cache
@@ -96,35 +47,16 @@ def cubin_store(folder: Path) -> CubinStore:
     return CubinStore(folder)
 
 
-@cache
-def _log_once(message: str) -> None:
-    log.warning(message)
+# An entry is the ELF image, the resources as JSON, and the length of that JSON in 4 bytes. Tools that read ELF ignore
+# what follows the image.
 
 
-def _unwritable(folder: Path, error: OSError) -> str:
-    return (
-        f"cannot write the kernel cache {folder} ({error.strerror}); set BARACUDA_CACHE_DIR to another folder"
-    )
-
-
-# An entry is the ELF image, the resources as JSON, the length of that JSON in 4 bytes, and a digest of the
-# key and all before it. Tools that read ELF ignore what follows the image.
-
-
-def _encode(key: bytes, cubin: Cubin) -> bytes:
+def _encode(cubin: Cubin) -> bytes:
     resources = json.dumps(asdict(replace(cubin.resources, seconds=0.0))).encode()
-    body = cubin.image + resources + len(resources).to_bytes(4, "little")
-    return body + _digest(key, body)
+    return cubin.image + resources + len(resources).to_bytes(4, "little")
 
 
-def _decode(key: bytes, data: bytes) -> Cubin | None:
-    body = data[:-_DIGEST_BYTES]
-    if _digest(key, body) != data[-_DIGEST_BYTES:]:
-        return None
+def _decode(body: bytes) -> Cubin:
     end = len(body) - 4
     start = end - int.from_bytes(body[end:], "little")
     return Cubin(body[:start], Resources(**json.loads(body[start:end])))
-
-
-def _digest(key: bytes, body: bytes) -> bytes:
-    return hashlib.sha256(key + body, usedforsecurity=False).digest()

@@ -216,18 +216,56 @@ def test_compile_fails_with_the_compilers_message(run: Run, specs: Path, tmp_pat
     assert run("check", *chosen).exit_code == 1
 
 
-def test_check_compares_compiles_and_limits_spills(
+def test_check_compares_and_audits(run: Run, specs: Path) -> None:
+    """Current files and binaries as promised pass; stale files fail, so does a kernel beyond its allowance."""
+    assert run("check", "--layouts", "packed").exit_code == 1
+    run("generate")
+    passed = run("check", "--layouts", "packed")
+    assert passed.exit_code == 0, passed.output
+    assert "4 kernels audited in " in passed.stdout and "4 cached, 0 against their contracts" in passed.stdout
+    path = specs / "normalization" / "rms_norm.yaml"
+    path.write_text(path.read_text().replace("{sm_80: {", "{sm_80: {registers: 16, "))
+    broken = run("check", "--layouts", "packed", "--arch", "sm_80", "--arch", "sm_90")
+    assert broken.exit_code == 1
+    assert broken.stderr.count(" registers a thread, allowed are 16\n") == 8
+    assert "row32x4x4b264/-/-/- (packed, sm_80): registers: " in broken.stderr
+
+
+def test_check_knows_every_architecture_and_layout(
     run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Current files and kernels without spills pass; stale files fail, so does a spill above the limit."""
-    assert run("check").exit_code == 1
-    run("generate")
-    passed = run("check")
-    assert passed.exit_code == 0, passed.output
-    monkeypatch.setattr("baracuda.codegen.commands.check.SPILL_BYTES", -1)
-    spilled = run("check")
-    assert spilled.exit_code == 1
-    assert spilled.stderr.count("give the op a smaller tile") == 4
+    """`--all-archs` takes all that NVRTC compiles for; without options all layouts are audited."""
+    asked: list[Any] = []
+
+    def none(jobs: Any, *, on_done: Any, workers: Any) -> None:
+        asked.extend((job.arch, job.source.defines[1]) for job in jobs)
+        for index in range(len(jobs)):
+            on_done(index, CompileError("refused"))
+
+    monkeypatch.setattr("baracuda.codegen.commands.audit_report.collect", none)
+    assert run("check", "--all-archs").exit_code == 1
+    archs = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
+    assert set(asked) == {(a, f"BARACUDA_LAYOUT={x.upper()}") for a in archs for x in RowPlan.LAYOUTS}
+    assert len(asked) == 4 * len(archs) * len(RowPlan.LAYOUTS)
+
+
+def test_list_with_resources(run: Run) -> None:
+    """A row for each kernel in each layout, with what `compile` reports, how wide it moves and its digest."""
+    rows = json.loads(run("list", "--op", "softmax", "--dtype", "f64", "--resources", "--json").stdout)
+    kernels = REGISTRY.candidates("softmax", "f64")
+    assert [(r["tile"], r["layout"], r["for"]) for r in rows] == [
+        (str(k.sku.schedule), layout, "sm_90") for k in kernels for layout in RowPlan.LAYOUTS
+    ]
+    for row, kernel in zip(rows[::3], kernels, strict=True):
+        held = compile_cubin(sources_of(kernel, PROJECT.ops["softmax"])["packed"], "sm_90").resources
+        assert (row["registers"], row["shared"], row["stack"], row["spill"]) == (
+            held.registers,
+            held.shared_bytes,
+            held.stack_bytes,
+            held.spill_bytes,
+        )
+        assert (row["load"], row["store"], len(row["digest"])) == (16, 16, 12)
+    assert len({row["digest"] for row in rows}) == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from baracuda.runtime import cubin as cubin_module
 from baracuda.runtime.cache_root import cache_root
-from baracuda.runtime.cubin import compile_cubin, compile_many, cubin_key, program_options
+from baracuda.runtime.cubin import Assembly, compile_cubin, compile_many, cubin_key, program_options
 from baracuda.runtime.cubin_store import Cubin
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.errors import CompileError
@@ -40,7 +40,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     symbols: list[str] = []
     real = cubin_module.assemble
 
-    def assemble(source: KernelSource, arch: str, **options: Path) -> Cubin:
+    def assemble(source: KernelSource, arch: str, **options: Path) -> Assembly:
         symbols.append(source.symbol)
         return real(source, arch, **options)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.syntax import Syntax
@@ -17,24 +16,51 @@ from baracuda.runtime.sku import RUNGS
 
 from ..model import Op, Tensor
 from ..spec_wording import did_you_mean
-from .compile import ARCHS, sources_of
+from .audit_report import Audit, facts_row
+from .compile import ARCHS, sources_of, variants_of_row
 from .project import PACKAGE, Project, installed, kernels_of
 from .terminal import Row, console, show_json, show_table
 
 
-def listing(package: str = PACKAGE, *, op: str | None = None, dtype: str | None = None) -> list[Row]:
-    """A row for each kernel of `package`, in order of preference; Unsupported for an unknown op or dtype."""
+def chosen_kernels(
+    package: str = PACKAGE, *, op: str | None = None, dtype: str | None = None
+) -> list[Registered]:
+    """The kernels of `package`, in order of preference; Unsupported for an unknown op or dtype."""
     kernels = kernels_of(package)
     known = {row.sku.op for row in kernels}
     if op is not None and op not in known:
         raise Unsupported(f"no op {op!r} in {package!r}; {did_you_mean(op, known)}")
     element = None if dtype is None else ElementKind(dtype)
-    return [_row(k) for k in kernels if op in (None, k.sku.op) and element in (None, k.sku.element)]
+    return [k for k in kernels if op in (None, k.sku.op) and element in (None, k.sku.element)]
 
 
-def show_list(*, as_json: bool = False, **given: Any) -> None:
-    """Print what `listing` returns."""
-    (show_json if as_json else show_table)(listing(**given))
+def show_list(
+    specs: Path,
+    *,
+    package: str = PACKAGE,
+    op: str | None = None,
+    dtype: str | None = None,
+    resources: bool = False,
+    archs: Sequence[str] = ("sm_90",),
+    as_json: bool = False,
+) -> None:
+    """Print a row for each kernel of `package`, or with `resources` for each in each layout on each architecture."""
+    kernels = chosen_kernels(package, op=op, dtype=dtype)
+    rows = [_row(k) for k in kernels] if not resources else _audited(kernels, specs, archs)
+    (show_json if as_json else show_table)(rows)
+
+
+def _audited(kernels: Sequence[Registered], specs: Path, archs: Sequence[str]) -> list[Row]:
+    """What each occupies; raises the first CompileError."""
+    project = Project.read(specs)
+    ops = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
+    variants = [v for k in kernels for v in variants_of_row(k, ops[k.sku.op], archs=archs)]
+    rows: list[Row] = []
+    for variant, facts in ((a.variant, a.outcome) for a in Audit.of(variants, ops).audited):
+        if isinstance(facts, CompileError):
+            raise facts
+        rows.append({**_row(variant.row), "layout": variant.layout, "for": variant.arch, **facts_row(facts)})
+    return rows
 
 
 def _row(kernel: Registered) -> Row:
@@ -79,7 +105,7 @@ def show(
             show_table(held)
     if source:
         click.echo()
-        _print_source(chosen[0].source.text)
+        _print_source(chosen[0].source.raw)
 
 
 def _facts(kernel: Registered, op: Op, source: bool) -> Row:
@@ -92,7 +118,7 @@ def _facts(kernel: Registered, op: Op, source: bool) -> Row:
         "traffic": [_traffic(t, op, wide) for t in op.tensors],
         "resources": list(_resources(kernel, op)),
     }
-    return {**facts, "text": kernel.source.text} if source else facts
+    return {**facts, "text": kernel.source.raw} if source else facts
 
 
 def _source_path(kernel: Registered) -> Path:

@@ -1,4 +1,4 @@
-"""`check`: all that can be known of specs without a GPU, and whether the generated files are as they say."""
+"""`check`: all that can be known of specs without a GPU: their files are as they say, their binaries as promised."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from baracuda.runtime.cubin import supported_archs
+
+from ..audit.limits import LIMITS
 from ..generate import compare
-from .compile import variants_of
-from .compile_report import Report
+from .audit_report import Audit
+from .compile import LAYOUTS, variants_of
 from .generate import show_changes, summary
 from .project import PACKAGE, Project
-
-SPILL_BYTES = 64  # a few registers around a rare path cost nothing; more, and the tile is too large
 
 
 def check(
@@ -24,22 +25,28 @@ def check(
     ops: Sequence[str] = (),
     *,
     archs: Sequence[str] = ("sm_90",),
+    all_archs: bool = False,
+    layouts: Sequence[str] = LAYOUTS,
     package: str = PACKAGE,
 ) -> bool:
-    """Validate, lower, render, compare with `out`, compile the packed kernels; true when nothing is wrong."""
+    """Validate, lower, render, compare with `out`, audit the kernels; true when nothing is wrong."""
     start = time.perf_counter()
     project = Project.read(specs, templates)
-    variants = variants_of(project, ops, archs=archs, layouts=("packed",), package=package)
+    chosen = every_arch() if all_archs else tuple(archs)
+    variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
     changes = compare(project.files, out)
     click.echo(summary(len(project.ops), changes))
     show_changes(changes, out, "would be ")
-    report = Report.of(variants)
-    click.echo(report)
-    report.show_failures()
-    spilled = report.spilled(SPILL_BYTES)
-    for one in spilled:
-        held = one.resources.spill_bytes if one.resources else 0
-        what = f"spills {held} bytes, allowed are {SPILL_BYTES}; give the op a smaller tile"
-        click.echo(f"{one.variant.source.symbol} ({one.variant.arch}): {what}", err=True)
+    audit = Audit.of(variants, project.ops)
+    audit.show()
     click.echo(f"{time.perf_counter() - start:.1f} s")
-    return not (changes.any or report.failed or spilled)
+    return not (changes.any or audit.failed or audit.violations)
+
+
+def every_arch() -> tuple[str, ...]:
+    """The architectures that a spec may name and the installed NVRTC compiles for.
+
+    Without those that end in a letter: kernels that need one are compiled for it when the plain one is asked for.
+    """
+    supported = supported_archs()
+    return tuple(arch for arch in LIMITS if arch in supported)

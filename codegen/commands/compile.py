@@ -34,7 +34,7 @@ LAYOUTS = RowPlan.LAYOUTS
 def rows_of(op: Op, text: str, package: str = PACKAGE) -> tuple[Registered, ...]:
     """The rows that `op`, generated as `text` into `package`, adds to the kernel table; not imported."""
     file = SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals)
-    vars(file)["text"] = text  # where the cached property keeps what it has read
+    vars(file)["raw"] = text  # where the cached property keeps what it has read
     table = row_kernels(
         file,
         category=op.category,
@@ -78,13 +78,19 @@ def variants_of(
     for op in project.chosen(names):
         rows = rows_of(op, project.files[f"{op.category}/{op.name}.cu"], package)
         _assert_told_apart(rows)
-        for row in rows:
-            sources = sources_of(row, op)
-            for layout, arch in product(layouts, archs):
-                if row.sku.fits(arch.rstrip("a")) is None:
-                    only = row.sku.arch if row.sku.arch.endswith("a") else arch
-                    found.append(Variant(row, layout, only, sources[layout]))
+        found += [v for row in rows for v in variants_of_row(row, op, archs=archs, layouts=layouts)]
     return found
+
+
+def variants_of_row(
+    row: Registered, op: Op, *, archs: Sequence[str] = ARCHS, layouts: Sequence[str] = LAYOUTS
+) -> Iterator[Variant]:
+    """`row` in every layout, for every architecture that it runs on."""
+    sources = sources_of(row, op)
+    for layout, arch in product(layouts, archs):
+        if row.sku.fits(arch.rstrip("a")) is None:
+            only = row.sku.arch if row.sku.arch.endswith("a") else arch
+            yield Variant(row, layout, only, sources[layout])
 
 
 def _assert_told_apart(rows: Iterable[Registered]) -> None:

@@ -56,9 +56,9 @@ class Report:
     def failed(self) -> list[CompileError]:
         return [c.outcome for c in self.compiled if isinstance(c.outcome, CompileError)]
 
-    def spilled(self, allowed: int = 0) -> list[Compiled]:
-        """Kernels that spill more than `allowed` bytes."""
-        return [c for c in self.compiled if c.resources and c.resources.spill_bytes > allowed]
+    def spilled(self) -> list[Compiled]:
+        """Kernels that spill."""
+        return [c for c in self.compiled if c.resources and c.resources.spill_bytes]
 
     def rows(self) -> list[Row]:
         """A row for each kernel that compiled; times in milliseconds, None for those found in the cache."""
@@ -83,16 +83,21 @@ class Report:
 
     def show_failures(self) -> None:
         """The compiler's first messages, on stderr."""
-        for error in self.failed[:_SHOWN]:
-            click.echo(str(error), err=True)
-        if len(self.failed) > _SHOWN:
-            click.echo(f"and {len(self.failed) - _SHOWN} kernels more", err=True)
+        show_errors(self.failed)
 
     def __str__(self) -> str:
         s = self.summary()
         counts = f"{s['kernels']} kernels in {self.seconds:.1f} s"
         median = f"median {s['median_ms']:.0f} ms, " if s["median_ms"] else ""
         return f"{counts}: {median}{s['cached']} cached, {s['spilled']} spilled, {s['failed']} failed"
+
+
+def show_errors(errors: Sequence[CompileError]) -> None:
+    """The first of them, on stderr."""
+    for error in errors[:_SHOWN]:
+        click.echo(str(error), err=True)
+    if len(errors) > _SHOWN:
+        click.echo(f"and {len(errors) - _SHOWN} kernels more", err=True)
 
 
 def compile_all(variants: Sequence[Variant], *, workers: int | None = None) -> list[Compiled]:

@@ -8,20 +8,23 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-_PC = re.compile(r"pc 0x([0-9a-f]+)")
+_PCS = re.compile(r"pc 0x[0-9a-f]+(?: <- pc 0x[0-9a-f]+)*")
+_SHOWN = 6  # calls
 _VOCABULARY = "baracuda_host"  # its functions stand for instructions: the place is that of their caller
 
 
 def with_places(findings: str, library: Path, symbolizer: Sequence[str]) -> str:
-    """`findings` with each "pc 0x..." replaced by the place in the text, innermost call first.
+    """`findings` with each "pc 0x... <- pc 0x..." replaced by places in the text, innermost call first.
 
-    Without a symbolizer, a program that understands the arguments of addr2line, the pc stays.
+    Without a symbolizer, a program that understands the arguments of addr2line, the addresses stay.
     """
 
-    def place(match: re.Match[str]) -> str:
-        return " <- ".join(_frames(library, int(match[1], 16), tuple(symbolizer))) or match[0]
+    def places(match: re.Match[str]) -> str:
+        addresses = [int(pc.removeprefix("pc "), 16) for pc in match[0].split(" <- ")]
+        frames = [frame for pc in addresses for frame in _frames(library, pc, tuple(symbolizer))]
+        return " <- ".join(frames[:_SHOWN]) or match[0]
 
-    return _PC.sub(place, findings)
+    return _PCS.sub(places, findings)
 
 
 @lru_cache(maxsize=1024)

@@ -17,7 +17,7 @@ from ..errors import CompileError
 
 _X86 = platform.machine() in ("x86_64", "AMD64")
 _LANGUAGE = ("-std=c++17", "-fPIC", "-pthread", "-U_FORTIFY_SOURCE")  # fortified longjmp refuses other stacks
-RUNTIME_FLAGS = (*_LANGUAGE, "-O2", "-g1", "-fvisibility=hidden")
+RUNTIME_FLAGS = (*_LANGUAGE, "-O2", "-g1", "-fvisibility=hidden", "-fno-omit-frame-pointer")
 # Kernels pun types and wrap integers as they do on a GPU; a frame larger than a page must touch each of its
 # pages, so that it cannot step over the no-access page below its stack. Nothing here changes the value of a
 # floating-point operation.
@@ -30,7 +30,7 @@ KERNEL_FLAGS = (
 _CHECK_FLAGS = (
     *("-O1", "-g1", "-DBARACUDA_HOST_CHECK=1", "-fsanitize=thread"),
     "-fsanitize=alignment,bounds,shift,integer-divide-by-zero,signed-integer-overflow,unreachable",
-    "-fno-wrapv",
+    *("-fno-wrapv", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"),
 )
 _CHECK_FLAGS_OF_GCC = (
     *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),

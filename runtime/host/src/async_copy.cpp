@@ -12,10 +12,11 @@ struct AsyncCopy {
   uint16_t bytes, source_bytes;
   uint32_t group;
   Site site;
+  Calls calls;  // in check mode
 };
 
 struct AsyncCopies {
-  static constexpr uint32_t capacity = 64;
+  static constexpr uint32_t capacity = 256;
   AsyncCopy queue[capacity];
   uint32_t head = 0, count = 0, group = 0;
 };
@@ -33,14 +34,15 @@ void copy_async(void* shared, const void* global, int bytes, int source_bytes, S
     fail("cp.async address is not aligned to its size", site);
   AsyncCopies& copies = copies_of(running());
   if (copies.count == AsyncCopies::capacity)
-    fail("more cp.async in flight than the host device keeps (64)", site);
+    fail("more cp.async in flight than the host device keeps (256)", site);
   if (checker) {
-    if (source_bytes) checker->access(static_cast<const char*>(global), source_bytes, Access::Read, {nullptr, site});
-    checker->copy_begins(static_cast<char*>(shared), bytes, site);
+    if (source_bytes) checker->access(static_cast<const char*>(global), source_bytes, Access::Read);
+    checker->copy_begins(static_cast<char*>(shared), bytes);
   }
   memset(shared, 0xff, bytes);
   copies.queue[(copies.head + copies.count++) % AsyncCopies::capacity] = {
-      shared, global, static_cast<uint16_t>(bytes), static_cast<uint16_t>(source_bytes), copies.group, site};
+      shared, global, static_cast<uint16_t>(bytes), static_cast<uint16_t>(source_bytes), copies.group, site,
+      checker ? checker->calls() : Calls{}};
 }
 
 void copy_async_commit() { copies_of(running()).group++; }
@@ -59,8 +61,11 @@ void copy_async_wait(int groups_still_pending) {
 }
 
 void require_copies_awaited(Thread& t) {
-  if (t.copies && t.copies->count)
-    fail("the thread exits while cp.async is in flight, issued", t.copies->queue[t.copies->head].site);
+  if (!t.copies || !t.copies->count) return;
+  const AsyncCopy& copy = t.copies->queue[t.copies->head];
+  const std::string issued = checker ? checker->at(copy.calls) : " at " + place(copy.site);
+  report(whoami() + ": the thread exits while cp.async is in flight, issued" + issued);
+  abandon();
 }
 
 void forget_copies(Thread& t) {

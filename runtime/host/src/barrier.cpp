@@ -67,9 +67,15 @@ void named_barrier(unsigned id, unsigned threads, bool arrive_only, Site site) {
   Thread& t = running();
   if (id > 15) fail("named barrier id is over 15", site);
   if (threads % 32 || !threads) fail("named barrier thread count is not a multiple of the warp size", site);
+  if (id == 0 && (arrive_only || threads != w.thread_count))
+    fail("barrier 0 is that of __syncthreads; some threads of a block use 1 to 15", site);
+  if (id == 0) return block_barrier(site);
   NamedBarrier& barrier = w.named[id];
-  if (!barrier.arrived) barrier.needed = threads;
-  if (barrier.needed != threads) fail("named barrier is used with different thread counts", site);
+  if (!barrier.arrived) barrier.needed = threads, barrier.first = site;
+  if (barrier.needed != threads) {
+    const std::string counts = std::to_string(threads) + " threads here and " + std::to_string(barrier.needed);
+    fail((named_barrier_names[id] + (" is used with " + counts) + " at " + place(barrier.first)).c_str(), site);
+  }
   if (checker) checker->arrive(t.linear, barrier.clock);
   if (++barrier.arrived == barrier.needed) {
     for (const uint32_t i : barrier.waiting) {

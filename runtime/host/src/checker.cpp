@@ -8,18 +8,18 @@ namespace baracuda_host {
 Checker* checker = nullptr;
 
 static const char* verb(Access kind) {
-  static const char* const verbs[] = {"read", "write", "atomic read", "atomic"};
+  static const char* const verbs[] = {"read", "write", "atomic read", "atomic write", "atomic update"};
   return verbs[static_cast<int>(kind)];
 }
-static bool writes(Access kind) { return kind == Access::Write || kind == Access::Atomic; }
-static bool is_atomic(Access kind) { return kind == Access::AtomicRead || kind == Access::Atomic; }
+static bool reads(Access kind) { return kind != Access::Write && kind != Access::AtomicWrite; }
+static bool writes(Access kind) { return kind != Access::Read && kind != Access::AtomicRead; }
+static bool is_atomic(Access kind) { return kind != Access::Read && kind != Access::Write; }
 
 Checker::Checker(WatchedMemory& memory, const Kernel& kernel)
     : memory_(memory),
       kernel_(kernel),
       objects_(kernel.library ? shared_objects_of(kernel.library) : std::vector<SharedObject>{}),
       first_block_(memory.blocks_so_far + 1) {
-  publications_.begin_launch();
 }
 
 Checker::~Checker() {
@@ -43,11 +43,33 @@ void Checker::begin_block(Worker& w, uint64_t number) {
     if (!reserve_cells(region)) report(block_name() + ": out of memory for check mode"), abandon();
 }
 
-void Checker::say(const std::string& what, Place place) {
-  char where[64] = "";
-  if (place.pc)
-    snprintf(where, sizeof where, " at pc 0x%zx", static_cast<size_t>(static_cast<const char*>(place.pc) - kernel_.image));
-  const std::string spot = place.pc ? where : place.site.file ? " at " + baracuda_host::place(place.site) : "";
+// The kernel library is compiled with frame pointers, as this library is.
+Calls Checker::calls() const {
+  const Fiber* fiber = running().fiber;
+  const auto* frame = static_cast<const void* const*>(__builtin_frame_address(0));
+  const auto on_stack = [&](const void* p) { return p >= fiber->low && p < static_cast<const void*>(fiber); };
+  Calls calls;
+  for (size_t found = 0; found < sizeof calls.pc / sizeof *calls.pc && on_stack(frame);
+       frame = static_cast<const void* const*>(frame[0])) {
+    const char* pc = static_cast<const char*>(frame[1]);
+    if (pc >= kernel_.image && pc < kernel_.image_end) calls.pc[found++] = pc;
+  }
+  return calls;
+}
+
+std::string Checker::at(const Calls& calls) const {
+  std::string text;
+  for (const char* pc : calls.pc) {
+    if (!pc) break;
+    char address[32];
+    snprintf(address, sizeof address, "pc 0x%zx", static_cast<size_t>(pc - kernel_.image));
+    text += (text.empty() ? " at " : " <- ") + std::string(address);
+  }
+  return text;
+}
+
+void Checker::say(const std::string& what) {
+  const std::string spot = at(calls());
   if (said_.insert(what.substr(0, what.find('\'')) + spot).second) report(whoami() + ": " + what + spot);
 }
 
@@ -59,7 +81,7 @@ Region* Checker::find(const char* address) {
 }
 
 // A thread's own local memory, the kernel's parameter and the library's constants are free to use.
-bool Checker::is_local(const char* address, Access kind, Place place) {
+bool Checker::is_local(const char* address, Access kind) {
   if (address >= kernel_.image && address < kernel_.image_end) return true;
   const char* parameter = static_cast<const char*>(worker->launch->arguments);
   if (address >= parameter && address < parameter + kernel_.argument_bytes) return true;
@@ -68,25 +90,25 @@ bool Checker::is_local(const char* address, Access kind, Place place) {
     const Fiber* fiber = worker->threads[i].fiber;
     if (&worker->threads[i] == &self || !fiber || address < fiber->low || address >= reinterpret_cast<const char*>(fiber))
       continue;
-    say(std::string(verb(kind)) + " of local memory of thread " + std::to_string(i), place);
+    say(std::string(verb(kind)) + " of local memory of thread " + std::to_string(i));
     return true;
   }
   return false;
 }
 
-std::string Checker::nearest(const char* address) {
+std::string Checker::nearest(const char* address) const {
   for (const Region& region : shared_)
     if (address >= region.low - 64 && address < region.high() + 64)
       return relative_to(address, region.low, region.bytes, region.name);
   return memory_.describe_nearest(address);
 }
 
-void Checker::out_of_bounds(const char* address, size_t bytes, Access kind, Place place) {
+void Checker::out_of_bounds(const char* address, size_t bytes, Access kind) {
   const std::string near = nearest(address);
   char text[64];
   snprintf(text, sizeof text, "at address %p", static_cast<const void*>(address));
-  say(std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes out of bounds, " + (near.empty() ? text : near),
-      place);
+  say(std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes out of bounds, " + (near.empty() ? text : near) +
+      (find(address) ? ", between its elements" : ""));
   abandon();
 }
 
@@ -97,16 +119,16 @@ std::string Checker::name_of(const Region& region, const Cell& cell, const char*
 }
 
 void Checker::race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block,
-                   uint32_t thread, Place place) {
+                   uint32_t thread) {
   const std::string who = block == block_ ? "thread " + std::to_string(thread) + " of the block, no barrier in between"
                                           : "block " + std::to_string(block - first_block_) +
                                                 ", not ordered by a fence and an atomic";
-  say("race (" + std::string(what) + ") on " + name_of(region, cell, at) + " with " + who, place);
+  say("race (" + std::string(what) + ") on " + name_of(region, cell, at) + " with " + who);
 }
 
 bool Checker::ordered(bool shared, uint32_t block, uint32_t thread, uint32_t time, const Actor& actor) const {
   if (block == block_) return clocks_.knows(actor.thread, thread, time);
-  return shared || block < first_block_ || publications_.knows(block, thread, time);
+  return shared || block < first_block_ || publications_.knows(actor.thread, block, thread, time);
 }
 
 // Whether an access comes after the last write that it would conflict with.
@@ -116,29 +138,28 @@ bool Checker::after_write(const Region& region, const Cell& cell, const Actor& a
   return ordered(region.shared, cell.write_block, cell.write_thread, cell.write_time, actor);
 }
 
-void Checker::enter(Region& region, size_t index, bool whole, Access kind, Place place) {
+void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   Cell& cell = region.cells[index];
   const char* at = region.low + index * region.granule;
   const uint32_t thread = running().linear;
   const Actor actor{thread, clocks_.now(thread)};
   const bool stale = region.shared && cell.write_block != block_;  // what another block left in shared memory
   if (!region.shared) {
-    if (region.sole < 0 && !cell.owner) out_of_bounds(at, region.granule, kind, place);
+    if (region.sole < 0 && !cell.owner) out_of_bounds(at, region.granule, kind);
     if (writes(kind) && memory_.buffer_of(region, cell).readonly)
-      say("write to the input " + name_of(region, cell, at), place), abandon();
+      say("write to the input " + name_of(region, cell, at)), abandon();
   }
   if (cell.in_flight && cell.write_block == block_)
     say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + " while a cp.async of thread " +
-            std::to_string(cell.write_thread) + " may be writing there", place);
+            std::to_string(cell.write_thread) + " may be writing there");
   else if (whole && !after_write(region, cell, actor, kind))
-    race(writes(kind) ? "write after write" : "read after write", region, cell, at, cell.write_block, cell.write_thread,
-         place);
+    race(writes(kind) ? "write after write" : "read after write", region, cell, at, cell.write_block, cell.write_thread);
   else if (whole && cell.earlier_block && !region.shared && !is_atomic(kind) &&
            !ordered(false, cell.earlier_block, 0, 0, actor))
-    race(writes(kind) ? "write after atomic" : "read after atomic", region, cell, at, cell.earlier_block, 0, place);
+    race(writes(kind) ? "write after atomic" : "read after atomic", region, cell, at, cell.earlier_block, 0);
   const bool filled = region.shared ? !stale && cell.written
                                     : cell.written || cell.filled || (region.sole >= 0 && memory_.buffer_of(region, cell).filled);
-  if (kind != Access::Write && !filled) say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which was never written", place);
+  if (reads(kind) && !filled) say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which was never written");
   if (!writes(kind)) {
     if (is_atomic(kind)) return;
     if (cell.read_block != block_) {
@@ -156,44 +177,40 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind, Place
   if (whole && cell.read_block && !(region.shared && cell.read_block != block_))
     for (int i = 0; i < 2; i++)
       if (!ordered(region.shared, cell.read_block, cell.read_thread[i], cell.read_time[i], actor)) {
-        race("write after read", region, cell, at, cell.read_block, cell.read_thread[i], place);
+        race("write after read", region, cell, at, cell.read_block, cell.read_thread[i]);
         break;
       }
   if (whole && cell.earlier_reader && !region.shared && !ordered(false, cell.earlier_reader, 0, 0, actor))
-    race("write after read", region, cell, at, cell.earlier_reader, 0, place);
+    race("write after read", region, cell, at, cell.earlier_reader, 0);
   if (cell.write_block != block_)
-    cell.earlier_block = cell.atomic && kind == Access::Atomic && cell.write_block >= first_block_ ? cell.write_block : 0;
+    cell.earlier_block = cell.atomic && is_atomic(kind) && cell.write_block >= first_block_ ? cell.write_block : 0;
   cell.write_block = block_;
   cell.write_thread = static_cast<uint16_t>(thread);
   cell.write_time = actor.time;
-  cell.atomic = kind == Access::Atomic;
+  cell.atomic = is_atomic(kind);
   cell.written = true;
   cell.in_flight = false;
   cell.read_block = cell.earlier_reader = 0;
 }
 
-void Checker::access(const char* address, size_t bytes, Access kind, Place place) {
-  if (aborting) report_and_abandon("stopped by the launch timeout");  // here, where no lock is held
+void Checker::access(const char* address, size_t bytes, Access kind) {
+  if (aborting) say("stopped by the launch timeout"), abandon();  // here, where no lock is held
   const Fiber* own = running().fiber;
   if (address >= own->low && address < reinterpret_cast<const char*>(own)) return;
   Region* region = find(address);
   if (!region) {
-    if (is_local(address, kind, place)) return;
-    out_of_bounds(address, bytes, kind, place);
+    if (is_local(address, kind)) return;
+    out_of_bounds(address, bytes, kind);
   }
-  if (address + bytes > region->high()) out_of_bounds(region->high(), bytes, kind, place);
-  if (!region->shared && is_atomic(kind)) publications_.atomic(address, writes(kind));
+  if (address + bytes > region->high()) out_of_bounds(region->high(), bytes, kind);
+  if (is_atomic(kind)) publications_.atomic(running().linear, address, reads(kind), writes(kind));
   const size_t offset = static_cast<size_t>(address - region->low), granule = region->granule;
   const bool whole = bytes >= granule;  // of a part of an element it is not known which bytes others touched
   for (size_t cell = offset / granule; cell <= (offset + bytes - 1) / granule; cell++)
-    enter(*region, cell, whole, kind, place);
+    enter(*region, cell, whole, kind);
 }
 
-void Checker::fence() {
-  Clocks::Clock known;
-  clocks_.tell(running().linear, known);
-  publications_.fence(known);
-}
+void Checker::fence(bool between_blocks) { publications_.fence(running().linear, between_blocks); }
 
 void Checker::lanes_meet(uint32_t first, uint32_t lanes) {
   Clocks::Clock meeting;
@@ -201,8 +218,8 @@ void Checker::lanes_meet(uint32_t first, uint32_t lanes) {
   for (uint32_t left = lanes; left; left &= left - 1) clocks_.learn(first + __builtin_ctz(left), meeting);
 }
 
-void Checker::copy_begins(const char* shared, size_t bytes, Site site) {
-  access(shared, bytes, Access::Write, {nullptr, site});
+void Checker::copy_begins(const char* shared, size_t bytes) {
+  access(shared, bytes, Access::Write);
   if (Region* region = find(shared); region && region->shared)
     for (size_t i = 0; i < bytes; i++) region->cells[shared - region->low + i].in_flight = true;
 }
@@ -218,11 +235,11 @@ void Checker::copy_ends(const char* shared, size_t bytes) {
 }
 
 // Called by kernel libraries.
-void access(const void* address, size_t bytes, Access kind, const void* pc) {
-  if (checker && worker && worker->in_kernel) checker->access(static_cast<const char*>(address), bytes, kind, {pc, {}});
+void access(const void* address, size_t bytes, Access kind) {
+  if (checker && worker && worker->in_kernel) checker->access(static_cast<const char*>(address), bytes, kind);
 }
-void fence() {
-  if (checker && worker && worker->in_kernel) checker->fence();
+void fence(bool between_blocks) {
+  if (checker && worker && worker->in_kernel) checker->fence(between_blocks);
 }
 
 }  // namespace baracuda_host

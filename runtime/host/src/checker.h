@@ -11,9 +11,9 @@
 
 namespace baracuda_host {
 
-struct Place {  // of an access: a return address in the kernel library, or a line where that is known
-  const void* pc = nullptr;
-  Site site{};
+// The kernel's functions that are running, innermost first, as return addresses.
+struct Calls {
+  const char* pc[8] = {};
 };
 
 // Of one launch, whose blocks run one after another on one OS thread.
@@ -23,42 +23,47 @@ class Checker {
   ~Checker();
 
   void begin_block(Worker& w, uint64_t number);
-  void access(const char* address, size_t bytes, Access kind, Place place);
-  void fence();
+  void access(const char* address, size_t bytes, Access kind);
+  void fence(bool between_blocks);
 
   // Synchronisation of the running block's threads.
-  void everybody_meets() { clocks_.everybody_meets(); }
+  void everybody_meets() {
+    publications_.everybody_meets();
+    clocks_.everybody_meets();
+  }
   void lanes_meet(uint32_t first, uint32_t lanes);
   void arrive(uint32_t thread, Clocks::Clock& barrier) { clocks_.tell(thread, barrier); }
   void leave(uint32_t thread, const Clocks::Clock& barrier) { clocks_.learn(thread, barrier); }
 
   // cp.async: the destination is being written from the issue to the wait that covers it.
-  void copy_begins(const char* shared, size_t bytes, Site site);
+  void copy_begins(const char* shared, size_t bytes);
   void copy_ends(const char* shared, size_t bytes);
 
-  void say(const std::string& what, Place place);  // once for each place
+  void say(const std::string& what);  // of the running thread, where it is; once for each place
+  Calls calls() const;
+  std::string at(const Calls& calls) const;  // " at pc 0x... <- pc 0x..."; Python makes lines of it
+  std::string nearest(const char* address) const;
 
  private:
   struct Actor {  // who accesses, and when
     uint32_t thread, time;
   };
   Region* find(const char* address);
-  bool is_local(const char* address, Access kind, Place place);
-  [[noreturn]] void out_of_bounds(const char* address, size_t bytes, Access kind, Place place);
-  void enter(Region& region, size_t cell, bool whole, Access kind, Place place);
+  bool is_local(const char* address, Access kind);
+  [[noreturn]] void out_of_bounds(const char* address, size_t bytes, Access kind);
+  void enter(Region& region, size_t cell, bool whole, Access kind);
   bool after_write(const Region& region, const Cell& cell, const Actor& actor, Access kind) const;
   bool ordered(bool shared, uint32_t block, uint32_t thread, uint32_t time, const Actor& actor) const;
-  void race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block, uint32_t thread,
-            Place place);
+  void race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block,
+            uint32_t thread);
   std::string name_of(const Region& region, const Cell& cell, const char* at) const;
-  std::string nearest(const char* address);
 
   WatchedMemory& memory_;
   const Kernel& kernel_;
   const std::vector<SharedObject> objects_;
   std::vector<Region> shared_;
   Clocks clocks_;
-  Publications publications_;
+  Publications publications_{clocks_};
   uint32_t block_ = 0, first_block_;  // numbers of the running block and of the launch's first
   Region* last_ = nullptr;
   std::unordered_set<std::string> said_;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checker.h"
 #include "state.h"
 
 namespace baracuda_host {
@@ -44,7 +45,8 @@ std::string whoami() { return block_name() + " thread " + triple(running().index
 }
 
 void fail(const char* what, Site site) {
-  report(whoami() + ": " + what + " at " + place(site));
+  if (checker) checker->say(what);
+  else report(whoami() + ": " + what + " at " + place(site));
   abandon();
 }
 

@@ -6,24 +6,24 @@
 
 namespace baracuda_host {
 
-static void looked_at(const void* address, size_t bytes, Access kind, const void* pc) {
-  if (bytes) access(address, bytes, kind, pc);
+static void looked_at(const void* address, size_t bytes, Access kind) {
+  if (bytes) access(address, bytes, kind);
 }
 
-void* copy(void* to, const void* from, size_t bytes, const void* pc) {
-  looked_at(from, bytes, Access::Read, pc);
-  looked_at(to, bytes, Access::Write, pc);
+void* copy(void* to, const void* from, size_t bytes) {
+  looked_at(from, bytes, Access::Read);
+  looked_at(to, bytes, Access::Write);
   return memmove(to, from, bytes);
 }
-void* fill(void* to, int value, size_t bytes, const void* pc) {
-  looked_at(to, bytes, Access::Write, pc);
+void* fill(void* to, int value, size_t bytes) {
+  looked_at(to, bytes, Access::Write);
   return memset(to, value, bytes);
 }
 
 // A volatile load may be waiting for another thread to store.
-static void looked_at_volatile(const void* address, size_t bytes, const void* pc) {
+static void looked_at_volatile(const void* address, size_t bytes) {
   if (checker && worker && worker->in_kernel) yield();
-  access(address, bytes, Access::AtomicRead, pc);
+  access(address, bytes, Access::AtomicRead);
 }
 
 struct Location {
@@ -36,25 +36,22 @@ struct Type {
 };
 
 // What the language leaves undefined; what cannot go on ends the launch.
-static void undefined(const Location& location, const std::string& what, bool goes_on) {
-  if (!worker || !worker->in_kernel) return;
-  const Site site{location.file, static_cast<int>(location.line)};
-  if (checker) checker->say(what, {nullptr, site});
-  else report(whoami() + ": " + what + " at " + place(site));
+static void undefined(const std::string& what, bool goes_on) {
+  if (!checker || !worker || !worker->in_kernel) return;
+  checker->say(what);
   if (!goes_on) abandon();
 }
 
 }  // namespace baracuda_host
 
 #define BARACUDA_HOST_HOOK extern "C" __attribute__((visibility("default")))
-#define BARACUDA_HOST_CALLER __builtin_return_address(0)
 #define BARACUDA_HOST_ACCESS_HOOK(name, bytes, kind)                                                     \
   BARACUDA_HOST_HOOK void name(void* address) {                                                          \
-    baracuda_host::looked_at(address, bytes, baracuda_host::Access::kind, BARACUDA_HOST_CALLER);         \
+    baracuda_host::looked_at(address, bytes, baracuda_host::Access::kind);         \
   }
 #define BARACUDA_HOST_VOLATILE_HOOK(name, bytes)                                                         \
   BARACUDA_HOST_HOOK void name(void* address) {                                                          \
-    baracuda_host::looked_at_volatile(address, bytes, BARACUDA_HOST_CALLER);                             \
+    baracuda_host::looked_at_volatile(address, bytes);                             \
   }
 #define BARACUDA_HOST_ACCESS_HOOKS(bytes)                                           \
   BARACUDA_HOST_ACCESS_HOOK(__tsan_read##bytes, bytes, Read)                        \
@@ -62,9 +59,9 @@ static void undefined(const Location& location, const std::string& what, bool go
   BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_read##bytes, bytes, Read)              \
   BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_write##bytes, bytes, Write)            \
   BARACUDA_HOST_VOLATILE_HOOK(__tsan_volatile_read##bytes, bytes)                   \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_volatile_write##bytes, bytes, Atomic)            \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_volatile_write##bytes, bytes, AtomicWrite)           \
   BARACUDA_HOST_VOLATILE_HOOK(__tsan_unaligned_volatile_read##bytes, bytes)         \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_volatile_write##bytes, bytes, Atomic)
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_volatile_write##bytes, bytes, AtomicWrite)
 BARACUDA_HOST_ACCESS_HOOKS(1)
 BARACUDA_HOST_ACCESS_HOOKS(2)
 BARACUDA_HOST_ACCESS_HOOKS(4)
@@ -72,19 +69,19 @@ BARACUDA_HOST_ACCESS_HOOKS(8)
 BARACUDA_HOST_ACCESS_HOOKS(16)
 
 BARACUDA_HOST_HOOK void __tsan_read_range(void* address, size_t bytes) {
-  baracuda_host::looked_at(address, bytes, baracuda_host::Access::Read, BARACUDA_HOST_CALLER);
+  baracuda_host::looked_at(address, bytes, baracuda_host::Access::Read);
 }
 BARACUDA_HOST_HOOK void __tsan_write_range(void* address, size_t bytes) {
-  baracuda_host::looked_at(address, bytes, baracuda_host::Access::Write, BARACUDA_HOST_CALLER);
+  baracuda_host::looked_at(address, bytes, baracuda_host::Access::Write);
 }
 BARACUDA_HOST_HOOK void* __tsan_memset(void* to, int value, size_t bytes) {
-  return baracuda_host::fill(to, value, bytes, BARACUDA_HOST_CALLER);
+  return baracuda_host::fill(to, value, bytes);
 }
 BARACUDA_HOST_HOOK void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
-  return baracuda_host::copy(to, from, bytes, BARACUDA_HOST_CALLER);
+  return baracuda_host::copy(to, from, bytes);
 }
 BARACUDA_HOST_HOOK void* __tsan_memmove(void* to, const void* from, size_t bytes) {
-  return baracuda_host::copy(to, from, bytes, BARACUDA_HOST_CALLER);
+  return baracuda_host::copy(to, from, bytes);
 }
 BARACUDA_HOST_HOOK void __tsan_init() {}
 BARACUDA_HOST_HOOK void __tsan_func_entry(void*) {}
@@ -98,10 +95,10 @@ struct TypeMismatch {
 BARACUDA_HOST_HOOK void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t address) {
   const size_t alignment = size_t{1} << data->log_alignment;
   const std::string type = data->type->name;
-  if (!address) baracuda_host::undefined(data->location, "null pointer to " + type, false);
-  baracuda_host::undefined(data->location,
-                           "misaligned address for " + type + ": needs a multiple of " + std::to_string(alignment) +
-                               ", is " + std::to_string(address % alignment) + " beyond one",
+  if (!address) baracuda_host::undefined("null pointer to " + type, false);
+  const std::string near = baracuda_host::checker ? baracuda_host::checker->nearest(reinterpret_cast<char*>(address)) : "";
+  baracuda_host::undefined("misaligned access to " + type + (near.empty() ? "" : ", " + near) + ": needs a multiple of " +
+                               std::to_string(alignment) + ", is " + std::to_string(address % alignment) + " beyond one",
                            false);
 }
 struct OutOfBounds {
@@ -109,8 +106,7 @@ struct OutOfBounds {
   baracuda_host::Type *array, *index;
 };
 BARACUDA_HOST_HOOK void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
-  baracuda_host::undefined(data->location,
-                           "index " + std::to_string(static_cast<intptr_t>(index)) + " is outside " + data->array->name,
+  baracuda_host::undefined("index " + std::to_string(static_cast<intptr_t>(index)) + " is outside " + data->array->name,
                            false);
 }
 struct TwoOperands {
@@ -118,24 +114,23 @@ struct TwoOperands {
   baracuda_host::Type *left, *right;
 };
 BARACUDA_HOST_HOOK void __ubsan_handle_shift_out_of_bounds(TwoOperands* data, uintptr_t, uintptr_t by) {
-  baracuda_host::undefined(data->location,
-                           "shift of " + std::string(data->left->name) + " by " + std::to_string(static_cast<intptr_t>(by)),
+  baracuda_host::undefined("shift of " + std::string(data->left->name) + " by " + std::to_string(static_cast<intptr_t>(by)),
                            true);
 }
 struct OneOperand {
   baracuda_host::Location location;
   baracuda_host::Type* type;
 };
-BARACUDA_HOST_HOOK void __ubsan_handle_divrem_overflow(OneOperand* data, uintptr_t, uintptr_t) {
-  baracuda_host::undefined(data->location, "integer division by zero or overflow", false);
+BARACUDA_HOST_HOOK void __ubsan_handle_divrem_overflow(OneOperand*, uintptr_t, uintptr_t) {
+  baracuda_host::undefined("integer division by zero or overflow", false);
 }
 static void overflow(OneOperand* data) {
-  baracuda_host::undefined(data->location, "overflow of " + std::string(data->type->name), true);
+  baracuda_host::undefined("overflow of " + std::string(data->type->name), true);
 }
 BARACUDA_HOST_HOOK void __ubsan_handle_add_overflow(OneOperand* data, uintptr_t, uintptr_t) { overflow(data); }
 BARACUDA_HOST_HOOK void __ubsan_handle_sub_overflow(OneOperand* data, uintptr_t, uintptr_t) { overflow(data); }
 BARACUDA_HOST_HOOK void __ubsan_handle_mul_overflow(OneOperand* data, uintptr_t, uintptr_t) { overflow(data); }
 BARACUDA_HOST_HOOK void __ubsan_handle_negate_overflow(OneOperand* data, uintptr_t) { overflow(data); }
-BARACUDA_HOST_HOOK void __ubsan_handle_builtin_unreachable(baracuda_host::Location* location) {
-  baracuda_host::undefined(*location, "unreachable code reached", false);
+BARACUDA_HOST_HOOK void __ubsan_handle_builtin_unreachable(baracuda_host::Location*) {
+  baracuda_host::undefined("unreachable code reached", false);
 }

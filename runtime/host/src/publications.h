@@ -1,4 +1,5 @@
-// Which accesses of one block are ordered before those of another: by a fence, then an atomic that both perform.
+// What flags, tickets and semaphores order: a fence, an atomic (or volatile) write, an atomic read of the same word by
+// another thread, and a fence after it.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -7,63 +8,126 @@
 
 namespace baracuda_host {
 
+// `__threadfence` orders blocks, `__threadfence_block` only the threads of one. A write publishes what the fences
+// that its thread knows of cover; what a read finds holds from the next fence on, for the fence's thread and for those
+// that it meets afterwards.
 class Publications {
  public:
-  void begin_launch() { of_word_.clear(), fenced_ = false; }
+  using Clock = Clocks::Clock;
+
+  explicit Publications(Clocks& clocks) : clocks_(clocks) {}
+
   void begin_block(uint32_t block) {
     block_ = block;
-    covered_.clear();
-    mine_.reset();
-    known_.clear();
-    last_word_ = 0;
+    fences_.clear();
+    found_.clear();
+    acquired_.clear();
+    covered_ = {};
   }
-  // A fence covers all that its thread knows of.
-  void fence(const Clocks::Clock& known) {
-    covered_.resize(known.size());
-    for (size_t i = 0; i < known.size(); i++) covered_[i] = std::max(covered_[i], known[i]);
-    mine_.reset();
+
+  void fence(uint32_t thread, bool between_blocks) {
     fenced_ = true;
+    for (const auto& [key, found] : found_) {
+      if (!clocks_.knows(thread, found.thread, found.time)) continue;
+      if (found.block == block_) clocks_.learn(thread, *found.clock);
+      else if (between_blocks) acquire(acquired_[found.block], {found.clock, thread, clocks_.now(thread)});
+    }
+    Fence fence{thread, clocks_.now(thread), between_blocks, {}};
+    clocks_.tell(thread, fence.clock);
+    fences_.push_back(std::move(fence));
+    if (fences_.size() > most_fences) everybody_meets();
   }
-  // An atomic learns what others published by atomics on the same word, and adds what this block has covered.
-  void atomic(const void* address, bool writes) {
+
+  // After a barrier of the whole block every thread knows of every fence.
+  void everybody_meets() {
+    for (const Fence& fence : fences_) cover(covered_, fence);
+    fences_.clear();
+  }
+
+  void atomic(uint32_t thread, const void* address, bool reads, bool writes) {
     if (!fenced_) return;
     Word& word = of_word_[address];
-    if (address != last_word_ || word.version != last_version_)
-      for (const auto& [block, clock] : word.published) known_[block] = clock;
-    if (writes) publish(word);
-    last_word_ = address;
-    last_version_ = word.version;
+    if (reads) {
+      for (const auto& [block, clock] : word.of_block)
+        if (block != block_) find({clock, block, thread, clocks_.now(thread)});
+      if (word.here_block == block_) find({word.here, block_, thread, clocks_.now(thread)});
+    }
+    if (writes) publish(thread, word);
   }
-  bool knows(uint32_t block, uint32_t thread, uint32_t time) const {
-    const auto found = known_.find(block);
-    return found != known_.end() && time <= (*found->second)[thread];
+
+  bool knows(uint32_t thread, uint32_t block, uint32_t other, uint32_t time) const {
+    const auto found = acquired_.find(block);
+    if (found == acquired_.end()) return false;
+    return std::any_of(found->second.begin(), found->second.end(), [&](const Acquired& a) {
+      return time <= (*a.clock)[other] && clocks_.knows(thread, a.thread, a.time);
+    });
   }
 
  private:
-  using Shared = std::shared_ptr<const Clocks::Clock>;
-  struct Word {
-    std::unordered_map<uint32_t, Shared> published;  // by block
-    uint32_t version = 0;
+  using Shared = std::shared_ptr<const Clock>;
+  static constexpr size_t most_fences = 4096;  // beyond that, all count as known to all
+  struct Covered {
+    Clock block, device;  // by fences of either kind, by those between blocks
+  };
+  struct Fence {
+    uint32_t thread, time;
+    bool between_blocks;
+    Clock clock;
+  };
+  struct Found {  // a read has seen it, a fence has yet to follow
+    Shared clock;
+    uint32_t block, thread, time;
+  };
+  struct Acquired {
+    Shared clock;
+    uint32_t thread, time;
+  };
+  struct Word {  // what its writers published
+    std::unordered_map<uint32_t, Shared> of_block;  // for other blocks
+    uint32_t here_block = 0;
+    Shared here;  // for the threads of `here_block`
   };
 
-  void publish(Word& word) {
-    if (!covered_.empty() && !mine_) mine_ = std::make_shared<const Clocks::Clock>(covered_);
-    bool more = false;
-    const auto add = [&](uint32_t block, const Shared& clock) {
-      Shared& there = word.published[block];
-      if (there != clock) there = clock, more = true;
-    };
-    for (const auto& [block, clock] : known_) add(block, clock);
-    if (mine_) add(block_, mine_);
-    if (more) word.version++;
+  static void raise(Clock& to, const Clock& from) {
+    to.resize(std::max(to.size(), from.size()));
+    for (size_t i = 0; i < from.size(); i++) to[i] = std::max(to[i], from[i]);
+  }
+  static void cover(Covered& covered, const Fence& fence) {
+    raise(covered.block, fence.clock);
+    if (fence.between_blocks) raise(covered.device, fence.clock);
   }
 
-  uint32_t block_ = 0, last_version_ = 0;
-  const void* last_word_ = nullptr;
+  static void acquire(std::vector<Acquired>& of_block, Acquired a) {
+    const auto same = [&](const Acquired& b) { return a.clock == b.clock && a.thread == b.thread; };
+    if (std::none_of(of_block.begin(), of_block.end(), same)) of_block.push_back(std::move(a));
+  }
+
+  void find(Found found) {
+    const uint64_t key = static_cast<uint64_t>(found.block) << 32 | found.thread;
+    found_[key] = std::move(found);
+  }
+
+  // What the thread has learned from other blocks goes on with what it publishes.
+  void publish(uint32_t thread, Word& word) {
+    Covered covered = covered_;
+    for (const Fence& fence : fences_)
+      if (clocks_.knows(thread, fence.thread, fence.time)) cover(covered, fence);
+    for (const auto& [block, learned] : acquired_)
+      for (const Acquired& a : learned)
+        if (clocks_.knows(thread, a.thread, a.time)) word.of_block[block] = a.clock;
+    if (!covered.device.empty()) word.of_block[block_] = std::make_shared<const Clock>(std::move(covered.device));
+    if (covered.block.empty()) return;
+    word.here_block = block_;
+    word.here = std::make_shared<const Clock>(std::move(covered.block));
+  }
+
+  Clocks& clocks_;
+  uint32_t block_ = 0;
   bool fenced_ = false;
-  Clocks::Clock covered_;  // what fences of this block cover
-  Shared mine_;            // the same, as it was published
-  std::unordered_map<uint32_t, Shared> known_;
+  std::vector<Fence> fences_;  // since the last barrier of the whole block
+  Covered covered_;            // by those before
+  std::unordered_map<uint64_t, Found> found_;  // by block and thread
+  std::unordered_map<uint32_t, std::vector<Acquired>> acquired_;
   std::unordered_map<const void*, Word> of_word_;
 };
 

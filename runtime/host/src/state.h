@@ -32,6 +32,7 @@ struct Thread : ThreadView {
 struct NamedBarrier {
   uint32_t arrived = 0, needed = 0;
   std::vector<uint32_t> waiting;
+  Site first{};                 // where the first of them arrived
   std::vector<uint32_t> clock;  // what those who arrived did, in check mode
 };
 

@@ -92,7 +92,8 @@ static void release_if_met(Worker& w, uint32_t warp, uint32_t lane) {
   if ((w.waiting_lanes[warp] & group) != group) return;
   void* arguments[32];
   each_lane(group, [&](uint32_t other) {
-    if (lanes[other].mask != t.mask || lanes[other].operation != t.operation) {
+    const Thread& o = lanes[other];
+    if (o.mask != t.mask || o.operation != t.operation || (t.operation->aligned && !same(o.site, t.site))) {
       report_divergence_of(t, lanes[other]);
       abandon();
     }

@@ -142,7 +142,7 @@ std::string relative_to(const char* address, const char* low, size_t bytes, cons
 
 std::string WatchedMemory::describe_nearest(const char* address) const {
   const Buffer* nearest = nullptr;
-  size_t least = size_t{1} << 24;
+  size_t least = size_t{1} << 20;
   for (const Buffer& b : buffers_) {
     const Span span = span_of(b);
     const size_t distance = static_cast<size_t>(address < span.low     ? span.low - address
@@ -152,8 +152,7 @@ std::string WatchedMemory::describe_nearest(const char* address) const {
   }
   if (!nearest) return "";
   const Span span = span_of(*nearest);
-  const std::string text = relative_to(address, span.low, static_cast<size_t>(span.high - span.low), nearest->name);
-  return address >= span.low && address < span.high ? text + ", between its elements" : text;
+  return relative_to(address, span.low, static_cast<size_t>(span.high - span.low), nearest->name);
 }
 
 }  // namespace baracuda_host

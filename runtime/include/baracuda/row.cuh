@@ -159,11 +159,13 @@ template <int THREADS, int SLICES, typename A> __device__ A fold_parts(const A* 
 // Whether this block is the last of `blocks` to get here; it then sees all that the others wrote before.
 __device__ inline bool last_to_finish(unsigned* ticket, unsigned blocks) {
     __shared__ bool last;
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(ticket, 1u) + 1 == blocks;
+    if (threadIdx.x == 0) {  // between barriers, its fences stand for the whole block
+        __threadfence();
+        last = atomicAdd(ticket, 1u) + 1 == blocks;
+        __threadfence();
+    }
     __syncthreads();
-    if (last) __threadfence();
     return last;
 }
 

@@ -8,13 +8,13 @@
 
 #define BARACUDA_HOST_OWN extern "C" __attribute__((visibility("hidden"), used)) BARACUDA_HOST_UNCHECKED
 BARACUDA_HOST_OWN void* memcpy(void* to, const void* from, size_t bytes) noexcept {
-  return baracuda_host::copy(to, from, bytes, __builtin_return_address(0));
+  return baracuda_host::copy(to, from, bytes);
 }
 BARACUDA_HOST_OWN void* memmove(void* to, const void* from, size_t bytes) noexcept {
-  return baracuda_host::copy(to, from, bytes, __builtin_return_address(0));
+  return baracuda_host::copy(to, from, bytes);
 }
 BARACUDA_HOST_OWN void* memset(void* to, int value, size_t bytes) noexcept {
-  return baracuda_host::fill(to, value, bytes, __builtin_return_address(0));
+  return baracuda_host::fill(to, value, bytes);
 }
 #undef BARACUDA_HOST_OWN
 #endif

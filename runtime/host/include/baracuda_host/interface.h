@@ -42,6 +42,7 @@ extern __thread BlockView* block BARACUDA_HOST_FAST_TLS;
 struct Operation {
   const char* name;
   void (*combine)(void** arguments, uint32_t lanes);  // arguments of absent lanes are undefined
+  bool aligned = false;                               // all lanes must execute the same instruction
 };
 struct Shuffle {
   uint64_t value, result;
@@ -68,14 +69,15 @@ void copy_async_commit();
 void copy_async_wait(int groups_still_pending);
 
 // What check mode is told of memory; the compiler reports plain loads and stores by itself.
-enum class Access : uint8_t { Read, Write, AtomicRead, Atomic };
-void access(const void* address, size_t bytes, Access kind, const void* pc);
-void* copy(void* to, const void* from, size_t bytes, const void* pc);  // they may overlap
-void* fill(void* to, int value, size_t bytes, const void* pc);
-void fence();  // what the block has written so far may be published by an atomic
+enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic };  // the last does both
+void access(const void* address, size_t bytes, Access kind);
+void* copy(void* to, const void* from, size_t bytes);  // they may overlap
+void* fill(void* to, int value, size_t bytes);
+void fence(bool between_blocks);  // what atomics before it found and after it publish holds; else within the block
 
-void yield();  // lets every other runnable thread of the block go first
 [[noreturn]] void fail(const char* what, Site site);
+void yield();  // lets every other runnable thread of the block go first
+
 
 }  // namespace baracuda_host
 #pragma GCC visibility pop
@@ -88,6 +90,7 @@ void yield();  // lets every other runnable thread of the block go first
 #ifndef BARACUDA_HOST_CHECK
 #define BARACUDA_HOST_UNCHECKED
 #define BARACUDA_HOST_ACCESS(address, bytes, kind) ((void)0)
+#define BARACUDA_HOST_FENCE(between_blocks) ((void)0)
 #elif defined(__clang__)
 #define BARACUDA_HOST_UNCHECKED __attribute__((disable_sanitizer_instrumentation, noinline))
 #else
@@ -95,6 +98,7 @@ void yield();  // lets every other runnable thread of the block go first
 #endif
 #ifdef BARACUDA_HOST_CHECK
 #define BARACUDA_HOST_ACCESS(address, bytes, kind) \
-  ::baracuda_host::access(address, bytes, ::baracuda_host::Access::kind, __builtin_return_address(0))
+  ::baracuda_host::access(address, bytes, ::baracuda_host::Access::kind)
+#define BARACUDA_HOST_FENCE(between_blocks) ::baracuda_host::fence(between_blocks)
 #endif
 #define BARACUDA_SITE_ARGS site_file, site_line  // hands the place on to a function that ends in BARACUDA_SITE

@@ -32,7 +32,7 @@ BARACUDA_HOST_UNCHECKED static void load_matrices(void** arguments, uint32_t) {
 // ldmatrix.sync.aligned.m8n8.x{matrices}[.trans].shared.b16
 template <int matrices, bool transposed = false>
 BARACUDA_HOST_UNCHECKED static inline void ldmatrix(uint32_t* fragment, const void* row, BARACUDA_SITE) {
-  static constexpr Operation operation{"ldmatrix", load_matrices<matrices, transposed>};
+  static constexpr Operation operation{"ldmatrix", load_matrices<matrices, transposed>, true};
   if (lane() < 8 * matrices) {
     if (reinterpret_cast<uintptr_t>(row) % 16)
       fail("ldmatrix row address is not 16-byte aligned", BARACUDA_HERE);
@@ -130,7 +130,7 @@ BARACUDA_HOST_UNCHECKED static void multiply(void** arguments, uint32_t) {
 #define BARACUDA_HOST_MMA(name, rows, depth, A, B, Sum)                                       \
   BARACUDA_HOST_UNCHECKED static inline void name(Sum* d, const A::Word* a, const B::Word* b, \
                                                   BARACUDA_SITE) {                            \
-    static constexpr Operation operation{#name, multiply<rows, depth, A, B, Sum>};            \
+    static constexpr Operation operation{#name, multiply<rows, depth, A, B, Sum>, true};      \
     MatrixProduct<A, B, Sum> argument{d, a, b};                                               \
     collective(operation, 0xffffffffu, &argument, BARACUDA_HERE);                             \
   }

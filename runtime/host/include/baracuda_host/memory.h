@@ -26,12 +26,13 @@ BARACUDA_HOST_STORE(__stwt)
 
 BARACUDA_HOST_UNCHECKED static inline void __threadfence() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
-#ifdef BARACUDA_HOST_CHECK
-  baracuda_host::fence();
-#endif
+  BARACUDA_HOST_FENCE(true);
 }
 static inline void __threadfence_system() { __threadfence(); }
-static inline void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
+BARACUDA_HOST_UNCHECKED static inline void __threadfence_block() {
+  __asm__ volatile("" ::: "memory");
+  BARACUDA_HOST_FENCE(false);
+}
 static inline size_t __cvta_generic_to_shared(const void* address) {
   return reinterpret_cast<size_t>(address);
 }
@@ -66,15 +67,14 @@ BARACUDA_HOST_UNCHECKED static inline T read_modify_write(T* address, Update upd
 template <class T> BARACUDA_HOST_UNCHECKED static inline T load_acquire(const T* address) {
   yield();
   BARACUDA_HOST_ACCESS(address, sizeof(T), AtomicRead);
+  BARACUDA_HOST_FENCE(true);
   T value;
   __atomic_load(address, &value, __ATOMIC_ACQUIRE);
   return value;
 }
 template <class T> BARACUDA_HOST_UNCHECKED static inline void store_release(T* address, T value) {
-#ifdef BARACUDA_HOST_CHECK
-  fence();
-#endif
-  BARACUDA_HOST_ACCESS(address, sizeof(T), Atomic);
+  BARACUDA_HOST_FENCE(true);
+  BARACUDA_HOST_ACCESS(address, sizeof(T), AtomicWrite);
   __atomic_store(address, &value, __ATOMIC_RELEASE);
 }
 

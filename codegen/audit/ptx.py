@@ -1,0 +1,176 @@
+"""PTX of one kernel: which arithmetic it does, which atomics, and how wide it reads and writes each argument.
+
+PTX tells apart what machine code no longer does: a product that the assembler may fuse with a sum from one that it
+may not, the program's own flushing of subnormals from that inside a correctly rounded division, and whose memory an
+address lies in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+UNKNOWN = -1  # among the offsets of pointers: an address whose origin is not found
+_OWN = -2  # the module's own tables
+_ELSEWHERE = {"shared", "local", "param", "const"}
+
+Widths = dict[int, int]  # bytes a thread moves at once -> number of instructions
+
+_INSTRUCTION = re.compile(r"^\s*(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s+([^;]*);", re.MULTILINE)
+_FUNCTION = re.compile(r"^(?:\.\w+ )*\.(?:entry|func)\b", re.MULTILINE)
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+_REGISTER = re.compile(r"%[a-z]+\d+")
+_ADDRESS = re.compile(r"\[([%\w$]+)(?:\+(-?\d+))?\]")
+_COPY = re.compile(r",\s*([%A-Za-z_$][\w$]*)$")
+_TYPE = re.compile(r"\.[busf](8|16|32|64|128)\b")
+_FLOAT = re.compile(r"\.(?:f16|bf16|f32|f64)(?:x2)?\b")
+_ATOMIC = re.compile(r"(?:red|atom|multimem\.(?:red|ld_reduce)|cp\.reduce)\.")
+_SWAP = re.compile(r"atom\.(?:\w+[.:]+)*cas\.")
+_FUSABLE = re.compile(r"(?:add|sub|mul)\.(?:ftz\.)?(?:sat\.)?(?:f16|bf16|f32|f64)(?:x2)?$")
+_ROUNDED = re.compile(r"(?:add|sub|mul)\.r[nzmp]\.")
+_FUSED = re.compile(r"(?:fma|mad)\.(?:r[nzmp]\.)?(?:ftz\.)?(?:sat\.)?(?:relu\.)?(?:f16|bf16|f32|f64)(?:x2)?$")
+_LOOSE = re.compile(r"(?:div\.(?:approx|full)|sqrt\.approx)\.")
+_F32 = re.compile(r"(?:add|sub|mul|fma|div|sqrt|setp|min|max)\.(?:[a-z]+\.)*f32$")
+# Names that differ between equal programs: a digest of the file's name and text.
+_UNIQUE = re.compile(r"_INTERNAL_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}")
+_NO_CODE = re.compile(r"//.*$|^\s*\.(?:file|loc|version)\b.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Ptx:
+    """Counts of instructions, and for each pointer (its offset in the kernel's parameter) how wide it is used."""
+
+    fused: int = 0  # multiply-adds, from wherever
+    fusable: Mapping[str, int] = field(default_factory=dict)  # that the assembler may still contract
+    rounded: int = 0  # additions and products that it may not
+    flushing: Mapping[str, int] = field(default_factory=dict)  # .ftz, approximations inside functions aside
+    flushing_functions: int = 0
+    keeping: int = 0  # arithmetic on f32 without .ftz
+    loose: Mapping[str, int] = field(default_factory=dict)  # divisions and roots that are not correctly rounded
+    atomics: Mapping[str, int] = field(default_factory=dict)  # on floats, or compare-and-swap
+    loads: Mapping[int, Widths] = field(default_factory=dict)
+    stores: Mapping[int, Widths] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether counts alone cannot say that nothing was contracted or flushed; see `beyond`."""
+        return bool(self.fused and not self.rounded) or bool(self.flushing_functions and not self.keeping)
+
+    def beyond(self, strict: Ptx) -> dict[str, int]:
+        """What this has more of than `strict`, the same source compiled without contraction and flushing."""
+        more = {"fma": self.fused - strict.fused, ".ftz": self.flushing_functions - strict.flushing_functions}
+        return {name: count for name, count in more.items() if count > 0}
+
+
+def read_ptx(text: str) -> Ptx:
+    """Count what is in `text`, a module with one kernel."""
+    count = Counter(m[1] for m in _INSTRUCTION.finditer(text))
+
+    def some(pattern: re.Pattern[str]) -> dict[str, int]:
+        return {op: n for op, n in sorted(count.items()) if pattern.match(op)}
+
+    flushing = {op: n for op, n in sorted(count.items()) if ".ftz" in op}
+    functions = {op: n for op, n in flushing.items() if ".approx." in op}
+    atomics = {op: n for op, n in some(_ATOMIC).items() if _FLOAT.search(op) or _SWAP.match(op)}
+    loads, stores = _traffic(text)
+    return Ptx(
+        fused=sum(some(_FUSED).values()),
+        fusable=some(_FUSABLE),
+        rounded=sum(some(_ROUNDED).values()),
+        flushing={op: n for op, n in flushing.items() if op not in functions},
+        flushing_functions=sum(n for op, n in functions.items() if not op.endswith("f64")),
+        keeping=sum(n for op, n in some(_F32).items() if ".ftz" not in op),
+        loose=some(_LOOSE),
+        atomics=atomics,
+        loads=loads,
+        stores=stores,
+        digest=_digest(text),
+    )
+
+
+def _digest(text: str) -> str:
+    """Of the instructions: comments, version and names made from the file's text do not count."""
+    plain = _UNIQUE.sub("", _NO_CODE.sub("", text))
+    lines = "\n".join(line.strip() for line in plain.splitlines() if line.strip())
+    return hashlib.sha256(lines.encode(), usedforsecurity=False).hexdigest()
+
+
+def _traffic(text: str) -> tuple[dict[int, Widths], dict[int, Widths]]:
+    """Widths of loads and stores by the pointers in the kernel's parameter that their addresses are made from.
+
+    Addresses made from nothing that is known count under UNKNOWN, tables of the module itself not at all.
+    """
+    loads: dict[int, Widths] = {}
+    stores: dict[int, Widths] = {}
+    starts = [m.start() for m in _FUNCTION.finditer(text)]
+    for start, end in zip(starts, [*starts[1:], None], strict=True):
+        body = text[start:end]
+        entry = _ENTRY.search(body)
+        moves = [(m[1], m[2], _registers(m[2])) for m in _INSTRUCTION.finditer(body)]
+        origin = _origins(moves, f"{entry[1]}_param_0" if entry else "")
+        for op, args, _ in moves:
+            kind, *parts = op.split(".")
+            if kind not in ("ld", "st") or _ELSEWHERE & {part.partition("::")[0] for part in parts}:
+                continue
+            for offset in origin.get(_address(args)[0]) or {UNKNOWN}:
+                if offset != _OWN:
+                    widths = (loads if kind == "ld" else stores).setdefault(offset, {})
+                    widths[_width(op)] = widths.get(_width(op), 0) + 1
+    return loads, stores
+
+
+def _address(args: str) -> tuple[str, int]:
+    """The name and the offset in brackets."""
+    found = _ADDRESS.search(args)
+    assert found is not None, args
+    return found[1], int(found[2] or 0)
+
+
+def _registers(args: str) -> tuple[list[str], list[str]]:
+    """The registers that an instruction without a vector writes (the first) and reads."""
+    named = [r for r in _REGISTER.findall(args) if not r.startswith("%p")]
+    return named[:1], named[1:]
+
+
+def _origins(moves: Iterable[tuple[str, str, tuple[list[str], list[str]]]], parameter: str) -> dict[str, set[int]]:
+    """Which words of the kernel's `parameter`, by offset, each register is computed from.
+
+    Words that are read at an offset known only when the kernel runs are strides and extents, never pointers.
+    """
+    origin: dict[str, set[int]] = defaultdict(set)
+    bases: set[str] = {parameter}  # names and registers for its address
+    users: dict[str, list[str]] = defaultdict(list)  # register -> those computed from it
+    for op, args, (written, read) in moves:
+        kind = op.partition(".")[0]
+        copied = _COPY.search(args) if kind in ("mov", "cvta") else None
+        if kind == "ld" and ".param." in op:
+            base, offset = _address(args)
+            if base in bases:
+                origin[written[0]].add(offset)
+        elif copied and copied[1] in bases:
+            bases.add(written[0])
+        elif copied and not copied[1].startswith("%") and written:
+            origin[written[0]].add(_OWN)
+        elif kind not in ("ld", "st", "atom", "red", "setp", "bra", "call") and written and read:
+            for source in read:
+                users[source].append(written[0])
+    pending = list(origin)
+    while pending:
+        source = pending.pop()
+        for target in users[source]:
+            if not origin[source] <= origin[target]:
+                origin[target] |= origin[source]
+                pending.append(target)
+    return origin
+
+
+def _width(op: str) -> int:
+    """Bytes that one load or store moves."""
+    found = _TYPE.search(op)
+    assert found is not None, op
+    vector = re.search(r"\.v([248])\b", op)
+    return int(found[1]) // 8 * (int(vector[1]) if vector else 1)

@@ -1,0 +1,92 @@
+"""The kernel table of a folder of generated files, read without importing them: they may be of another revision."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import baracuda.runtime as rt
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "row_kernels": rt.row_kernels,
+    "Tile": rt.Tile,
+    "Argument": rt.Argument,
+    "SourceFile": rt.SourceFile,
+}
+_NAMES = {"ElementKind": rt.ElementKind, "Direction": rt.Direction}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A kernel of the folder and the arguments of its plan."""
+
+    row: rt.Registered
+    arguments: tuple[rt.Argument, ...]
+
+    def sources(self) -> dict[str, rt.KernelSource]:
+        """What it compiles from in each layout, with all optional tensors and every tensor's usual type."""
+        element, file, symbol = self.row.sku.element, self.row.source, self.row.sku.symbol
+        fixed = [f"BARACUDA_HAS_{a.name.upper()}=1" for a in self.arguments if a.optional]
+        for argument in self.arguments:
+            if len(argument.dtypes) > 1:
+                fixed.append(f"BARACUDA_{argument.name.upper()}={argument.elements(element)[0].row.cuda}")
+        return {
+            layout: rt.KernelSource(
+                file.path,
+                file.text,
+                symbol,
+                (f"SKU_{symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}", *fixed),
+                file.contraction,
+                file.flush_subnormals,
+            )
+            for layout in rt.RowPlan.LAYOUTS
+        }
+
+
+def read_table(folder: Path, package: str) -> Iterator[Held]:
+    """Every kernel that a module below `folder` registers, as `package` would; none when there is no folder.
+
+    Raises Unsupported, with the place, for a module that registers kernels as no version known here does.
+    """
+    for path in sorted(folder.glob("*/*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        tables = [node for node in calls if _called(node) == "row_kernels"]
+        if not tables:
+            continue
+        package_of = f"{package}.{path.parent.name}"
+        try:
+            arguments = tuple(_value(node, package_of) for node in calls if _called(node) == "Argument")
+            rows = [row for node in tables for row in _value(node, package_of)]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            where = f"{path.relative_to(folder)}:{tables[0].lineno}"
+            raise rt.Unsupported(f"{where}: registers kernels in a way that is not known here ({error})") from None
+        for row in rows:
+            vars(row.source)["raw"] = path.with_suffix(".cu").read_text(encoding="utf-8")
+            yield Held(row, arguments)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ""
+
+
+def _value(node: ast.expr, package: str) -> Any:
+    """What an expression of a generated module stands for: literals, and calls and names of the runtime."""
+    match node:
+        case ast.Name(id="__package__"):
+            return package
+        case ast.Tuple(elts=elements):
+            return tuple(_value(e, package) for e in elements)
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            return {_value(key, package): _value(value, package) for key, value in pairs if key is not None}
+        case ast.Attribute(value=ast.Attribute(attr=kind), attr=name):
+            return getattr(_NAMES[kind], name)
+        case ast.Call():
+            given = {k.arg: _value(k.value, package) for k in node.keywords if k.arg is not None}
+            made = _CALLS[_called(node)](*(_value(a, package) for a in node.args), **given)
+            return tuple(made) if _called(node) == "row_kernels" else made
+    return ast.literal_eval(node)

@@ -1,0 +1,48 @@
+"""The files of a git revision, copied out of it: the working tree stays as it is."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from baracuda.runtime import InvalidProblem
+
+
+def repository_of(folder: Path) -> Path:
+    """The top of the git repository that `folder` is in; InvalidProblem when it is in none."""
+    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.is_dir())
+    done = _git(there, "rev-parse", "--show-toplevel")
+    if done.returncode:
+        raise InvalidProblem(f"{folder} is in no git repository; there is no revision to compare it with")
+    return Path(done.stdout.decode().strip())
+
+
+@contextmanager
+def files_at(repository: Path, revision: str, paths: list[Path]) -> Iterator[Path]:
+    """A temporary folder with what `revision` has at `paths`, absolute ones inside `repository`."""
+    commit = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit.returncode:
+        raise InvalidProblem(f"no revision {revision!r} in {repository}; name a commit, a branch or a tag")
+    name = commit.stdout.decode().strip()
+    there = [p.relative_to(repository).as_posix() for p in paths]
+    held = [path for path in there if not _git(repository, "cat-file", "-e", f"{name}:{path}").returncode]
+    with tempfile.TemporaryDirectory(prefix="baracuda-revision-") as folder:
+        if held:
+            done = _git(repository, "archive", "--format=tar", name, "--", *held)
+            if done.returncode:
+                raise InvalidProblem(f"git archive {revision}: {done.stderr.decode().strip().splitlines()[-1]}")
+            with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+                archive.extractall(folder, filter="data")
+        yield Path(folder)
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True)
+    except FileNotFoundError:
+        raise InvalidProblem("git is not on the PATH; it holds the revision to compare with") from None

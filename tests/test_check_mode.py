@@ -13,6 +13,8 @@ import pytest
 
 from baracuda.codegen.load import load_folder
 from baracuda.codegen.verify import checks
+from baracuda.codegen.verify.accesses import run_watched
+from baracuda.codegen.verify.arrange import arrange
 from baracuda.codegen.verify.memory import HostMemory, check_mode
 from baracuda.codegen.verify.problem import Problem, Subject
 from baracuda.runtime import KernelInternal, Registered
@@ -50,7 +52,7 @@ def _problem(op: str, shape: list[int], element: str = "f32", *edits: tuple[str,
 
 def _finding(problem: Problem, memory: HostMemory, pattern: str = "contiguous") -> str:
     with pytest.raises(KernelInternal) as caught:
-        checks.run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
+        run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
     return str(caught.value)
 
 
@@ -99,14 +101,14 @@ def test_between_elements(memory: HostMemory) -> None:
     problem = _problem("rms_norm", [3, 64], "f32", edit)
     arrays = problem.draw()
     with pytest.raises(KernelInternal, match=r"'y' of \d+ bytes, between its elements"):
-        checks.arrange(problem, arrays, memory, patterns={"x": "shifted", "y": "step"}).run()
+        arrange(problem, arrays, memory, patterns={"x": "shifted", "y": "step"}).run()
 
 
 def test_bound_launches_are_watched(memory: HostMemory) -> None:
     """`bind` checks what its launches do each time they run."""
     edit = (r"write<LAYOUT>\(y_pack", "if (row != 1) write<LAYOUT>(y_pack")
     problem = _problem("rms_norm", [3, 64], "f32", edit)
-    arranged = checks.arrange(problem, problem.draw(), memory)
+    arranged = arrange(problem, problem.draw(), memory)
     given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
     bound = problem.plan.bind(**given)
     for _ in range(2):

@@ -78,8 +78,23 @@ def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
             yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, rows, cols)}
     if not has_rows:
         return
+    yield from _axes(subject, sku)
     many = sku.schedule.blocks * sku.schedule.rows + 1  # so that a block has to take a second turn
     yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, many, below + vec)}
+
+
+def _axes(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
+    """Rows and columns of as many axes as the spec's cases have, two long each but the last of the columns."""
+    problems = [
+        Problem(subject, {k: v for k, v in case.items() if k != "dtype"}, sku.element)
+        for case in subject.spec.tests.cases
+    ]
+    for of in ("row_axes", "col_axes"):
+        problem = max(problems, key=lambda p: (min(len(getattr(p, of)), 3), min(len(p.row_axes), len(p.col_axes))))
+        shape = [2] * len(problem.shape)
+        others = 2 ** (len(problem.col_axes) - 1)
+        shape[problem.col_axes[-1]] = max(2, -(-_widths(subject, sku)[0] // others))
+        yield {**problem.values, problem.descriptor._shape: shape}
 
 
 def _simplest(subject: Subject, element: ElementKind) -> tuple[dict[str, Any], str]:

@@ -11,12 +11,11 @@ import numpy as np
 from baracuda.runtime import ElementKind
 from baracuda.runtime.axes import contiguous_strides
 
-from .arrange import Choice, Patterns, arrange, same_bits
+from .arrange import Choice, arrange, same_bits
 from .memory import PATTERNS, Memory, Placed
 from .oracle import Accuracy, bounded, compare, explicit, tolerances, widen, with_saved
 from .problem import STYLES, Arrays, Problem
 
-SMALL = 1 << 14  # elements: enough for checks that run a kernel dozens of times
 LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
 
 
@@ -65,7 +64,7 @@ def check_explicit(problem: Problem, memory: Memory) -> None:
 
 def check_stored_types(problem: Problem, memory: Memory) -> None:
     """Every choice of element types the spec allows for its tensors gives results within the bound."""
-    for choice in _choices(problem):
+    for choice in choices_of(problem):
         held = problem.held(choice)
         drawn = {n: a.astype(held[n].row.numpy) for n, a in problem.draw(seed=5).items()}
         arrays, exact = with_saved(problem, drawn, held, problem.draw_hidden(seed=5))
@@ -75,7 +74,7 @@ def check_stored_types(problem: Problem, memory: Memory) -> None:
                 raise AssertionError(f"{_of(problem)}, {_said(choice)}: {name!r} is wrong, {accuracy}")
 
 
-def _choices(problem: Problem) -> Iterator[dict[str, ElementKind]]:
+def choices_of(problem: Problem) -> Iterator[dict[str, ElementKind]]:
     """Each chosen tensor in turn with each of its other types, then all of them together."""
     usual = problem.held()
     others = {n: [k for k in problem.plan.elements_of(n) if k != usual[n]] for n in usual}
@@ -140,24 +139,20 @@ FAR = 2**31 + 8  # elements between rows: beyond what 32 bits can count
 
 
 def check_huge_strides(problem: Problem, memory: Memory) -> None:
-    """Rows that lie more than 2^31 elements apart, of each tensor in turn, give the same bits as rows side by side."""
-    if not problem.row_axes or problem.shape[problem.row_axes[0]] < 2:
-        return
-    axis, keep = problem.row_axes[0], 2
-    field = problem.descriptor._shape
-    shape = [keep if a == axis else n for a, n in enumerate(problem.shape)]
-    few = Problem(problem.subject, {**problem.values, field: shape}, problem.element)
-    arrays, _ = with_saved(few, few.draw(seed=9), few.held(), few.draw_hidden(seed=9))
-    base = arrange(few, arrays, memory).run()
-    for name, tensor in few.arguments.items():
-        if len(tensor.dims) == 2:
-            arranged = arrange(few, arrays, memory)
-            far = _Far(arranged.placed[name], axis, memory)
-            given: Any = dict.fromkeys(few.spec.arguments) | arranged.arguments | {name: far.view}
-            few.plan.run(**given, workspace=arranged.workspace)
-            memory.finish()
-            outputs = {n: far.values() if n == name else arranged.placed[n].values() for n in few.written}
-            _require_same(few, base, outputs, set(base), f"rows of {name!r} {FAR} elements apart")
+    """Halves of each axis of length 2, more than 2^31 elements apart, give the same bits as side by side, for each
+    tensor in turn."""
+    arrays, _ = with_saved(problem, problem.draw(seed=9), problem.held(), problem.draw_hidden(seed=9))
+    base = arrange(problem, arrays, memory).run()
+    for axis in (a for a, extent in enumerate(problem.shape) if extent == 2):
+        for name, tensor in problem.arguments.items():
+            if len(tensor.dims) == 2:
+                arranged = arrange(problem, arrays, memory)
+                far = _Far(arranged.placed[name], axis, memory)
+                given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments | {name: far.view}
+                problem.plan.run(**given, workspace=arranged.workspace)
+                memory.finish()
+                outputs = {n: far.values() if n == name else arranged.placed[n].values() for n in problem.written}
+                _require_same(problem, base, outputs, set(base), f"axis {axis} of {name!r} {FAR} elements apart")
 
 
 class _Far:
@@ -213,31 +208,6 @@ def check_batch_invariance(problem: Problem, memory: Memory) -> None:
     for name in promised:
         if name in outputs and not same_bits(base[name].take(range(keep), axis), outputs[name]):
             raise AssertionError(f"{_of(problem)}: {name!r} has other bits when there are {keep} rows on axis {axis}")
-
-
-ACCESS_PATTERNS = ("contiguous", "step", "transposed", "odd")
-
-
-def check_accesses(problem: Problem, memory: Memory, *, thoroughly: bool) -> None:
-    """In check mode nothing is found, with any optional tensor there is, packed or, on small problems, in any layout.
-
-    `thoroughly` adds every choice of stored types and every output in place.
-    """
-    small = problem.rows * problem.cols <= SMALL
-    for pattern in ACCESS_PATTERNS if small else ACCESS_PATTERNS[:1]:
-        run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
-    for choice in _choices(problem) if thoroughly else ():
-        run_watched(problem, memory, {}, choice)
-
-
-def run_watched(problem: Problem, memory: Memory, patterns: Patterns, choice: Choice) -> None:
-    """Run on numbers that need no oracle: what is looked at are addresses and their order."""
-    held, rng = problem.held(choice), np.random.default_rng(10)
-    arrays = {n: a.astype(held[n].row.numpy) for n, a in problem.draw().items()}
-    for name in problem.arguments:
-        if name in problem.spec.inputs and name not in arrays:  # saved by a forward
-            arrays[name] = np.asarray(rng.uniform(0.5, 2.0, problem.shape_of(name)), held[name].row.numpy)
-    arrange(problem, arrays, memory, patterns=patterns, choice=choice).run()
 
 
 def check_agreement(problem: Problem, memory: Memory, other: Memory, seed: int = 0) -> None:

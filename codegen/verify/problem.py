@@ -201,8 +201,14 @@ def _swamped(problem: Problem, rng: np.random.Generator, shape: tuple[int, ...])
     return unflat.transpose(np.argsort([*problem.row_axes, *problem.col_axes]))
 
 
+def _below(problem: Problem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Far below zero, where the start of a maximum and what overflows without one show."""
+    return rng.standard_normal(shape) - 1000.0
+
+
 STYLES: dict[str, Callable[..., Any]] = {
     "normal": _normal,
+    "below": _below,
     "spread": _spread,
     "constant": _constant,
     "swamped": _swamped,

@@ -175,6 +175,6 @@ def test_missing_wait_for_async_copies_shows(device, source, run):
     a, b = device.empty((16, 16), ml_dtypes.bfloat16), device.empty((16, 8), ml_dtypes.bfloat16)
     d = device.empty((16, 8), np.float32)
     a[...], b[...], d[...] = 1, 1, 0
-    with pytest.raises(KernelInternal, match="the thread exits while cp.async is in flight"):
+    with pytest.raises(KernelInternal, match=r"the thread exits while cp\.async is in flight"):
         run(device, source("vocabulary.cu", "matrix_product", "PENDING=1"), 1, 32, a, b, d)
     assert np.isnan(d).any()

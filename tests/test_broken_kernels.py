@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from baracuda.codegen.load import load_folder
+from baracuda.codegen.mutation.paste import with_headers
 from baracuda.codegen.verify import checks
 from baracuda.codegen.verify.cases import problems, skus
 from baracuda.codegen.verify.memory import HostMemory
@@ -17,7 +18,6 @@ from baracuda.codegen.verify.problem import Problem, Subject
 from baracuda.runtime import KernelInternal, Registered
 
 ROOT = Path(__file__).parents[1]
-INCLUDE = ROOT / "runtime" / "include"
 OP = "rms_norm_backward"
 BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x4x4", "f32_wide384x1x2"
 
@@ -52,20 +52,6 @@ DEFECTS = {
 }
 
 
-def _with_headers(text: str) -> str:
-    """The text with the project's headers pasted in, each once, so that an edit reaches them too."""
-    seen: set[str] = set()
-
-    def paste(match: re.Match[str]) -> str:
-        if match[1] in seen:
-            return ""
-        seen.add(match[1])
-        return pattern.sub(paste, (INCLUDE / match[1]).read_text().replace("#pragma once\n", ""))
-
-    pattern = re.compile(r"#include <(baracuda/\w+\.cuh)>\n")
-    return pattern.sub(paste, text)
-
-
 def _subject() -> Subject:
     loaded = load_folder(ROOT / "specs")
     return Subject(loaded[OP], loaded, "baracuda.generated")
@@ -79,7 +65,7 @@ def _problems(symbol: str, pattern: str, replacement: str) -> list[Problem]:
     for problem in problems(subject, sku, limit=1 << 21):
         row: Any = problem.plan._row
         source = replace(row.source)
-        text, edits = re.subn(pattern, replacement, _with_headers(row.source.text))
+        text, edits = re.subn(pattern, replacement, with_headers(row.source.text, row.source.path))
         assert edits, f"the defect {pattern!r} is no longer in the text; write it anew"
         source.__dict__["text"] = text
         problem.plan = type(problem.plan)(problem.descriptor, Registered(sku, source), problem.plan.layouts)

@@ -1,0 +1,93 @@
+"""The `mutate` command: mutants of kernels and plans, judged by the spec-driven tests on the host device."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from baracuda.runtime import Unsupported
+
+from ..load import load_folder
+from ..mutation.bench import Outcome, mutants_of
+from ..mutation.mutants import Mutant, digest_of
+from ..mutation.report import Report
+from ..mutation.run import run
+from ..mutation.sample import sample, shard
+from ..mutation.state import State
+from ..mutation.survivors import declared, unused
+from ..mutation.verdict import SURVIVED
+from ..spec_wording import did_you_mean
+from ..verify import environment
+from ..verify.problem import Subject
+from .project import installed, plans_of
+from .terminal import progress, show_json, show_table
+
+
+def mutate(
+    ops: Sequence[str],
+    specs: Path,
+    package: str,
+    count: int | None,
+    seed: int,
+    state: Path | None,
+    jobs: int | None,
+    part: str,
+    at_least: float,
+    as_json: bool,
+) -> bool:
+    """Judge the mutants of `ops` that `state` does not have yet; say whether `at_least` percent are killed."""
+    chosen = shard(_mutants(ops, specs, package), part)
+    chosen = chosen if count is None else sample(chosen, count, seed)
+    known = State(state, _against(specs, package))
+    left = [mutant for mutant in chosen if mutant.id not in known.outcomes]
+    with progress("mutants", len(left)) as step:
+
+        def judged(outcome: Outcome) -> None:
+            known.add(outcome)
+            step()
+
+        run(left, environment(specs, package, (), "host"), jobs or len(os.sched_getaffinity(0)), judged)
+    report = Report(chosen, known.outcomes, declared())
+    whole = not ops and count is None and part == "1/1"
+    stale = unused(report.known, report.survivors) if whole else []
+    _show(report, stale, as_json)
+    return report.score >= at_least and not stale
+
+
+def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
+    plans_of(package)
+    loaded = load_folder(specs)
+    if unknown := [op for op in ops if op not in loaded]:
+        raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
+    subjects = {op: Subject(one, loaded, package) for op, one in loaded.items()}
+    return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
+
+
+def _against(specs: Path, package: str) -> str:
+    """Changes with everything that verdicts depend on."""
+    folders = (installed(name) for name in ("baracuda.runtime", "baracuda.codegen", "baracuda.templates"))
+    return digest_of(*folders, specs, Path(str(sys.modules[package].__file__)).parent)
+
+
+def _show(report: Report, stale: Sequence[str], as_json: bool) -> None:
+    by_op, by_operator = report.by("op", lambda m: m.op), report.by("operator", _operator)
+    if as_json:
+        found = {"ops": by_op, "operators": by_operator, "killers": report.killers(), "survivors": report.listed()}
+        show_json({**found, "stale": list(stale), "score": report.score})
+        return
+    for rows in (by_op, by_operator, report.killers(), report.listed()):
+        if rows:
+            show_table(rows)
+            click.echo()
+    for line in stale:
+        click.echo(line)
+    left = sum(report.fate(mutant) == SURVIVED for mutant in report.mutants)
+    click.echo(f"{len(report.mutants)} mutants, {left} survived without a reason: {report.score:.1f} % killed")
+
+
+def _operator(mutant: Mutant) -> str:
+    return f"{'plan' if mutant.file.endswith('.py') else 'kernel'} {mutant.operator}"

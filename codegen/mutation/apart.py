@@ -1,0 +1,62 @@
+"""Work in a forked child: whatever it does, to memory or to time, it does to itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+
+class Died(Exception):
+    """The child ended without an answer; its text says how."""
+
+
+def apart(work: Callable[[], Any], seconds: float) -> Any:
+    """What `work` returns, as JSON has it; raises Died when it crashes, or is not done after `seconds`."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _work(work, write)
+    os.close(write)
+    with suppress(PermissionError, ProcessLookupError):
+        os.setpgid(child, child)  # as the child does itself: whichever comes first
+    try:
+        answer = _all_of(read, time.monotonic() + seconds)
+    finally:
+        os.close(read)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # with what it may have started
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if answer is None:
+        raise Died(f"it was not done after {seconds:g} seconds")
+    if not answer:
+        raise Died(f"it died of {signal.Signals(-ended).name}" if ended < 0 else f"it exited with {ended}")
+    return json.loads(answer)
+
+
+def _work(work: Callable[[], Any], write: int) -> NoReturn:
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        answer = json.dumps(work()).encode()
+        while answer:
+            answer = answer[os.write(write, answer) :]
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _all_of(read: int, deadline: float) -> bytes | None:
+    """Everything until the other end is closed; None when that takes too long."""
+    found = b""
+    while (left := deadline - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
+        piece = os.read(read, 1 << 16)
+        if not piece:
+            return found
+        found += piece
+    return None

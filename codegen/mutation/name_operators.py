@@ -1,0 +1,111 @@
+"""What is put into CUDA text by calling one thing by another's name: tensors, strides, axes, folds, functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from .code import Code, Edit
+from .scopes import closing
+
+_TWINS = {
+    **{"rows": "cols", "cols": "rows", "row": "first", "first": "row"},
+    **{f"row_{what}": f"col_{what}" for what in ("axes", "extent", "stride")},
+    **{f"col_{what}": f"row_{what}" for what in ("axes", "extent", "stride")},
+    **{"LANES": "ROWS", "ROWS": "LANES", "THREADS": "LANES", "block": "blocks", "blocks": "block"},
+}
+_FUNCTIONS = {
+    **{"Sum": "Max", "Max": "Min", "Min": "Max"},
+    **{"maximum": "minimum", "minimum": "maximum", "min": "max", "max": "min"},
+    **{"exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log", "sqrt": "rsqrt", "rsqrt": "sqrt", "sin": "cos"},
+    **{"cos": "sin", "erf": "erfc", "erfc": "erf", "floor": "ceil", "ceil": "floor", "expm1": "exp", "log1p": "log"},
+    **{"__shfl_xor_sync": "__shfl_down_sync", "__shfl_down_sync": "__shfl_xor_sync"},
+}
+_PLACES = frozenset({"threadIdx", "blockIdx", "gridDim", "blockDim"})
+_SIBLING = re.compile(r"\w+?(_row|_slice|_pack|_part|_sum|_parts|_of_row|_of)")
+
+
+def tensor(code: Code) -> Iterator[Edit]:
+    """Another tensor of the same kind, or, where there is none, with such a member."""
+    for at, name, member in _tensors(code):
+        if others := _others(code, name, member):
+            yield code.edit(at, at, others[0])
+
+
+def offset(code: Code) -> Iterator[Edit]:
+    """A tensor's own memory at another tensor's offset."""
+    for at, name, member in _tensors(code):
+        same = [other for other in _others(code, name, member) if code.kinds[other] == code.kinds[name]]
+        if not same or member not in ("row", "at") or code.tokens[at + 3].text != "(":
+            continue
+        end = closing(code.tokens, at + 3)
+        given, other = code.cut(at + 3, end), f"args.{same[0]}"
+        away = f"&{other}.at{given} - {other}.data" if member == "at" else f"{other}.row{given} - {other}.data"
+        after = f"args.{name}.data[{away}]" if member == "at" else f"(args.{name}.data + ({away}))"
+        yield code.edit(at - 2, end, after)
+
+
+def _tensors(code: Code) -> Iterator[tuple[int, str, str]]:
+    """Where `args.name.member` has its name, the name and the member."""
+    for at, token in code.each():
+        around = [t.text for t in (*code.tokens[at - 2 : at], code.tokens[at + 1])]
+        if token.text in code.kinds and around == ["args", ".", "."]:
+            yield at, token.text, code.tokens[at + 2].text
+
+
+_MEMBERS = {
+    "PerElement": frozenset({"data", "row_stride", "col_stride", "row"}),
+    "PerRow": frozenset({"data", "row_stride", "at"}),
+    "PerCol": frozenset({"data", "col_stride", "at"}),
+}
+
+
+def _others(code: Code, name: str, member: str) -> list[str]:
+    """The tensors that could be meant by mistake, in turn from the one behind `name`; of the same kind if possible."""
+    names = list(code.kinds)
+    turned = names[names.index(name) + 1 :] + names[: names.index(name)]
+    same = [n for n in turned if code.kinds[n] == code.kinds[name]]
+    return same or [n for n in turned if member in _MEMBERS.get(code.kinds[n], ()) and member != "data"]
+
+
+def sibling(code: Code) -> Iterator[Edit]:
+    """Another of the names that end alike: `x_slice` for `dy_slice`."""
+    for at, token in code.each():
+        match = _SIBLING.fullmatch(token.text)
+        if match is None or code.is_declared(at):
+            continue
+        if other := _behind(token.text, match[1], code.siblings):
+            yield code.edit(at, at, other)
+
+
+def _behind(name: str, ending: str, names: Sequence[str]) -> str:
+    alike = [n for n in names if (m := _SIBLING.fullmatch(n)) and m[1] == ending]
+    if name not in alike or len(alike) < 2:
+        return ""
+    return alike[(alike.index(name) + 1) % len(alike)]
+
+
+def twin(code: Code) -> Iterator[Edit]:
+    """Rows for columns, one axis of the grid for another, threads of a row for rows of a block."""
+    for at, token in code.each():
+        before, following = code.tokens[at - 1].text, code.tokens[at + 1].text
+        if token.text in _PLACES and following == ".":
+            yield code.edit(at + 2, at + 2, "y" if code.tokens[at + 2].text == "x" else "x")
+        elif token.kind == "name" and not code.is_declared(at) and following != "(":
+            other = _TWINS.get(token.text) or _measured(token.text, code.siblings)
+            if other and (before in (".", "->", "::") or other in code.names):
+                yield code.edit(at, at, other)
+
+
+def _measured(name: str, names: Sequence[str]) -> str:
+    """The other dim's size for a `size_`, its index for an `index_`."""
+    start = name.partition("_")[0]
+    alike = [n for n in names if n.startswith(f"{start}_")] if start in ("size", "index") else []
+    return alike[(alike.index(name) + 1) % len(alike)] if name in alike and len(alike) > 1 else ""
+
+
+def function(code: Code) -> Iterator[Edit]:
+    """Another fold, another function."""
+    for at, token in code.each():
+        if token.text in _FUNCTIONS and code.tokens[at + 1].text in ("(", "<") and not code.is_declared(at):
+            yield code.edit(at, at, _FUNCTIONS[token.text])

@@ -1,0 +1,33 @@
+"""A kernel's text with the project's headers in it, so that an edit reaches them too."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+INCLUDE = files("baracuda.runtime").joinpath("include")
+_INCLUDED = re.compile(r"[ \t]*#[ \t]*include[ \t]*<(baracuda/[\w/]+\.cuh)>[ \t]*")
+LINE = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]*)")?[ \t]*')
+
+
+def with_headers(text: str, path: str) -> str:
+    """`text`, which came from `path`, with each header in place of its first #include; #line says what came whence."""
+    return "".join(_pasted(text, path, set()))
+
+
+def _pasted(text: str, path: str, seen: set[str]) -> list[str]:
+    lines, file, number = [], path, 0
+    for line in text.splitlines(keepends=True):
+        number += 1
+        bare = line.rstrip("\n")
+        if there := LINE.fullmatch(bare):
+            file, number = there[2] or file, int(there[1]) - 1
+        if not (include := _INCLUDED.fullmatch(bare)):
+            lines.append("\n" if bare.strip() == "#pragma once" else line)
+            continue
+        if include[1] not in seen:
+            seen.add(include[1])
+            header = INCLUDE.joinpath(include[1]).read_text(encoding="utf-8")
+            lines += [f'#line 1 "{include[1]}"\n', *_pasted(header, include[1], seen)]
+        lines.append(f'#line {number + 1} "{file}"\n')
+    return lines

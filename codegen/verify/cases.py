@@ -67,7 +67,8 @@ def _widths(subject: Subject, sku: KernelSku) -> tuple[int, int]:
 
 
 def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
-    """Rows as long as the tile, one longer and shorter than its vectors like, and more rows than blocks."""
+    """Rows as long as the tile, one longer and shorter than its vectors like, each optional tensor there and not, and
+    more rows than blocks."""
     base, shape_field = _simplest(subject, sku.element)
     vec = 16 // sku.element.row.bytes
     held, below = sku.schedule.columns(sku.element.row.bytes), _widths(subject, sku)[0] - 1
@@ -76,6 +77,10 @@ def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
     for cols in widths:
         for rows in (1, 2 * sku.schedule.rows + 1) if has_rows else (1,):
             yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, rows, cols)}
+    few = 2 * sku.schedule.rows + 1 if has_rows else 1
+    for flag in sorted({t.optional for t in subject.spec.tensors.values() if t.optional}):
+        shape = _resized(subject, base, shape_field, sku.element, few, below + vec)
+        yield {**base, shape_field: shape, flag: not subject.values(base)[flag]}
     if not has_rows:
         return
     yield from _axes(subject, sku)

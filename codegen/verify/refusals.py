@@ -32,25 +32,42 @@ from .problem import Problem, Subject
 
 # Values that some requirement may object to, by type of field.
 _SUSPECTS: dict[str, tuple[Any, ...]] = {
-    "shape": ((), (-1, 4), (4, -1), (2,) * 9, (0, 0), (3,), (4, 4)),
-    "int": (-1, 0, 1, 2, 3, 5, 9, -9, 255, 256, 1 << 40),
+    "shape": ((), (-1, 4), (4, -1), (2,) * 9, (2,) * 8, (0, 0), (3,), (4, 4)),
+    "int": (-1, 0, 1, 2, 3, 5, 9, -2, -3, -9, 255, 256, 1 << 40),
     "float": (float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 2.0),
     "bool": (False, True),
 }
 
 
+# Values of other types than the field's.
+_STRANGERS: dict[str, tuple[Any, ...]] = {
+    "shape": (7, "ab", (1.5,)),
+    "int": ("1", 1.5, None),
+    "float": ("one", None),
+    "bool": (1, 0, None),
+}
+
+
 def check_requirements(subject: Subject) -> None:
-    """Each requirement of the spec, violated first of all, raises its own error with the values seen and needed."""
+    """Each requirement of the spec, violated first of all, raises its own error with the values seen and needed.
+
+    That of the element is the last; values that violate none are taken.
+    """
     element = subject.spec.dtypes[0]
     base = subject.values(subject.spec.tests.cases[0])
     missing = {r.that: r.raises for r in subject.spec.require}
+    unclaimed = next((k for k in ElementKind if k.value not in subject.spec.dtypes), None)
     pairs = list(_violations(subject, base))
     for values in pairs:
         first = _first_violated(subject, values)
+        error = _error(partial(_select, subject, values, element))
+        if first is None and error is not None:
+            raise AssertionError(f"{values} violate no requirement, but select says {error!r}")
         if first is None:
             continue
         kind = getattr(tree, first.raises)
-        error = _error(partial(_select, subject, values, element))
+        if first.that in missing and unclaimed:
+            error = _error(partial(_select, subject, values, unclaimed))
         if type(error) is not kind:
             raise AssertionError(f"{values}: {first.that!r} is violated first, so {first.raises} is due; got {error!r}")
         condition = read_condition(first.that, subject.spec.descriptor)
@@ -103,6 +120,16 @@ def _first_violated(subject: Subject, values: Mapping[str, Any]) -> Any:
     return None
 
 
+def check_types(subject: Subject) -> None:
+    """A field of another type raises InvalidProblem with its name and the value; a list is a shape."""
+    base, element = subject.values(subject.spec.tests.cases[0]), subject.spec.dtypes[0]
+    for name, field in _fields(subject):
+        for value in _STRANGERS[field.type]:
+            error = _error(partial(_select, subject, {**base, name: value}, element))
+            if type(error) is not InvalidProblem or name not in str(error) or repr(value) not in str(error):
+                raise AssertionError(f"{name}={value!r} is no {field.type}, so InvalidProblem is due; got {error!r}")
+
+
 def check_elements(subject: Subject) -> None:
     """Exactly the element types that the spec claims can be selected."""
     values = subject.values(subject.spec.tests.cases[0])
@@ -111,8 +138,8 @@ def check_elements(subject: Subject) -> None:
         claimed = kind.value in subject.spec.dtypes
         if claimed and error is not None:
             raise AssertionError(f"element {kind} is claimed, but select says {error!r}")
-        if not claimed and type(error) is not Unsupported:
-            raise AssertionError(f"element {kind} is not claimed, so Unsupported is due; got {error!r}")
+        if not claimed and (type(error) is not Unsupported or f"got element={kind.value!r}" not in str(error)):
+            raise AssertionError(f"element {kind} is not claimed, so Unsupported is due and says so; got {error!r}")
 
 
 @dataclass(frozen=True)
@@ -143,7 +170,7 @@ def check_arguments(problem: Problem, memory: Memory) -> None:
             if text not in str(error):
                 raise AssertionError(f"{spoilt.what}: the message {str(error)!r} does not say {text!r}")
         verdict = problem.plan.can_implement(**spoilt.arguments, workspace=spoilt.workspace)
-        if verdict or type(verdict.error) is not spoilt.kind:
+        if verdict or type(verdict.error) is not spoilt.kind or str(verdict.error) != str(error):
             raise AssertionError(f"{spoilt.what}: can_implement says {verdict}, run says {error!r}")
     memory.finish()
     for name, placed in arranged.placed.items():

@@ -151,6 +151,10 @@ def test_requirements(subject: Subject) -> None:
     refusals.check_requirements(subject)
 
 
+def test_types(subject: Subject) -> None:
+    refusals.check_types(subject)
+
+
 def test_elements(subject: Subject) -> None:
     refusals.check_elements(subject)
 

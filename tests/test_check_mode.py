@@ -145,3 +145,9 @@ def test_overflow_of_an_index(memory: HostMemory) -> None:
     edit = (r"(const int lane = .*)", r"\1 if (2147483647 + int(space.row_axes) == 5) return;")
     problem = _problem("rms_norm", [3, 64], "f32", edit)
     assert re.search(r"overflow of 'int' at row.cu.jinja:\d+", _finding(problem, memory))
+
+
+def test_local_arrays_have_bounds(memory: HostMemory) -> None:
+    """An element beyond the last of a pack, which ends its struct, is outside."""
+    problem = _problem("rms_norm", [3, 65], "f32", (r"(y_pack\.lane\[)i\]", r"\1i + 1]"))
+    assert re.search(r"index 4 is outside '\S+ ?\[4\]' at row.cu.jinja:\d+", _finding(problem, memory, "step"))

@@ -33,6 +33,7 @@ _CHECK_FLAGS = (
     *("-fno-wrapv", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"),
 )
 _CHECK_FLAGS_OF_GCC = (
+    "-fsanitize=bounds-strict",  # of arrays at the end of a struct too
     *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
     *("-fno-tree-loop-im", "-fno-tree-sra", "-fno-toplevel-reorder", "-fno-builtin-memcpy"),
 )

@@ -19,7 +19,7 @@ WINDOW: dict[str, Defect] = {
     ),
     "fills the window from odd columns on": broken(
         CONVOLVE,
-        r"misaligned access to 'struct uint4', byte 1924 of 'rows' of 2432 bytes: "
+        r"misaligned access to 'struct Pack', byte 1924 of 'rows' of 2432 bytes: "
         r"needs a multiple of 16, is 4 beyond one at pack\.cuh:\d+",
         replaced("&rows[HALO + r][c4]", "&rows[HALO + r][c4 + 1]"),
     ),

@@ -17,13 +17,16 @@ template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) :
 
     // The address must be a multiple of the pack's alignment.
     __device__ void load(const T* address) { *this = *reinterpret_cast<const Pack*>(address); }
-    // In words, because compilers take the copy of a struct apart and store its members.
     __device__ void store(T* address) const {
+#ifdef BARACUDA_HOST
+        *reinterpret_cast<Pack*>(address) = *this;
+#else  // in words, because NVRTC takes the copy of a struct apart and stores its members
         using W = typename Word<alignof(Pack)>::type;
         struct Words { W word[sizeof(Pack) / sizeof(W)]; };
         const Words words = __builtin_bit_cast(Words, *this);
 #pragma unroll
         for (int i = 0; i < int(sizeof(Pack) / sizeof(W)); ++i) __stwb(reinterpret_cast<W*>(address) + i, words.word[i]);
+#endif
     }
 };
 

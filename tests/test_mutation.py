@@ -299,6 +299,7 @@ def test_a_mutant_that_crashes_or_hangs_is_killed(monkeypatch: pytest.MonkeyPatc
     assert verdict.judged_apart(lambda: verdict.Verdict("survived")) == verdict.Verdict("survived")
 
 
+# A seed whose mutants have all been seen to be killed or declared: it holds what the tests notice, and is no score.
 SAMPLE = ["--sample", "20", "--seed", "12", "--jobs", "2"]
 
 

@@ -22,6 +22,9 @@ FUNCTIONS = {
     "is_suffix_mask": "rt.is_suffix_mask",
     "mask_axes": "rt.mask_axes",
     "normalize_axis": "rt.normalize_axis",
+    "ceil_div": "rt.ceil_div",
+    "round_up": "rt.round_up",
+    "bucket": "rt.bucket",
 }
 _NODES = (
     ast.Expression,
@@ -31,6 +34,7 @@ _NODES = (
     ast.Tuple,
     ast.Subscript,
     ast.Compare,
+    ast.IfExp,
     ast.BoolOp,
     ast.UnaryOp,
     ast.BinOp,
@@ -95,16 +99,19 @@ def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
     return eval(compile(to_python(text), "<condition>", "eval"), {"__builtins__": allowed}, names)
 
 
-def to_python(text: str) -> str:
-    """Print a (checked) condition as a descriptor's method would compute it."""
-    return ast.unparse(_OfSelf().visit(ast.parse(text, mode="eval")))
+def to_python(text: str, owners: Mapping[str, str] | None = None) -> str:
+    """Print a (checked) condition as Python computes it: a name is an attribute of its owner, by default of `self`."""
+    return ast.unparse(_OfOwner(owners or {}).visit(ast.parse(text, mode="eval")))
 
 
-class _OfSelf(ast.NodeTransformer):
+class _OfOwner(ast.NodeTransformer):
+    def __init__(self, owners: Mapping[str, str]) -> None:
+        self.owners = owners
+
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in FUNCTIONS:
             return ast.parse(FUNCTIONS[node.id], mode="eval").body
-        return ast.Attribute(ast.Name("self", ast.Load()), node.id, ast.Load())
+        return ast.Attribute(ast.Name(self.owners.get(node.id, "self"), ast.Load()), node.id, ast.Load())
 
 
 def _known(name: str, allowed: Collection[str], what: str) -> None:

@@ -2,4 +2,6 @@
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "row": ("row.cu.jinja", "row.py.jinja"),
+    "map": ("map.cu.jinja", "map.py.jinja"),
+    "body": ("body.cu.jinja", "body.py.jinja"),
 }

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from baracuda.runtime import SpecError
 
 from .consistency import findings
-from .spec import OpSpec
+from .spec import OpSpec, spec_of
 from .spec_errors import explain
 from .spec_wording import did_you_mean
 from .yaml_source import YamlSource, read_yaml
@@ -33,9 +33,10 @@ def load_spec(path: Path, shown: str = "") -> Loaded:
     """Return the spec in `path`; raise SpecError with a line for each thing that is wrong."""
     source = read_yaml(path)
     try:
-        spec = OpSpec.model_validate(source.data)
+        model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
+        spec = model.model_validate(source.data)
     except ValidationError as error:
-        raise explain(error, source, OpSpec) from None
+        raise explain(error, source, model) from None
     found = findings(spec)
     if found:
         raise SpecError("\n".join(_finding(source, place, below, text) for place, below, text in found))
@@ -97,7 +98,7 @@ def _across(one: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
         yield str(one.source.error(("gradient", "of"), f"no op {gradient.of!r} in this folder; {hint}"))
         return
     forward = loaded[gradient.of].spec
-    if forward.reference is None:
+    if forward.gradient is not None:
         text = f"op {gradient.of!r} has no reference to differentiate; name a forward op"
         yield str(one.source.error(("gradient", "of"), text))
     outputs, inputs = forward.outputs, forward.inputs

@@ -5,7 +5,7 @@ A spec is checked text; these are decisions. A template loops and prints, and ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baracuda.runtime import Tile
 
@@ -27,6 +27,11 @@ class Tensor:
     layout: str
     may_alias: tuple[str, ...]
     doc: str
+    rank: int = 0  # of a strided tensor
+
+    def ranked(self, rank: int) -> Tensor:
+        """The same tensor of so many axes."""
+        return replace(self, rank=rank)
 
     @property
     def signature(self) -> str:
@@ -204,9 +209,9 @@ class Method:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """A lowered spec."""
+    """A lowered spec: what is decided alike for every family."""
 
     name: str
     plan: str
@@ -218,31 +223,19 @@ class Op:
     doc: str
     formula: tuple[str, ...]
     source: str
-    program: tuple[str, ...]
     spec_path: str
     template_path: str
-    arch: str
-    allowance: Allowance
+    allowances: tuple[tuple[str, Allowance], ...]  # by architecture
     contraction: bool
     flush_subnormals: bool
 
+    elements: tuple[str, ...]
     fields: tuple[DescriptorField, ...]
     methods: tuple[Method, ...]
     checks: tuple[Check, ...]
-    needs_math: bool  # do the conditions call the math module?
-    shape: str  # the field whose axes the dims share out
-    rows: str
-    cols: str
-    col_axes: str  # Python text
-
     tensors: tuple[Tensor, ...]  # the arguments, inputs first
     check_order: tuple[str, ...]
-    scalars: tuple[Scalar, ...]
-    passes: tuple[Pass, ...]
-    columns: Columns
-    entries: tuple[Entry, ...]
     promises: tuple[tuple[str, tuple[str, ...]], ...]  # output -> rungs
-    row_index: bool  # does the program read index(rows)?
 
     @property
     def held_everywhere(self) -> tuple[str, ...]:
@@ -251,8 +244,40 @@ class Op:
         return tuple(r for r in first if all(r in other for other in others))
 
     @property
-    def elements(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(e.element for e in self.entries))
+    def chosen(self) -> tuple[Tensor, ...]:
+        """Tensors whose stored type the caller chooses."""
+        return tuple(t for t in self.tensors if t.macro)
+
+    @property
+    def chosen_names(self) -> tuple[str, ...]:
+        return tuple(t.name for t in self.chosen)
+
+    @property
+    def flags(self) -> tuple[Tensor, ...]:
+        """Tensors that may be absent."""
+        return tuple(t for t in self.tensors if t.optional)
+
+    def allowance(self, arch: str) -> Allowance:
+        """What a kernel of the SKUs of `arch` may use."""
+        return dict(self.allowances)[arch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOp(Op):
+    """An op of the row family: passes along the rows, then down the columns."""
+
+    program: tuple[str, ...]
+    arch: str
+    needs_math: bool  # do the conditions call the math module?
+    shape: str  # the field whose axes the dims share out
+    rows: str
+    cols: str
+    col_axes: str  # Python text
+    scalars: tuple[Scalar, ...]
+    passes: tuple[Pass, ...]
+    columns: Columns
+    entries: tuple[Entry, ...]
+    row_index: bool  # does the program read index(rows)?
 
     @property
     def tiles(self) -> tuple[tuple[str, tuple[Tile, ...]], ...]:
@@ -269,10 +294,6 @@ class Op:
         return tuple(c.flag for c in self.column_sums)
 
     @property
-    def chosen_names(self) -> tuple[str, ...]:
-        return tuple(t.name for t in self.chosen)
-
-    @property
     def element_tensors(self) -> tuple[Tensor, ...]:
         return tuple(t for t in self.tensors if t.over == "element")
 
@@ -287,15 +308,6 @@ class Op:
     @property
     def column_inputs(self) -> tuple[Tensor, ...]:
         return tuple(t for t in self.tensors if t.over == "col" and t.role != "out")
-
-    @property
-    def chosen(self) -> tuple[Tensor, ...]:
-        """Tensors whose stored type the caller chooses."""
-        return tuple(t for t in self.tensors if t.macro)
-
-    @property
-    def flags(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in self.tensors if t.optional)
 
     @property
     def inner(self) -> tuple[Pass, ...]:

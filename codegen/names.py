@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from .conditions import FUNCTIONS
 from .program.ops import CASTS, OPS, QUERIES, REDUCTIONS
 from .program.tree import Line, Reduce
-from .spec import OpSpec
+from .spec import MapSpec, RowSpec
 
 _CPP = (
     "alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t char32_t compl concept "
@@ -30,6 +30,7 @@ _PLAN = (
     "explain check col_axes rt property tuple str"
 )
 TAKEN = frozenset(f"{_CPP} {_KERNEL} {_PLAN}".split())
+_MEMBER = frozenset(f"{_CPP} {_PLAN} d s".split())
 _LANGUAGE = frozenset((*OPS, *REDUCTIONS, *QUERIES, *CASTS, *FUNCTIONS))
 # Types and objects of C++ and CUDA that an op's function, being found beside them, would be confused with.
 _GLOBAL = re.compile(
@@ -47,6 +48,11 @@ def is_reserved(name: str) -> bool:
     return name in TAKEN or name in _LANGUAGE or keyword.iskeyword(name) or "__" in name
 
 
+def is_reserved_member(name: str) -> bool:
+    """As `is_reserved`, of what only becomes a member of a struct and an argument of a plan."""
+    return name in _MEMBER or keyword.iskeyword(name) or "__" in name
+
+
 def is_reserved_op(name: str) -> bool:
     """Whether no op may be called `name`, which becomes a C++ function and a Python module."""
     known = name in TAKEN or name in CASTS or name == "min" or keyword.iskeyword(name)
@@ -58,7 +64,7 @@ def is_reserved_category(name: str) -> bool:
     return name in _CATEGORIES or keyword.iskeyword(name) or "__" in name
 
 
-def derived_names(spec: OpSpec, lines: Iterable[Line]) -> dict[str, str]:
+def derived_names(spec: RowSpec | MapSpec, lines: Iterable[Line]) -> dict[str, str]:
     """Names that the generated code makes of the spec's, and which of those each one is made of."""
     derived = {f"{spec.op}_args": spec.op}
     for dim in spec.dims:

@@ -11,7 +11,7 @@ from .program import Expr, Line, Name, ProgramError, Reduce, to_cuda
 from .program.cuda import kind_of
 from .program.ops import OPS
 from .program.tree import Call, Cast, Query, reads, varies, walk
-from .spec import OpSpec
+from .spec import RowSpec
 
 # How each row reduction starts, steps, folds and finishes; {part} is the thread's share, {size} the row's length.
 _REDUCTIONS = {
@@ -33,7 +33,7 @@ class Schedule:
 
 def schedule(
     lines: tuple[Line, ...],
-    spec: OpSpec,
+    spec: RowSpec,
     tensors: dict[str, Tensor],
     kinds: dict[str, str],
     rows: str,
@@ -85,7 +85,7 @@ class _Scheduler:
     def __init__(
         self,
         lines: tuple[Line, ...],
-        spec: OpSpec,
+        spec: RowSpec,
         tensors: dict[str, Tensor],
         kinds: dict[str, str],
         rows: str,

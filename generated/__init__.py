@@ -9,6 +9,12 @@ from importlib import import_module
 from typing import Any
 
 MODULES = {
+    "AlibiBackwardDescriptor": "attention.alibi_backward",
+    "AlibiBackwardPlan": "attention.alibi_backward",
+    "AlibiDescriptor": "attention.alibi",
+    "AlibiPlan": "attention.alibi",
+    "CausalConv1dDescriptor": "convolution.causal_conv1d",
+    "CausalConv1dPlan": "convolution.causal_conv1d",
     "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
     "LayerNormBackwardPlan": "normalization.layer_norm_backward",
     "LayerNormDescriptor": "normalization.layer_norm",
@@ -21,6 +27,14 @@ MODULES = {
     "RMSNormBackwardPlan": "normalization.rms_norm_backward",
     "RMSNormDescriptor": "normalization.rms_norm",
     "RMSNormPlan": "normalization.rms_norm",
+    "RepeatBackwardDescriptor": "shape_layout.repeat_backward",
+    "RepeatBackwardPlan": "shape_layout.repeat_backward",
+    "RepeatDescriptor": "shape_layout.repeat",
+    "RepeatPlan": "shape_layout.repeat",
+    "SdpaBackwardDescriptor": "attention.sdpa_backward",
+    "SdpaBackwardPlan": "attention.sdpa_backward",
+    "SdpaDescriptor": "attention.sdpa",
+    "SdpaPlan": "attention.sdpa",
     "SoftmaxBackwardDescriptor": "softmax.softmax_backward",
     "SoftmaxBackwardPlan": "softmax.softmax_backward",
     "SoftmaxDescriptor": "softmax.softmax",

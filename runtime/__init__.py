@@ -2,7 +2,8 @@
 
 from .arguments import Argument
 from .axes import is_suffix_mask, mask_axes, normalize_axis
-from .descriptor import Convert, Descriptor, as_bool, as_float, as_int, as_shape
+from .body import BodyKernel, BodyPlan, Box, Serves, body_kernels, bucket, ceil_div, round_up
+from .descriptor import Convert, Descriptor, as_bool, as_float, as_int, as_shape, same_as
 from .device import Device, Kernel, KernelSource, Resources
 from .devices import default_device, get_device
 from .element import ElementKind
@@ -18,11 +19,14 @@ from .errors import (
     Unsupported,
     WorkspaceTooSmall,
 )
+from .map import MapPlan, map_kernels
+from .map_geometry import MapDescriptor
 from .plan import Array, BoundLaunch, Explanation, Plan, Stream, Verdict
 from .preference import PlanPreference
 from .registry import REGISTRY, KernelRegistry, Registered, SourceFile
 from .row import RowPlan, row_kernels
 from .row_geometry import RowDescriptor
+from .schedule import Schedule
 from .sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .tensor import TensorRef, TensorView, view
 from .workspace import Workspace
@@ -33,7 +37,10 @@ __all__ = [
     "Array",
     "BackendKind",
     "BaracudaError",
+    "BodyKernel",
+    "BodyPlan",
     "BoundLaunch",
+    "Box",
     "BufferTooSmall",
     "CompileError",
     "Convert",
@@ -49,6 +56,8 @@ __all__ = [
     "KernelRegistry",
     "KernelSku",
     "KernelSource",
+    "MapDescriptor",
+    "MapPlan",
     "MisalignedOperand",
     "Plan",
     "PlanPreference",
@@ -57,6 +66,8 @@ __all__ = [
     "Resources",
     "RowDescriptor",
     "RowPlan",
+    "Schedule",
+    "Serves",
     "SourceFile",
     "SpecError",
     "Stream",
@@ -71,11 +82,17 @@ __all__ = [
     "as_float",
     "as_int",
     "as_shape",
+    "body_kernels",
+    "bucket",
+    "ceil_div",
     "default_device",
     "get_device",
     "is_suffix_mask",
+    "map_kernels",
     "mask_axes",
     "normalize_axis",
+    "round_up",
     "row_kernels",
+    "same_as",
     "view",
 ]

@@ -20,9 +20,10 @@ _OVERLAP_WORK = 100_000  # steps of the exact overlap search before two interlea
 class Argument:
     """One tensor of a plan's `run`.
 
-    `over` is what it has a value for: "element", "row" or "col". `dtypes` are the element types the caller may bring,
-    "T" being the descriptor's and "acc" its accumulator. `optional` names the descriptor's flag that says whether it
-    takes part. `may_alias` lists the inputs whose memory an output may take over.
+    `over` is what it has a value for: "element", "row" or "col", or "array" where the family knows more shapes.
+    `dtypes` are the element types the caller may bring, "T" being the descriptor's and "acc" its accumulator.
+    `optional` names the descriptor's flag that says whether it takes part. `may_alias` lists the inputs whose memory an
+    output may take over.
     """
 
     name: str
@@ -62,8 +63,9 @@ def check(
 ) -> None:
     """Raise the error of the first argument that a kernel could not work with.
 
-    In order: dtypes; then shapes, with presence and bounds of the optional ones; then bounds of the others; then
-    what would race: overlap, aliasing and read-only outputs. `shapes` lists the shapes each tensor may have.
+    In order: dtypes; then shapes, with presence and bounds of the optional ones; then strides; then bounds of the
+    others; then what would race: overlap, aliasing and read-only outputs. `shapes` lists the shapes each tensor may
+    have.
     """
     for name in order:
         argument = arguments[name]
@@ -81,12 +83,15 @@ def check(
             flag = f" when {argument.optional}={present(name)}" if argument.optional else ""
             raise InvalidProblem(f"{plan}: {name!r} {needed}{flag}, got {'None' if there is None else 'an array'}")
     for name in order:
+        if name in views:
+            _check_strides(plan, arguments[name], views[name])
+    for name in order:
         if name in views and not arguments[name].optional:
             check_span(views[name], name)
     _check_devices(plan, views)
     for name in order:
         if name in views:
-            _check_layout(plan, arguments[name], views[name])
+            _check_output(plan, arguments[name], views[name])
     _check_aliasing(plan, arguments, views)
 
 
@@ -97,11 +102,20 @@ def _check_devices(plan: str, views: Views) -> None:
         raise InvalidProblem(f"{plan}: all arrays must be on one device, got {seen}")
 
 
-def _check_layout(plan: str, argument: Argument, there: TensorView) -> None:
-    if argument.layout == "contiguous" and 0 not in there.shape:
-        wanted = contiguous_strides(there.shape)
-        if any(n > 1 and s != w for n, s, w in zip(there.shape, there.strides, wanted, strict=True)):
-            raise Unsupported(f"{plan}: {argument.name!r} must be contiguous, got strides {there.strides}; copy it")
+def _check_strides(plan: str, argument: Argument, there: TensorView) -> None:
+    if 0 in there.shape or argument.layout == "any":
+        return
+    if argument.layout == "inner":
+        if there.shape[-1] > 1 and there.strides[-1] != 1:
+            fix = f"must have stride 1 along its last axis, got strides {there.strides}"
+            raise InvalidProblem(f"{plan}: {argument.name!r} {fix}")
+        return
+    wanted = contiguous_strides(there.shape)
+    if any(n > 1 and s != w for n, s, w in zip(there.shape, there.strides, wanted, strict=True)):
+        raise Unsupported(f"{plan}: {argument.name!r} must be contiguous, got strides {there.strides}; copy it")
+
+
+def _check_output(plan: str, argument: Argument, there: TensorView) -> None:
     if not argument.written:
         return
     if there.readonly:

@@ -17,6 +17,8 @@ __all__ = ["CudaDevice", "CudaKernel", "stream_is_capturing"]
 
 _COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 _NUM_REGS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _CONFIGS = 64  # launch configurations remembered per kernel
 
 _Parameters = c_void_p * 1
@@ -26,10 +28,15 @@ class CudaKernel:
     """A kernel with one parameter, loaded on one device; `resources` is what the assembler reported."""
 
     def __init__(
-        self, symbol: str, context: int, function: int, parameter_bytes: int | None, resources: Resources
+        self,
+        source: KernelSource,
+        context: int,
+        function: int,
+        parameter_bytes: int | None,
+        resources: Resources,
     ) -> None:
         library = driver()
-        self.symbol, self.resources = symbol, resources
+        self.symbol, self.resources, self._dynamic_shared = source.symbol, resources, source.dynamic_shared
         self._context, self._function, self._parameter_bytes = context, function, parameter_bytes
         self._launch, self._get_current = library.cuLaunchKernelEx, library.cuCtxGetCurrent
         self._configs: dict[tuple[tuple[int, int, int], int, int], Any] = {}
@@ -61,7 +68,7 @@ class CudaKernel:
             self._configs.clear()
         if max(*grid, block) >> 31:
             raise DriverError(f"kernel {self.symbol!r}: grid {grid} of {block} threads is beyond 2147483647")
-        config = byref(LaunchConfig(grid, (block, 1, 1), 0, stream, None, 0))
+        config = byref(LaunchConfig(grid, (block, 1, 1), self._dynamic_shared, stream, None, 0))
         self._configs[grid, block, stream] = config
         return config
 
@@ -80,6 +87,7 @@ class CudaDevice:
         self._device = query("cuDeviceGet", ordinal)
         major, minor = (query("cuDeviceGetAttribute", which, self._device) for which in _COMPUTE_CAPABILITY)
         self.arch = f"sm_{major}{minor}"
+        self.multiprocessors = query("cuDeviceGetAttribute", _MULTIPROCESSORS, self._device)
         self._kernels: dict[tuple[KernelSource, str], CudaKernel] = {}
         self._loading: dict[tuple[KernelSource, str], threading.Lock] = {}
 
@@ -122,8 +130,10 @@ class CudaDevice:
             function = handle("cuKernelGetFunction", kernel)
             # The driver loads lazily; asking for an attribute loads now, so that graphs can record launches.
             query("cuFuncGetAttribute", _NUM_REGS, function)
+            if source.dynamic_shared:  # set once, to the one size this kernel is launched with
+                call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, source.dynamic_shared)
             parameter_bytes = _parameter_bytes(kernel)
-        return CudaKernel(source.symbol, self._context, function, parameter_bytes, cubin.resources)
+        return CudaKernel(source, self._context, function, parameter_bytes, cubin.resources)
 
 
 def _parameter_bytes(kernel: int) -> int | None:

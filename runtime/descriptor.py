@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .element import ElementKind
@@ -44,6 +45,16 @@ def as_bool(name: str, value: Any) -> bool:
 Convert = Callable[[str, Any], Any]  # a field's name and value to its canonical value
 
 
+@dataclass(frozen=True, slots=True)
+class _SameAs:
+    field: str
+
+
+def same_as(field: str) -> Any:
+    """Default of a field that takes the value of another one."""
+    return _SameAs(field)
+
+
 class Descriptor:
     """Root of the generated descriptors: frozen dataclasses whose fields are put in their canonical types."""
 
@@ -54,6 +65,9 @@ class Descriptor:
     _types: ClassVar[dict[str, Convert]]
 
     def __post_init__(self) -> None:
+        for name in self._types:
+            if isinstance(other := getattr(self, name), _SameAs):
+                object.__setattr__(self, name, getattr(self, other.field))
         for name, convert in self._types.items():
             object.__setattr__(self, name, convert(name, getattr(self, name)))
         object.__setattr__(self, "element", ElementKind(self.element))

@@ -22,6 +22,7 @@ class KernelSource:
     defines: tuple[str, ...] = ()  # "NAME=value", in a fixed order
     contraction: bool = False  # may a * b + c become one fma?
     flush_subnormals: bool = False
+    dynamic_shared: int = 0  # bytes that every launch reserves
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Device(Protocol):
 
     name: str
     arch: str
+    multiprocessors: int
 
     @property
     def watch(self) -> Watch | None:

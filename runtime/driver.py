@@ -44,6 +44,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cuLibraryGetKernel": (c_void_p, c_void_p, c_char_p),
     "cuKernelGetFunction": (c_void_p, c_void_p),
     "cuFuncGetAttribute": (c_void_p, c_int, c_void_p),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuLaunchKernelEx": (c_void_p, c_void_p, c_void_p, c_void_p),
     "cuStreamIsCapturing": (c_void_p, c_void_p),
 }

@@ -133,7 +133,7 @@ class Plan(Generic[D]):
 
         Raises the descriptor's own error, or Unsupported with the reason of every candidate.
         """
-        where = get_device(device) if isinstance(device, str) else device
+        where = cls._device_called(device)
         allowed = None if layouts is None else frozenset(layouts)
         key = (descriptor, preference, where and where.arch, allowed)
         plan = cls._selected.get(key)
@@ -149,8 +149,7 @@ class Plan(Generic[D]):
         cls, descriptor: D, preference: PlanPreference, device: Device | None, layouts: frozenset[str] | None
     ) -> Self:
         descriptor.check()
-        if layouts is not None and (unknown := layouts - set(cls.LAYOUTS)):
-            raise InvalidProblem(f"{cls.__name__}: unknown layouts {sorted(unknown)}; known are {cls.LAYOUTS}")
+        cls._known_layouts(layouts)
         refused = []
         for row in REGISTRY.candidates(cls.OP, descriptor.element):
             reason = cls._refusal(descriptor, row.sku, preference, device)
@@ -160,12 +159,21 @@ class Plan(Generic[D]):
         raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
 
     @classmethod
+    def _known_layouts(cls, layouts: frozenset[str] | None) -> None:
+        if layouts is not None and (unknown := layouts - set(cls.LAYOUTS)):
+            raise InvalidProblem(f"{cls.__name__}: unknown layouts {sorted(unknown)}; known are {cls.LAYOUTS}")
+
+    @staticmethod
+    def _device_called(device: str | Device | None) -> Device | None:
+        return get_device(device) if isinstance(device, str) else device
+
+    @classmethod
     def explain(
         cls, descriptor: D, preference: PlanPreference | None = None, *, device: str | Device | None = None
     ) -> Explanation:
         """Return the verdict on every candidate for `descriptor`, as `select` would reach it."""
         descriptor.check()
-        where = get_device(device) if isinstance(device, str) else device
+        where = cls._device_called(device)
         verdicts = []
         for row in REGISTRY.candidates(cls.OP, descriptor.element):
             reason = cls._refusal(descriptor, row.sku, preference or DEFAULT, where)
@@ -231,7 +239,8 @@ class Plan(Generic[D]):
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
         """Compile and load for `device` all that `run` may need, so that `run` never waits and can be captured."""
-        where = get_device(device) if isinstance(device, str) else device
+        where = self._device_called(device)
+        assert where is not None
         self._fit(where)
         for source in self.sources(dtypes=dtypes):
             where.load(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -58,6 +59,15 @@ class KernelRegistry:
         for row in rows:
             if self._rows.setdefault(row.sku, row) != row:
                 raise InvalidProblem(f"{row.sku} is registered twice, by {self._rows[row.sku].source} and {row.source}")
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """An empty table meanwhile; what is registered in it is forgotten at the end."""
+        before, self._rows = self._rows, {}
+        try:
+            yield
+        finally:
+            self._rows = before
 
     def lookup(self, sku: KernelSku | str) -> Registered:
         """Return the row of `sku` (or of the SKU that prints so); raise Unsupported when there is none."""

@@ -52,8 +52,8 @@ class RowPlan(Plan[R]):
     @classmethod
     def cannot_hold(cls, descriptor: R, sku: KernelSku) -> str | None:
         """A row that is longer than the tile, unless the tile is wide."""
-        cols, held = Problem.of(descriptor).cols, sku.schedule.columns(sku.element.row.bytes)
-        return None if sku.schedule.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
+        cols, held = Problem.of(descriptor).cols, sku.tile.columns(sku.element.row.bytes)
+        return None if sku.tile.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
 
     @classmethod
     def workspace_of(cls, descriptor: R, sku: KernelSku) -> int:
@@ -66,7 +66,7 @@ class RowPlan(Plan[R]):
         problem, acc = Problem.of(descriptor), sku.element.row.acc.row.bytes
         one = rounded(parts_of(problem, sku) * problem.cols * acc)
         sums = [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.COLUMN_SUMS]
-        if not sums or not sku.schedule.wide:
+        if not sums or not sku.tile.wide:
             return sums
         reductions = [rounded(problem.rows * acc)] * cls.ROW_REDUCTIONS
         return [*sums, *reductions, rounded(strips_of(problem, sku) * _TICKET_BYTES)]
@@ -143,7 +143,7 @@ class RowPlan(Plan[R]):
         for name, code in self.SCALARS:
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
-        return Geometry(self._source(layout, held), words, self._grids(), self.sku.schedule.threads)
+        return Geometry(self._source(layout, held), words, self._grids(), self.sku.tile.threads)
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
         there = views[name]
@@ -186,14 +186,14 @@ class RowPlan(Plan[R]):
             return
         words += [parts_of(self._problem, self.sku)]
         offset = 0
-        absent = 0 if self.sku.schedule.wide else self.ROW_REDUCTIONS + 1
+        absent = 0 if self.sku.tile.wide else self.ROW_REDUCTIONS + 1
         for size in sizes:
             words.scratch(offset)
             offset += size
         words += [0] * absent
 
     def _grids(self) -> tuple[tuple[int, int, int], ...]:
-        problem, tile = self._problem, self.sku.schedule
+        problem, tile = self._problem, self.sku.tile
         if not self.COLUMN_SUMS:
             blocks = min(-(-problem.rows // tile.rows), MAX_GRID)
             return ((blocks, 1, 1),) if blocks else ()

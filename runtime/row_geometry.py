@@ -74,19 +74,19 @@ class Problem:
 
 def blocks_of(problem: Problem, sku: KernelSku) -> int:
     """How many blocks share the rows of an op with column sums; at least one, which writes the sums of nothing."""
-    tile = sku.schedule
+    tile = sku.tile
     return max(1, min(tile.blocks, -(-problem.rows // tile.rows)))
 
 
 def parts_of(problem: Problem, sku: KernelSku) -> int:
     """How many numbers each column sum is added up from."""
     blocks = blocks_of(problem, sku)
-    return min(blocks, MAX_GRID_Y) if sku.schedule.wide else blocks * sku.schedule.rows
+    return min(blocks, MAX_GRID_Y) if sku.tile.wide else blocks * sku.tile.rows
 
 
 def strips_of(problem: Problem, sku: KernelSku) -> int:
     """How many blocks side by side cover a wide row in the last pass."""
-    packs = sku.schedule.lanes * (VECTOR_BYTES // sku.element.row.bytes)
+    packs = sku.tile.lanes * (VECTOR_BYTES // sku.element.row.bytes)
     return -(-problem.cols // packs)
 
 

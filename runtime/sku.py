@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from .element import ElementKind
 from .errors import InvalidProblem
+from .schedule import Schedule
 
 VECTOR_BYTES = 16
 
@@ -113,15 +114,22 @@ class KernelSku:
     arch: str
     backend: BackendKind
     precision_guarantee: PrecisionGuarantee
-    schedule: Tile
+    schedule: Tile | Schedule
     aux_element: ElementKind | None = None
     layout: str | None = None
     epilogue: str | None = None
 
     @property
+    def tile(self) -> Tile:
+        """The schedule of a kernel of the row family."""
+        assert isinstance(self.schedule, Tile)
+        return self.schedule
+
+    @property
     def symbol(self) -> str:
-        """The entry point's name in the generated source."""
-        return f"{self.op}_{self.element}_{self.schedule.tag}"
+        """The entry point's name in the generated source, or what the names of its entry points begin with."""
+        arch = "" if self.arch == "sm_80" else f"{self.arch}_"
+        return f"{self.op}_{arch}{self.element}_{self.schedule.tag}"
 
     def __str__(self) -> str:
         parts = [getattr(self, f.name) for f in fields(self)]
@@ -141,7 +149,7 @@ class KernelSku:
                 arch,
                 BackendKind(backend),
                 PrecisionGuarantee.parse(guarantee),
-                Tile.parse(tile),
+                Schedule.parse(tile) if tile[:1] == "t" else Tile.parse(tile),
                 None if aux == "-" else ElementKind(aux),
                 None if layout == "-" else layout,
                 None if epilogue == "-" else epilogue,

@@ -14,7 +14,8 @@ from baracuda.codegen.mutation.paste import with_headers
 from baracuda.codegen.verify import checks
 from baracuda.codegen.verify.cases import problems, skus
 from baracuda.codegen.verify.memory import HostMemory
-from baracuda.codegen.verify.problem import Problem, Subject
+from baracuda.codegen.verify.row_problem import RowProblem as Problem
+from baracuda.codegen.verify.subject import Subject
 from baracuda.runtime import KernelInternal, Registered
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +77,7 @@ def _problems(symbol: str, pattern: str, replacement: str) -> list[Problem]:
 def _complaint(found: list[Problem]) -> str:
     """What the accuracy and layout checks say, in each order of threads; "" if they are content."""
     memory = HostMemory()
-    few = sorted(found, key=lambda p: p.rows * p.cols)
+    few = sorted(found, key=lambda p: p.size)
     for order in ("forward", "reverse", "random"):
         memory.device.order = order
         try:

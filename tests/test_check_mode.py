@@ -16,7 +16,8 @@ from baracuda.codegen.verify import checks
 from baracuda.codegen.verify.accesses import run_watched
 from baracuda.codegen.verify.arrange import arrange
 from baracuda.codegen.verify.memory import HostMemory, check_mode
-from baracuda.codegen.verify.problem import Problem, Subject
+from baracuda.codegen.verify.row_problem import RowProblem as Problem
+from baracuda.codegen.verify.subject import Subject
 from baracuda.runtime import KernelInternal, Registered
 from baracuda.runtime.device import WatchedArray
 from baracuda.runtime.host import HostDevice

@@ -296,7 +296,7 @@ TABLE: list[tuple[str, str, str, str]] = [
      "33: op 'scale_backward' has no reference to differentiate; name a forward op\n34: op "
      "'scale_backward' has no 'y'; needs one of 'dgain', 'dx'"),
     (F, 'default: 1, doc: gain', 'default: 1, layout: packed, doc: gain',
-     "27: 'inputs.gain.layout' is 'packed'; needs one of 'any', 'contiguous'"),
+     "27: 'inputs.gain.layout' is 'packed'; needs one of 'any', 'contiguous', 'inner'"),
     (F, 'bench:', 'benhc:',
      "54: unknown key 'benhc'; did you mean 'bench'?"),
     (F, 'arch: {sm_80: {}}', 'arch: {sm_80: {shared_bytes: -1}}',

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from baracuda.runtime import KernelSku
+from baracuda.runtime.limits import STATIC_SHARED_BYTES
 
 from ..model import Op
 from .facts import Facts
 from .limits import (
     REGISTERS_PER_BLOCK,
     REGISTERS_PER_THREAD,
-    STATIC_SHARED_BYTES,
     THREADS_PER_BLOCK,
     registers_of_block,
 )
@@ -46,7 +46,7 @@ class Violation:
 def registers(s: Subject) -> Iterator[str]:
     """A thread's registers, and those of its block."""
     used, threads = s.facts.resources.registers, s.sku.schedule.threads
-    allowed = min(s.op.allowance.registers or REGISTERS_PER_THREAD, REGISTERS_PER_THREAD)
+    allowed = min(s.op.allowance(s.sku.arch).registers or REGISTERS_PER_THREAD, REGISTERS_PER_THREAD)
     if used > allowed:
         yield f"{used} registers a thread, allowed are {allowed}"
     if threads > THREADS_PER_BLOCK:
@@ -57,7 +57,7 @@ def registers(s: Subject) -> Iterator[str]:
 
 def shared_memory(s: Subject) -> Iterator[str]:
     """Static shared memory, which no launch can extend beyond 48 KiB."""
-    used, given = s.facts.resources.shared_bytes, s.op.allowance.shared_bytes
+    used, given = s.facts.resources.shared_bytes, s.op.allowance(s.sku.arch).shared_bytes
     allowed = STATIC_SHARED_BYTES if given is None else min(given, STATIC_SHARED_BYTES)
     if used > allowed:
         yield f"{used} bytes of shared memory a block, allowed are {allowed}"
@@ -65,14 +65,14 @@ def shared_memory(s: Subject) -> Iterator[str]:
 
 def spills(s: Subject) -> Iterator[str]:
     """Registers kept in memory for lack of room."""
-    used, allowed = s.facts.resources.spill_bytes, s.op.allowance.spills(s.layout)
+    used, allowed = s.facts.resources.spill_bytes, s.op.allowance(s.sku.arch).spills(s.layout)
     if used > allowed:
         yield f"{used} bytes spilled, allowed are {allowed}; give the op a smaller tile or say spill_bytes in its spec"
 
 
 def local_memory(s: Subject) -> Iterator[str]:
     """A stack that spills do not account for."""
-    held, found, allowed = s.facts.resources, s.facts.sass.local, s.op.allowance.stack_bytes
+    held, found, allowed = s.facts.resources, s.facts.sass.local, s.op.allowance(s.sku.arch).stack_bytes
     if held.stack_bytes > held.spill_bytes + allowed or (found and not held.spill_bytes + allowed):
         yield (
             f"{held.stack_bytes} bytes of stack ({_shown(found) or 'not used'}) for {held.spill_bytes} bytes spilled, "

@@ -18,7 +18,7 @@ from baracuda.runtime import ElementKind, KernelSku
 from baracuda.runtime.row_geometry import MAX_AXES
 from baracuda.runtime.sku import VECTOR_BYTES
 
-from ..model import Op, Tensor
+from ..model import Op, RowOp, Tensor
 from .facts import Facts
 from .ptx import UNKNOWN
 
@@ -38,7 +38,7 @@ class _Claim:
 
 def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
     """What is narrower than the schedule says."""
-    if layout != "packed":
+    if layout != "packed" or not isinstance(op, RowOp):
         return
     where = pointers(op)
     sides = (
@@ -64,7 +64,7 @@ def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
             yield f"{found} moves of {VECTOR_BYTES} bytes are {how} in the machine code, needed are {needed}"
 
 
-def pointers(op: Op) -> dict[str, int]:
+def pointers(op: RowOp) -> dict[str, int]:
     """Where in the kernel's parameter each tensor's pointer is, in bytes."""
     offsets, at = {}, _HEAD_WORDS
     for tensor in op.tensors:
@@ -73,21 +73,21 @@ def pointers(op: Op) -> dict[str, int]:
     return offsets
 
 
-def _reads(op: Op, sku: KernelSku) -> list[_Claim]:
+def _reads(op: RowOp, sku: KernelSku) -> list[_Claim]:
     """Of each tensor that walks along the row read, except columns that are also read one by one at the end."""
-    by_strip = sku.schedule.wide and bool(op.column_sums)  # the last pass takes one pack at a time
+    by_strip = sku.tile.wide and bool(op.column_sums)  # the last pass takes one pack at a time
     claims = []
     for tensor in op.tensors:
         passes = [p for p in op.passes if tensor in p.reads and p.walks]
         if not passes or tensor in op.columns.reads:
             continue
         one = by_strip and passes == [op.last]
-        claims.append(_claim(tensor, sku, 1 if one else sku.schedule.chunks))
+        claims.append(_claim(tensor, sku, 1 if one else sku.tile.chunks))
     return claims
 
 
-def _writes(op: Op, sku: KernelSku) -> list[_Claim]:
-    packs = 1 if sku.schedule.wide and op.column_sums else sku.schedule.chunks
+def _writes(op: RowOp, sku: KernelSku) -> list[_Claim]:
+    packs = 1 if sku.tile.wide and op.column_sums else sku.tile.chunks
     return [_claim(store.tensor, sku, packs) for store in op.last.stores]
 
 

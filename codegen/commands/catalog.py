@@ -8,16 +8,17 @@ from pathlib import Path
 import click
 from rich.syntax import Syntax
 
-from baracuda.runtime import CompileError, ElementKind, Registered, Unsupported
+from baracuda.runtime import CompileError, ElementKind, KernelSku, Registered, Schedule, Tile, Unsupported
 from baracuda.runtime.cache_root import cache_root
 from baracuda.runtime.cubin import cubin_key
 from baracuda.runtime.cubin_store import cubin_store
 from baracuda.runtime.sku import RUNGS
 
-from ..model import Op, Tensor
+from ..model import Op, RowOp, Tensor
 from ..spec_wording import did_you_mean
 from .audit_report import Audit, facts_row
-from .compile import ARCHS, sources_of, variants_of_row
+from .compile import variants_of
+from .compile_report import Variant
 from .project import PACKAGE, Project, installed, kernels_of
 from .terminal import Row, console, show_json, show_table
 
@@ -46,15 +47,16 @@ def show_list(
 ) -> None:
     """Print a row for each kernel of `package`, or with `resources` for each in each layout on each architecture."""
     kernels = chosen_kernels(package, op=op, dtype=dtype)
-    rows = [_row(k) for k in kernels] if not resources else _audited(kernels, specs, archs)
+    rows = [_row(k) for k in kernels] if not resources else _audited(kernels, specs, archs, package)
     (show_json if as_json else show_table)(rows)
 
 
-def _audited(kernels: Sequence[Registered], specs: Path, archs: Sequence[str]) -> list[Row]:
+def _audited(kernels: Sequence[Registered], specs: Path, archs: Sequence[str], package: str) -> list[Row]:
     """What each occupies; raises the first CompileError."""
     project = Project.read(specs)
     ops = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
-    variants = [v for k in kernels for v in variants_of_row(k, ops[k.sku.op], archs=archs)]
+    asked = {k.sku for k in kernels}
+    variants = [v for v in variants_of(project, ops, archs=archs, package=package) if v.row.sku in asked]
     rows: list[Row] = []
     for variant, facts in ((a.variant, a.outcome) for a in Audit.of(variants, ops).audited):
         if isinstance(facts, CompileError):
@@ -65,16 +67,22 @@ def _audited(kernels: Sequence[Registered], specs: Path, archs: Sequence[str]) -
 
 def _row(kernel: Registered) -> Row:
     sku = kernel.sku
-    held = sku.schedule.columns(sku.element.row.bytes)
     return {
         "op": sku.op,
         "direction": sku.direction.value,
         "element": sku.element.value,
         "tile": str(sku.schedule),
         "arch": sku.arch,
-        "columns": "any" if sku.schedule.wide else f"<= {held}",
+        "columns": _columns(sku),
         "guarantee": [rung for rung in RUNGS if rung in sku.precision_guarantee.rungs],
     }
+
+
+def _columns(sku: KernelSku) -> str | None:
+    """How long a row may be, for the family that has rows."""
+    if not isinstance(sku.schedule, Tile):
+        return None
+    return "any" if sku.schedule.wide else f"<= {sku.schedule.columns(sku.element.row.bytes)}"
 
 
 def show(
@@ -91,32 +99,39 @@ def show(
     if not chosen:
         known = {text for k in kernels for text in (k.sku.op, k.sku.symbol, *([str(k.sku)] * ("/" in name)))}
         raise Unsupported(f"no SKU, kernel or op {name!r} in {package!r}; {did_you_mean(name, known)}")
-    (op,) = Project.read(specs).chosen([chosen[0].sku.op])
+    project = Project.read(specs)
+    (op,) = project.chosen([chosen[0].sku.op])
+    variants = variants_of(project, [op.name], package=package)
     if as_json:
-        return show_json([_facts(k, op, source) for k in chosen])
+        return show_json([_facts(k, op, variants, source) for k in chosen])
     click.echo(f"{op.doc}\n{op.plan}: {_source_path(chosen[0])}\n")
-    for wide in sorted({k.sku.schedule.wide for k in chosen}):
-        click.echo("rows longer than the tile:" if wide else "rows that a tile holds:")
+    for wide in sorted({_is_wide(k.sku) for k in chosen}):
+        if isinstance(op, RowOp):
+            click.echo("rows longer than the tile:" if wide else "rows that a tile holds:")
         show_table([_traffic(t, op, wide) for t in op.tensors])
         click.echo()
     for kernel in chosen:
         click.echo(str(kernel.sku))
-        if held := list(_resources(kernel, op)):
+        if held := list(_resources(kernel, variants)):
             show_table(held)
     if source:
         click.echo()
         _print_source(chosen[0].source.raw)
 
 
-def _facts(kernel: Registered, op: Op, source: bool) -> Row:
-    wide = kernel.sku.schedule.wide
+def _is_wide(sku: KernelSku) -> bool:
+    return isinstance(sku.schedule, Tile) and sku.schedule.wide
+
+
+def _facts(kernel: Registered, op: Op, variants: Sequence[Variant], source: bool) -> Row:
+    wide = _is_wide(kernel.sku)
     facts = {
         "sku": str(kernel.sku),
         "symbol": kernel.sku.symbol,
         "plan": op.plan,
         "source": str(_source_path(kernel)),
         "traffic": [_traffic(t, op, wide) for t in op.tensors],
-        "resources": list(_resources(kernel, op)),
+        "resources": list(_resources(kernel, variants)),
     }
     return {**facts, "text": kernel.source.raw} if source else facts
 
@@ -126,44 +141,52 @@ def _source_path(kernel: Registered) -> Path:
 
 
 def _traffic(tensor: Tensor, op: Op, wide: bool) -> Row:
-    """How often memory sees a tensor; what every row reads anew (a gain) mostly comes from a cache."""
+    """What a tensor holds and, in the row family, how often memory sees it.
+
+    What every row reads anew (a gain) mostly comes from a cache.
+    """
+    named = {"tensor": tensor.name, "role": tensor.role}
+    holds, optional = " or ".join(tensor.dtypes), tensor.optional or None
+    if not isinstance(op, RowOp):
+        return {**named, "holds": holds, "optional": optional}
     per = {"element": "", "row": "", "col": " a row" if wide else " a block"}[tensor.over]
     reads = 0 if tensor.role == "out" else _walks(tensor, op) if wide else 1
     return {
-        "tensor": tensor.name,
-        "role": tensor.role,
+        **named,
         "for each": tensor.over,
-        "holds": " or ".join(tensor.dtypes),
+        "holds": holds,
         "read": f"{reads}x{per}" if reads else None,
         "written": None if tensor.role == "in" else "1x",
-        "optional": tensor.optional or None,
+        "optional": optional,
     }
 
 
-def _walks(tensor: Tensor, op: Op) -> int:
+def _walks(tensor: Tensor, op: RowOp) -> int:
     """How many walks along a wide row read `tensor`; column sums take a last one, strip by strip."""
     passes = op.inner if op.column_sums else op.passes
     return max(1, sum(tensor in p.reads for p in passes if p.walks) + bool(op.column_sums))
 
 
-def _resources(kernel: Registered, op: Op) -> Iterator[Row]:
+def _resources(kernel: Registered, variants: Sequence[Variant]) -> Iterator[Row]:
     """What the assembler reported of each variant that is in the cache."""
-    for arch in ARCHS:
-        for layout, source in sources_of(kernel, op).items():
-            try:
-                cubin = cubin_store(cache_root() / "cubin").get(cubin_key(source, arch))
-            except CompileError:  # no NVRTC, so there is no key to look for
-                return
-            if cubin is not None:
-                found = cubin.resources
-                yield {
-                    "arch": arch,
-                    "layout": layout,
-                    "registers": found.registers,
-                    "shared": found.shared_bytes,
-                    "stack": found.stack_bytes,
-                    "spill": found.spill_bytes,
-                }
+    several = isinstance(kernel.sku.schedule, Schedule)
+    for variant in (v for v in variants if v.row.sku == kernel.sku):
+        try:
+            cubin = cubin_store(cache_root() / "cubin").get(cubin_key(variant.source, variant.arch))
+        except CompileError:  # no NVRTC, so there is no key to look for
+            return
+        if cubin is not None:
+            found = cubin.resources
+            named = {"kernel": variant.source.symbol} if several else {}
+            yield {
+                "arch": variant.arch,
+                "layout": variant.layout,
+                **named,
+                "registers": found.registers,
+                "shared": found.shared_bytes,
+                "stack": found.stack_bytes,
+                "spill": found.spill_bytes,
+            }
 
 
 def _print_source(text: str) -> None:

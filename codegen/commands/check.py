@@ -10,7 +10,7 @@ import click
 
 from baracuda.runtime.cubin import supported_archs
 
-from ..audit.limits import LIMITS
+from ..audit.limits import ARCHS
 from ..generate import compare
 from .audit_report import Audit
 from .compile import LAYOUTS, variants_of
@@ -49,4 +49,4 @@ def every_arch() -> tuple[str, ...]:
     Without those that end in a letter: kernels that need one are compiled for it when the plain one is asked for.
     """
     supported = supported_archs()
-    return tuple(arch for arch in LIMITS if arch in supported)
+    return tuple(arch for arch in ARCHS if arch in supported)

@@ -22,8 +22,9 @@ from baracuda.runtime import (
     row_kernels,
 )
 
-from ..model import Op
+from ..model import RowOp
 from .compile_report import Report, Variant
+from .planned import planned_variants
 from .project import PACKAGE, Project
 from .terminal import show_json
 
@@ -31,7 +32,7 @@ ARCHS = ("sm_80", "sm_89", "sm_90")
 LAYOUTS = RowPlan.LAYOUTS
 
 
-def rows_of(op: Op, text: str, package: str = PACKAGE) -> tuple[Registered, ...]:
+def rows_of(op: RowOp, text: str, package: str = PACKAGE) -> tuple[Registered, ...]:
     """The rows that `op`, generated as `text` into `package`, adds to the kernel table; not imported."""
     file = SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals)
     vars(file)["raw"] = text  # where the cached property keeps what it has read
@@ -47,7 +48,7 @@ def rows_of(op: Op, text: str, package: str = PACKAGE) -> tuple[Registered, ...]
     return tuple(table)
 
 
-def sources_of(row: Registered, op: Op) -> dict[str, KernelSource]:
+def sources_of(row: Registered, op: RowOp) -> dict[str, KernelSource]:
     """What `row` compiles from in each layout, with all optional tensors and every tensor's usual type.
 
     Equal to what a plan asks for, so that both find each other's entries in the cache.
@@ -76,6 +77,10 @@ def variants_of(
     """Every kernel of the named ops in every layout, for every architecture that it runs on."""
     found = []
     for op in project.chosen(names):
+        if not isinstance(op, RowOp):
+            spec, only = project.loaded[op.name].spec, () if tuple(layouts) == LAYOUTS else layouts
+            found += planned_variants(op, spec, project.files, package, archs=archs, layouts=only)
+            continue
         rows = rows_of(op, project.files[f"{op.category}/{op.name}.cu"], package)
         _assert_told_apart(rows)
         found += [v for row in rows for v in variants_of_row(row, op, archs=archs, layouts=layouts)]
@@ -83,7 +88,7 @@ def variants_of(
 
 
 def variants_of_row(
-    row: Registered, op: Op, *, archs: Sequence[str] = ARCHS, layouts: Sequence[str] = LAYOUTS
+    row: Registered, op: RowOp, *, archs: Sequence[str] = ARCHS, layouts: Sequence[str] = LAYOUTS
 ) -> Iterator[Variant]:
     """`row` in every layout, for every architecture that it runs on."""
     sources = sources_of(row, op)

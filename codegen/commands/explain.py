@@ -43,6 +43,7 @@ class Architecture:
     name: str
     arch: str
     watch: None = None
+    multiprocessors: int = 1
 
     def load(self, source: KernelSource) -> NoReturn:
         raise DriverError(f"{self.arch} is no device to load {source.symbol!r} on; name one, as in 'cuda:0'")

@@ -22,7 +22,7 @@ from ..mutation.survivors import declared, unused
 from ..mutation.verdict import SURVIVED
 from ..spec_wording import did_you_mean
 from ..verify import environment
-from ..verify.problem import Subject
+from ..verify.subject import Subject
 from .project import installed, plans_of
 from .terminal import progress, show_json, show_table
 

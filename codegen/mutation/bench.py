@@ -18,7 +18,7 @@ from baracuda.runtime import REGISTRY, InvalidProblem
 
 from ..verify import suite
 from ..verify.memory import HostMemory
-from ..verify.problem import Subject
+from ..verify.subject import Subject
 from .kernel_bench import KernelBench
 from .mutants import Mutant, of_kernels
 from .plan_bench import PlanBench

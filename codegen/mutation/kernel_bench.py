@@ -76,7 +76,7 @@ def _variants(sku: KernelSku, text: str) -> list[KernelSource]:
 
     Other element types of a tensor change conversions, not the statements that there are.
     """
-    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.rows * p.cols)
+    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     sources = [replace(source, text=text) for problem in found for source in problem.plan.sources()]
     return list(dict.fromkeys(sources))
 

@@ -98,7 +98,7 @@ def representatives(op: str) -> list[Registered]:
 
 
 def _kind(sku: KernelSku) -> str:
-    return "wide" if sku.schedule.wide else "warp" if sku.schedule.lanes <= 32 else "block"
+    return "wide" if sku.tile.wide else "warp" if sku.tile.lanes <= 32 else "block"
 
 
 def of_kernels(op: str, ops: Sequence[str]) -> Iterator[Mutant]:

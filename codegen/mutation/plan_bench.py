@@ -7,7 +7,7 @@ from functools import cache
 
 from ..verify import suite
 from ..verify.memory import HostMemory
-from ..verify.problem import Subject
+from ..verify.subject import Subject
 from . import stages
 from .mutants import Mutant, representatives
 from .plan_mutants import put_in_place, source_of

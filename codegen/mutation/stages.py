@@ -11,7 +11,8 @@ from baracuda.runtime import KernelSku
 
 from ..verify import accesses, checks, suite
 from ..verify.memory import HostMemory, check_mode
-from ..verify.problem import Subject
+from ..verify.smallest import fills_packs
+from ..verify.subject import Subject
 
 # The suite's tests, the most telling for their time first; others come behind these, in the suite's order.
 _FIRST = (
@@ -86,19 +87,19 @@ def _patiently(run: Callable[[], None], memory: HostMemory) -> None:
 
 def _accesses(sku: KernelSku) -> None:
     """What check mode finds on the smallest problem of several rows that fills vectors, and on one that does not."""
-    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.rows * p.cols)
+    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     vec = 16 // sku.element.row.bytes
-    several = [p for p in found if p.rows > 1 and p.cols > 1]
+    several = [p for p in found if p.several]
     with check_mode() as watched:
         for packed in (True, False):
-            for problem in [p for p in several if (p.cols % vec == 0) == packed][:1]:
+            for problem in [p for p in several if fills_packs(p, vec) == packed][:1]:
                 accesses.check_accesses(problem, watched, thoroughly=False)
 
 
 def _smallest(sku: KernelSku, memory: HostMemory, count: int = 3) -> None:
     """The accuracy of ordinary inputs on a few small problems of several rows, and on the smallest of all."""
-    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.rows * p.cols)
-    several = [p for p in found if p.rows > 1 and p.cols > 1]
+    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    several = [p for p in found if p.several]
     for problem in [*several[:count], *found[:1]]:
         for name, accuracy in checks.measured(problem, memory, "normal").items():
             if not accuracy.worst_ratio <= 1:

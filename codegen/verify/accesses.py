@@ -18,7 +18,7 @@ def check_accesses(problem: Problem, memory: Memory, *, thoroughly: bool) -> Non
 
     `thoroughly` adds every choice of stored types.
     """
-    small = problem.rows * problem.cols <= SMALL
+    small = problem.size <= SMALL
     for pattern in ACCESS_PATTERNS if small else ACCESS_PATTERNS[:1]:
         run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
     for choice in choices_of(problem) if thoroughly else ():

@@ -10,7 +10,7 @@ import numpy as np
 
 from baracuda.runtime import ElementKind, TensorView
 
-from .memory import PATTERNS, Buffer, Memory, Placed, place
+from .memory import Buffer, Memory, Placed, laid_out, place
 from .problem import Arrays, Problem
 
 Choice = Mapping[str, ElementKind]
@@ -58,7 +58,7 @@ def arrange(
     for name in problem.arguments:
         values = arrays.get(name)
         shape = problem.shape_of(name) if values is None else values.shape
-        strides, shift = PATTERNS[(patterns or {}).get(name, "contiguous")](shape, vec)
+        strides, shift = laid_out((patterns or {}).get(name, "contiguous"), shape, vec, problem.arguments[name].layout)
         kind = held[name] if values is None else ElementKind(_tag(values))
         placed[name] = place(memory, shape, kind, strides, values, shift)
     needed = problem.plan.workspace_bytes

@@ -2,123 +2,104 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import REGISTRY, ElementKind, KernelSku
+from baracuda.runtime import KernelSku, Unsupported
 
-from .problem import Problem, Subject
+from ..conditions import evaluate_condition
+from ..spec import RangeSpec
+from .problem import Problem
+from .row_cases import edges, random_rows, skus_of
+from .subject import Subject
+
+_WANTED = 2  # problems a SKU should have; where the spec's cases give it fewer, random ones are added
+_TRIES = 4000
 
 
-def skus(subject: Subject) -> list[KernelSku]:
-    """Every SKU of the op, importing its plan if need be."""
-    op = subject.plan.OP
-    return [row.sku for row in REGISTRY.candidates(op)]
+def skus(subject: Subject, device: str = "") -> list[KernelSku]:
+    """Every SKU of the op, or those that the kind of device can run: "host" or "cuda"."""
+    found = skus_of(subject)
+    return [sku for sku in found if sku.fits("host") is None] if device == "host" else found
 
 
 def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Problem]:
     """The problems that selection gives to `sku`: of the spec's cases, and of the edges of its tile.
 
-    Every SKU has at least one with more than one row, as long as its tile allows.
+    Every SKU of the row family has at least one with more than one row, as long as its tile allows.
     """
-    cases = [*subject.spec.tests.cases, *_edges(subject, sku)]
     found: dict[Any, Problem] = {}
-    for case in cases:
-        if case.get("dtype", sku.element) != sku.element:
-            continue
-        given = {k: v for k, v in case.items() if k != "dtype"}
-        problem = Problem(subject, given, sku.element)
-        if problem.plan.sku == sku and problem.rows * problem.cols <= limit:
+
+    def add(cases: Iterable[Mapping[str, Any]]) -> None:
+        for case in cases:
+            if case.get("dtype", sku.element) == sku.element:
+                given = {k: v for k, v in case.items() if k != "dtype"}
+                problem = _served(subject, given, sku)
+                if problem is not None and problem.size <= limit:
+                    found.setdefault(problem.descriptor, problem)
+
+    add(subject.spec.tests.cases)
+    if subject.spec.family == "row":
+        add(edges(subject, sku))
+    elif len(found) < _WANTED:
+        for problem in random_problems(subject, sku, _WANTED - len(found), seed=1, limit=1 << 14):
             found.setdefault(problem.descriptor, problem)
     return list(found.values())
 
 
-def random_problems(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16) -> list[Problem]:
-    """Problems of any size that selection gives to `sku`, half of them of whole packs; always the same for a seed."""
-    rng = np.random.default_rng([seed, zlib.crc32(sku.symbol.encode())])
-    base, field = _simplest(subject, sku.element)
-    vec, (low, high) = 16 // sku.element.row.bytes, _widths(subject, sku)
-    rows_vary = bool(Problem(subject, base, sku.element).row_axes)
+def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
+    """The problem of `case` if its plan, held to the architecture of `sku`, selects `sku`."""
+    try:
+        problem = Problem.of(subject, case, sku.element, sku.arch)
+    except Unsupported:
+        return None
+    return problem if problem.plan.sku == sku else None
+
+
+def random_problems(
+    subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16
+) -> list[Problem]:
+    """Problems of any size that selection gives to `sku`; always the same for a seed."""
+    if subject.spec.family == "row":
+        return list(random_rows(subject, sku, count, seed, limit))
     found = []
-    for turn in range(count):
-        cols = int(rng.integers(low, high + 1))
-        cols = max(low, cols // vec * vec) if turn % 2 else cols
-        rows = int(rng.integers(1, max(2, min(64, limit // cols) + 1))) if rows_vary else 1
-        case = {**base, field: _resized(subject, base, field, sku.element, rows, cols)}
-        problem = Problem(subject, case, sku.element)
-        if problem.plan.sku == sku:
+    rng = np.random.default_rng([seed, zlib.crc32(sku.symbol.encode())])
+    for case in drawn_cases(subject, rng):
+        problem = _served(subject, case, sku)
+        if problem is not None and problem.size <= limit:
             found.append(problem)
+        if len(found) == count:
+            break
     return found
 
 
-def _widths(subject: Subject, sku: KernelSku) -> tuple[int, int]:
-    """The shortest and the longest row that selection gives to `sku`; for a wide one the longest to be tried."""
-    held = sku.schedule.columns(sku.element.row.bytes)
-    narrower = [
-        s.schedule.columns(s.element.row.bytes)
-        for s in skus(subject)
-        if s.element == sku.element and not s.schedule.wide
-    ]
-    below = max((n for n in narrower if n < held or sku.schedule.wide), default=0)
-    return below + 1, max(below, 2 * held) + 1 if sku.schedule.wide else held
+def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES) -> Iterator[dict[str, Any]]:
+    """Values for the fields that the spec says how to draw, such that no requirement is violated."""
+    spec = subject.spec
+    given = dict(spec.tests.draw)
+    flags = {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in given}
+    for _ in range(tries if spec.tests.draw else 0):
+        case = {name: _drawn(how, rng) for name, how in {**given, **flags}.items()}
+        values = subject.values(case)
+        canonical = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+        if all(evaluate_condition(r.that, canonical) for r in spec.require):
+            yield case
 
 
-def _edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
-    """Rows as long as the tile, one longer and shorter than its vectors like, each optional tensor there and not, and
-    more rows than blocks."""
-    base, shape_field = _simplest(subject, sku.element)
-    vec = 16 // sku.element.row.bytes
-    held, below = sku.schedule.columns(sku.element.row.bytes), _widths(subject, sku)[0] - 1
-    widths = (below + 1, below + vec, 2 * held + vec + 1) if sku.schedule.wide else (below + 1, below + vec, held)
-    has_rows = bool(Problem(subject, base, sku.element).row_axes)
-    for cols in widths:
-        for rows in (1, 2 * sku.schedule.rows + 1) if has_rows else (1,):
-            yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, rows, cols)}
-    few = 2 * sku.schedule.rows + 1 if has_rows else 1
-    for flag in sorted({t.optional for t in subject.spec.tensors.values() if t.optional}):
-        shape = _resized(subject, base, shape_field, sku.element, few, below + vec)
-        yield {**base, shape_field: shape, flag: not subject.values(base)[flag]}
-    if not has_rows:
-        return
-    yield from _axes(subject, sku)
-    many = sku.schedule.blocks * sku.schedule.rows + 1  # so that a block has to take a second turn
-    yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, many, below + vec)}
+def _drawn(how: Any, rng: np.random.Generator) -> Any:
+    if not isinstance(how, RangeSpec):
+        return how[int(rng.integers(len(how)))]
+    if how.rank is None:
+        return _extent(how, rng)
+    return [_extent(how, rng) for _ in range(int(rng.integers(how.rank[0], how.rank[1] + 1)))]
 
 
-def _axes(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
-    """Rows and columns of as many axes as the spec's cases have, two long each but the last of the columns."""
-    problems = [
-        Problem(subject, {k: v for k, v in case.items() if k != "dtype"}, sku.element)
-        for case in subject.spec.tests.cases
-    ]
-    for of in ("row_axes", "col_axes"):
-        problem = max(problems, key=lambda p: (min(len(getattr(p, of)), 3), min(len(p.row_axes), len(p.col_axes))))
-        shape = [2] * len(problem.shape)
-        others = 2 ** (len(problem.col_axes) - 1)
-        shape[problem.col_axes[-1]] = max(2, -(-_widths(subject, sku)[0] // others))
-        yield {**problem.values, problem.descriptor._shape: shape}
-
-
-def _simplest(subject: Subject, element: ElementKind) -> tuple[dict[str, Any], str]:
-    """The spec's case of fewest axes, with a row axis if there is such a case, and the name of its shape."""
-    found: list[tuple[bool, int, int, dict[str, Any], str]] = []
-    for case in subject.spec.tests.cases:
-        given = {k: v for k, v in case.items() if k != "dtype"}
-        problem = Problem(subject, given, element)
-        found.append((not problem.row_axes, len(problem.shape), len(found), given, problem.descriptor._shape))
-    *_, given, field = min(found, key=lambda f: f[:3])
-    return given, field
-
-
-def _resized(
-    subject: Subject, base: Mapping[str, Any], field: str, element: ElementKind, rows: int, cols: int
-) -> list[int]:
-    problem = Problem(subject, base, element)
-    shape = [1] * len(problem.shape)
-    shape[problem.col_axes[-1]] = cols
-    if problem.row_axes:
-        shape[problem.row_axes[0]] = rows
-    return shape
+def _extent(how: RangeSpec, rng: np.random.Generator) -> int:
+    """Evenly in the logarithm, so that there are as many small ones as large ones."""
+    low = math.log(max(how.low, 1))
+    value = int(math.exp(rng.uniform(low, math.log(max(how.high, 1) + 1))))
+    return how.low if how.low < 1 and rng.random() < 0.04 else min(max(value, how.low), how.high)

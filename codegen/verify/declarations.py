@@ -7,18 +7,19 @@ from typing import Any
 
 from baracuda.runtime import Argument, ElementKind, Unsupported
 
+from ..spec import OpSpec, RowSpec, RowTensor, TensorSpec
 from .arrange import arrange, same_bits
 from .memory import Memory
 from .oracle import with_saved
-from .problem import Problem, Subject
+from .problem import Problem
+from .subject import Subject
 
 
 def check_declarations(subject: Subject) -> None:
     """Arguments, their order, promises and element types are those of the spec."""
     spec, plan = subject.spec, subject.plan
-    rows = next(n for n, d in spec.dims.items() if d.axes == "rest")
     due: dict[str, Any] = {
-        "ARGUMENTS": {name: _argument(subject, name, rows) for name in spec.arguments},
+        "ARGUMENTS": {name: _argument(subject, name) for name in spec.arguments},
         "CHECK_ORDER": spec.check_order or tuple(spec.arguments),
         "PROMISES": {name: tuple(rungs) for name, rungs in spec.reproducibility.items()},
         "CHOSEN": tuple(name for name, t in spec.arguments.items() if len(t.dtype) > 1),
@@ -28,13 +29,20 @@ def check_declarations(subject: Subject) -> None:
             raise AssertionError(f"{plan.__name__}.{name} must be {expected} as the spec says, got {got}")
 
 
-def _argument(subject: Subject, name: str, rows: str) -> Argument:
+def _argument(subject: Subject, name: str) -> Argument:
     spec = subject.spec
     tensor = spec.arguments[name]
     updated = any(t.updates == name for t in spec.outputs.values())
     role = "inout" if updated else "out" if name in spec.outputs else "in"
-    over = "element" if len(tensor.dims) == 2 else "row" if tensor.dims == (rows,) else "col"
+    over = _over(spec, tensor)
     return Argument(name, role, over, tensor.dtype, tensor.optional or "", tensor.layout, tensor.may_alias)
+
+
+def _over(spec: OpSpec, tensor: TensorSpec) -> str:
+    if not isinstance(spec, RowSpec) or not isinstance(tensor, RowTensor):
+        return "array"
+    rows = next(n for n, d in spec.dims.items() if d.axes == "rest")
+    return "element" if len(tensor.dims) == 2 else "row" if tensor.dims == (rows,) else "col"
 
 
 def check_order(problem: Problem, memory: Memory) -> None:

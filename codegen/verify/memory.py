@@ -238,6 +238,18 @@ def _odd(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
     return contiguous_strides(padded), 1
 
 
+def laid_out(pattern: str, shape: tuple[int, ...], vec: int, layout: str) -> tuple[tuple[int, ...], int]:
+    """Strides and shift of a tensor laid out by `pattern`, as far as its argument's `layout` allows."""
+    if layout == "contiguous":
+        return contiguous_strides(shape), 0
+    if layout == "any" or len(shape) < 2:
+        return PATTERNS[pattern if layout == "any" or pattern in ("shifted", "odd") else "contiguous"](shape, vec)
+    strides, shift = PATTERNS[pattern](shape[:-1], 1)  # of rows, which stay as they are
+    last = shape[-1]
+    pitch = {"gap": -(-last // vec) * vec + vec, "odd": last + 1 + last % 2}.get(pattern, last)
+    return (*(s * pitch for s in strides), 1), shift
+
+
 PATTERNS: dict[str, Pattern] = {
     "contiguous": lambda shape, vec: (contiguous_strides(shape), 0),
     "gap": _gap,

@@ -10,8 +10,11 @@ import numpy as np
 from baracuda.runtime import ElementKind
 
 from ..load import Loaded
-from .oracle import Accuracy, bounded, compare, reference, tolerances, widen
-from .problem import Problem, Subject
+from .accuracy import Accuracy, compare
+from .checks import as_float
+from .oracle import reference, tolerances, widen
+from .problem import Problem
+from .subject import Subject
 
 __all__ = ["Accuracy", "report"]
 
@@ -29,14 +32,13 @@ def report(
 
     `arrays` are the inputs in the caller's shapes, saved tensors as the kernel was given them.
     """
-    problem = Problem(Subject(op, loaded, package), values, element)
-    saved = set(problem.spec.gradient.saved) if problem.spec.gradient else set()
-    exact = reference(problem, widen(problem, {n: a for n, a in arrays.items() if n not in saved}))
+    problem = Problem.of(Subject(op, loaded, package), values, element)
+    exact = reference(problem, widen(problem, {n: a for n, a in arrays.items() if n not in problem.saved}))
     held = {**problem.held(), **{n: ElementKind(_tag(a)) for n, a in {**arrays, **outputs}.items()}}
-    allowed = tolerances(problem, bounded(problem, arrays, exact), held)
+    allowed = tolerances(problem, arrays, exact, held)
     found = {}
     for argument, name in problem.results.items():
-        got = problem.flat(argument, outputs[argument].astype(np.float64))
+        got = problem.flat(argument, as_float(outputs[argument]))
         found[argument] = compare(got, exact[name], allowed[argument], held[argument])
     return found
 

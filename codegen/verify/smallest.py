@@ -12,6 +12,7 @@ from .arrange import arrange
 from .cases import skus
 from .memory import memory_of
 from .oracle import with_saved
+from .problem import Problem
 from .suite import DEVICE, problems_of, subjects
 
 _LAYOUTS = {"packed": "gap", "strided": "step"}
@@ -25,12 +26,17 @@ def main(op: str) -> None:
         found = problems_of(op, sku.symbol)
         vec = 16 // sku.element.row.bytes
         for layout, pattern in _LAYOUTS.items():
-            fit = [p for p in found if p.rows > 1 and p.cols > 1 and (layout == "strided" or p.cols % vec == 0)]
-            problem = min(fit or found, key=lambda p: p.rows * p.cols)
+            fit = [p for p in found if p.several and (layout == "strided" or fills_packs(p, vec))]
+            problem = min(fit or found, key=lambda p: p.size)
             arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
             patterns = dict.fromkeys(problem.arguments, pattern)
             arrange(problem, arrays, memory, patterns=patterns, poison_workspace=False).run()
-            print(f"{sku.symbol} {layout} {problem.shape}", flush=True)
+            print(f"{sku.symbol} {layout} {problem.descriptor}", flush=True)
+
+
+def fills_packs(problem: Problem, vec: int) -> bool:
+    """Whether what the kernel writes comes in whole packs of 16 bytes."""
+    return all(problem.shape_of(name)[-1] % vec == 0 for name in problem.written if len(problem.shape_of(name)) > 1)
 
 
 if __name__ == "__main__":

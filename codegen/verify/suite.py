@@ -17,7 +17,8 @@ from . import checks, declarations, refusals
 from .accesses import SMALL, check_accesses
 from .cases import problems, random_problems, skus
 from .memory import Memory, check_mode, memory_of
-from .problem import Problem, Subject
+from .problem import Problem
+from .subject import Subject
 
 SPECS = "BARACUDA_TEST_SPECS"  # folder of specs, package of their plans, ops (all if empty)
 PACKAGE, OPS = "BARACUDA_TEST_PACKAGE", "BARACUDA_TEST_OPS"
@@ -47,14 +48,14 @@ def _device() -> str:
 
 
 def _small(sku: KernelSku) -> Problem:
-    """The smallest problem of a SKU that has several rows and columns."""
-    found = [p for p in problems_of(sku.op, sku.symbol) if p.rows > 1 and p.cols > 1] or problems_of(sku.op, sku.symbol)
-    return min(found, key=lambda p: p.rows * p.cols)
+    """The smallest problem of a SKU that has several of everything."""
+    found = [p for p in problems_of(sku.op, sku.symbol) if p.several] or problems_of(sku.op, sku.symbol)
+    return min(found, key=lambda p: p.size)
 
 
 def _narrowest(sku: KernelSku) -> KernelSku:
     """The SKU of the same op and element with the smallest tile: one is enough for what does not vary with tiles."""
-    return next(s for s in skus(_subject_of(sku)) if s.element == sku.element)
+    return next(s for s in skus(_subject_of(sku)) if (s.element, s.arch) == (sku.element, sku.arch))
 
 
 def _subject_of(sku: KernelSku) -> Subject:
@@ -64,7 +65,8 @@ def _subject_of(sku: KernelSku) -> Subject:
 def pytest_generate_tests(metafunc: Any) -> None:
     """Give each test below its SKUs, or its ops."""
     if "sku" in metafunc.fixturenames:
-        rows = [sku for subject in subjects() for sku in skus(subject)]
+        there = "cuda" if _device() == "cuda" else "host"
+        rows = [sku for subject in subjects() for sku in skus(subject, there)]
         metafunc.parametrize("sku", rows, ids=[s.symbol for s in rows])
     if "subject" in metafunc.fixturenames:
         metafunc.parametrize("subject", subjects(), ids=[s.spec.op for s in subjects()])
@@ -94,7 +96,7 @@ def test_stored_types(sku: KernelSku, memory: Memory) -> None:
 
 def test_layouts(sku: KernelSku, memory: Memory) -> None:
     for problem in problems_of(sku.op, sku.symbol):
-        if problem.rows * problem.cols <= SMALL or problem == _small(sku):
+        if problem.size <= SMALL or problem == _small(sku):
             checks.check_layouts(problem, memory)
 
 
@@ -103,8 +105,12 @@ def test_broadcast_inputs(sku: KernelSku, memory: Memory) -> None:
 
 
 def test_huge_strides(sku: KernelSku, memory: Memory) -> None:
-    most = max(problems_of(sku.op, sku.symbol), key=lambda p: sum(n == 2 for n in p.shape))
-    checks.check_huge_strides(most, memory)
+    checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
+
+
+def _twos(problem: Problem) -> int:
+    """How many axes of an array are of length 2."""
+    return max(problem.shape_of(name).count(2) for name in problem.arguments)
 
 
 def test_in_place(sku: KernelSku, memory: Memory) -> None:
@@ -133,7 +139,7 @@ if _device() == "host":
     def test_accesses(sku: KernelSku) -> None:
         with check_mode() as watched:
             for problem in problems_of(sku.op, sku.symbol):
-                small = problem.rows * problem.cols <= SMALL
+                small = problem.size <= SMALL
                 if small or sku.element == _subject_of(sku).spec.dtypes[0]:  # large ones differ in no address
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)

@@ -1,0 +1,131 @@
+"""What the templates of the body family see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baracuda.runtime import Schedule
+
+from .model import Op, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A constant of the kernel that the descriptor decides; `python` computes it."""
+
+    name: str
+    ctype: str  # "bool" or "int"
+    python: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """An array of the workspace."""
+
+    name: str
+    ctype: str
+    dtype: str
+    python: str  # how many elements
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A launch, as Python texts."""
+
+    name: str
+    grid: tuple[str, ...]
+    threads: str
+    shared: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table of schedules."""
+
+    arch: str
+    elements: tuple[str, ...]
+    schedule: Schedule
+    serves: str  # what it serves, as the spec says it, or ""
+    python: str
+
+    @property
+    def constants(self) -> tuple[tuple[str, int], ...]:
+        return ("THREADS", self.schedule.threads), *((n.upper(), v) for n, v in self.schedule.numbers)
+
+    @property
+    def struct(self) -> str:
+        """The name of the struct that holds the constants."""
+        return f"Schedule_{self.arch}_{self.schedule.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry point: a kernel of a SKU."""
+
+    symbol: str
+    kernel: str
+    ctype: str
+    row: Row
+    bounds: str  # threads of a block, and blocks that a multiprocessor is to hold
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The shapes that an argument may have, as Python texts."""
+
+    name: str
+    python: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """The tensor maps of an architecture: tensors and the Python text of the box that is copied."""
+
+    arch: str
+    boxes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A plan class for the SKUs of one architecture."""
+
+    plan: str
+    arch: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyOp(Op):
+    """An op with hand-written kernels."""
+
+    headers: tuple[tuple[str, str], ...]  # (macro of the architecture, header); the last has no macro
+    bodies: tuple[str, ...]  # architectures with a header of their own
+    scalars: tuple[Scalar, ...]
+    settings: tuple[Setting, ...]
+    layouts: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+    workspace: tuple[Scratch, ...]
+    kernels: tuple[Kernel, ...]
+    rows: tuple[Row, ...]
+    entries: tuple[Entry, ...]
+    shapes: tuple[Shapes, ...]
+    maps: tuple[Maps, ...]
+    pinned: tuple[Pinned, ...]
+    needs_math: bool
+
+    @property
+    def scalar_codes(self) -> tuple[tuple[str, str], ...]:
+        """Each scalar with the struct code of its word."""
+        return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)
+
+    @property
+    def layout_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.layouts)
+
+    @property
+    def scratch_types(self) -> tuple[tuple[str, str], ...]:
+        return tuple((w.name, w.dtype) for w in self.workspace)
+
+    @property
+    def structs(self) -> tuple[Row, ...]:
+        """A row for each distinct schedule of an architecture."""
+        return tuple({r.struct: r for r in self.rows}.values())

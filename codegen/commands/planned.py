@@ -1,0 +1,78 @@
+"""What the plans of an op compile, asked of the plans themselves: their module is run, and nothing of it is kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from baracuda.runtime import REGISTRY, KernelSku, PlanPreference, Registered, SpecError, Unsupported
+
+from ..model import Op
+from ..spec import OpSpec
+from .compile_report import Variant
+
+
+def planned_variants(
+    op: Op, spec: OpSpec, files: dict[str, str], package: str, *, archs: Sequence[str], layouts: Sequence[str]
+) -> list[Variant]:
+    """A kernel for each SKU, layout and architecture, in the variants that the spec's benchmarks and first case need.
+
+    `layouts` may be empty for all of them.
+    """
+    path = f"{op.category}/{op.name}"
+    with REGISTRY.apart():
+        module = _module(f"{package}.{op.category}.{op.name}", files[f"{path}.py"])
+        rows = REGISTRY.candidates(op.name)
+        for row in rows:
+            vars(row.source)["raw"] = files[f"{path}.cu"]  # where the cached property keeps what it has read
+        return [v for row in rows for v in _of_row(module, spec, row, archs, layouts)]
+
+
+def _module(name: str, text: str) -> ModuleType:
+    """The module that `text` is, under another name than an imported one has."""
+    module = ModuleType(f"{name}__planned")
+    module.__package__ = name.rpartition(".")[0]
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        exec(compile(text, f"<{name}>", "exec"), vars(module))
+    except Exception as error:
+        raise SpecError(f"{name}: the generated plan does not run: {error!r}") from error
+    finally:
+        del sys.modules[module.__name__]
+    return module
+
+
+def _of_row(
+    module: ModuleType, spec: OpSpec, row: Registered, archs: Sequence[str], layouts: Sequence[str]
+) -> Iterator[Variant]:
+    seen: set[Any] = set()
+    for plan in _plans(module, spec, row.sku):
+        usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
+        for layout, held, source in plan.variants():
+            if held != usual or source in seen or (layouts and layout not in layouts):
+                continue
+            seen.add(source)
+            for arch in archs:
+                if row.sku.fits(arch.rstrip("a")) is None:
+                    only = row.sku.arch if row.sku.arch.endswith("a") else arch
+                    yield Variant(row, layout, only, source)
+
+
+def _plans(module: ModuleType, spec: OpSpec, sku: KernelSku) -> Iterator[Any]:
+    """Plans that selection gives to `sku`: of all benchmarks, and of the first of the tests' cases."""
+    kind, descriptor = getattr(module, spec.plan), getattr(module, spec.plan.removesuffix("Plan") + "Descriptor")
+    preference, served = PlanPreference(archs=frozenset({sku.arch})), 0
+    benched = [(case, True) for case in spec.bench.cases]
+    for case, always in [*benched, *((case, False) for case in spec.tests.cases)]:
+        if case.get("dtype", sku.element) != sku.element or (served and not always):
+            continue
+        given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k != "dtype"}
+        try:
+            plan = kind.select(descriptor(**given, element=sku.element), preference)
+        except Unsupported:
+            continue
+        if plan.sku == sku:
+            served += 1
+            yield plan

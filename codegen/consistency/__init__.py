@@ -1,0 +1,38 @@
+"""What one key of a spec means for another: each rule yields the place and the message of what breaks it."""
+
+from __future__ import annotations
+
+from ..spec import OpSpec
+from . import body, everywhere, row
+from . import map as map_
+from . import program as program_
+from .finding import Finding, Rule
+from .program import kinds_of, scope_of
+
+__all__ = ["findings", "kinds_of", "scope_of"]
+
+# The first rule that finds something is the last one asked: later ones rely on earlier ones.
+_FIRST: tuple[Rule, ...] = (everywhere.names, everywhere.texts, everywhere.fields)
+_LAST: tuple[Rule, ...] = (everywhere.promises, everywhere.arch)
+_PROGRAM: tuple[Rule, ...] = (program_.program, program_.oracle)
+RULES: dict[str, tuple[Rule, ...]] = {
+    "row": (
+        *(*_FIRST, row.dims, everywhere.conditions, row.tensors),
+        *(*_PROGRAM, *_LAST, row.contradictions, row.arch, everywhere.cases),
+    ),
+    "map": (
+        *(*_FIRST, map_.dims, everywhere.conditions, map_.tensors),
+        *(*_PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
+    ),
+    "body": (*_FIRST, everywhere.conditions, everywhere.tensors, *body.RULES, *_LAST, everywhere.cases),
+}
+
+
+def findings(spec: OpSpec) -> list[Finding]:
+    """Everything in which the spec contradicts itself; an empty list means it can be lowered."""
+    found: list[Finding] = []
+    for rule in RULES[spec.family]:
+        found += list(rule(spec))
+        if found:
+            return found
+    return found

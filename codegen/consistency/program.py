@@ -1,0 +1,117 @@
+"""Rules of the families whose math is a program: its names and types, and the oracle beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..names import derived_names, is_reserved
+from ..program import Line, ProgramError, Scope, parse
+from ..program.cuda import kind_of, to_cuda
+from ..program.tree import Cast, Query, Reduce, walk
+from ..spec import MapSpec, RowSpec
+from .finding import Finding, Place, near
+
+Programmed = RowSpec | MapSpec
+
+
+def scope_of(spec: Programmed) -> Scope:
+    """What the program of `spec` may name."""
+    values = {name: frozenset(t.dims) for name, t in spec.inputs.items()}
+    values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
+    return Scope(tuple(spec.dims), values, frozenset(n for n, t in spec.tensors.items() if t.optional))
+
+
+def kinds_of(spec: Programmed, lines: tuple[Line, ...]) -> dict[str, str]:
+    """Whether each name of the program is a float, an int or a bool."""
+    kinds = {n: "int" if t.dtype[0].startswith("i") else "float" for n, t in spec.inputs.items()}
+    kinds |= {n: f.type for n, f in spec.descriptor.items() if f.type != "shape"}
+    for line in lines:
+        try:
+            kinds[line.name] = kind_of(line.expr, kinds)
+        except ProgramError as error:
+            raise ProgramError(str(error), line.number) from None
+    return kinds
+
+
+def program(spec: Programmed) -> Iterator[Finding]:
+    scope = scope_of(spec)
+    try:
+        lines = parse(spec.program, scope)
+        kinds = kinds_of(spec, lines)
+    except ProgramError as error:
+        yield ("program",), error.number, str(error)
+        return
+    assigned = {line.name for line in lines}
+    missing = [name for name in spec.outputs if name not in assigned]
+    if missing:
+        yield ("program",), 0, f"the program never assigns {', '.join(missing)}"
+    for line in lines:
+        try:
+            for part in walk(line.expr):
+                if isinstance(part, Reduce | Cast) and kind_of(part.arg, kinds) == "bool":
+                    name = part.kind if isinstance(part, Reduce) else part.to
+                    raise ProgramError(f"{name} takes numbers, got a bool; use where(condition, 1.0, 0.0)")
+                kind_of(part, kinds)
+            if not any(isinstance(part, Reduce) for part in walk(line.expr)):
+                to_cuda(line.expr, kinds)
+        except ProgramError as error:
+            yield ("program",), line.number, str(error)
+        if is_reserved(line.name):
+            yield ("program",), line.number, f"{line.name!r} is a reserved word; choose another name"
+        tensor = spec.outputs.get(line.name)
+        if tensor is not None and kinds[line.name] == "bool":
+            yield ("program",), line.number, f"{line.name!r} is a bool; use where(condition, a, b)"
+        if tensor is not None and tensor.dtype[0].startswith("i") and kinds[line.name] == "float":
+            yield ("program",), line.number, f"{line.name!r} is a float, its dtype {tensor.dtype[0]}; use whole numbers"
+        for part in walk(line.expr):
+            if isinstance(part, Query) and part.what == "present" and part.of not in spec.arguments:
+                yield ("program",), line.number, f"{part.of!r} is no argument of its own, so it cannot be absent"
+    yield from _collisions(spec, lines)
+
+
+def _collisions(spec: Programmed, lines: tuple[Line, ...]) -> Iterator[Finding]:
+    derived = derived_names(spec, lines)
+    where: dict[str, tuple[Place, int]] = {line.name: (("program",), line.number) for line in lines}
+    for section in ("descriptor", "inputs", "outputs"):
+        where |= {name: ((section, name), 0) for name in getattr(spec, section)}
+    for name, (place, below) in where.items():
+        of = derived.get(name)
+        flag = name in spec.descriptor and name.startswith("has_")  # a macro's name, which a field does not become
+        if of is not None and not flag:
+            yield place, below, f"{name!r} is what generated code calls a part of {of!r}; choose another name"
+    if of := derived.get(spec.op):
+        yield ("op",), 0, f"{spec.op!r} is what generated code calls a part of {of!r}; choose another name"
+
+
+def oracle(spec: Programmed) -> Iterator[Finding]:
+    if (spec.reference is None) == (spec.gradient is None):
+        yield (
+            ("op",),
+            0,
+            "an op needs either a `reference` or a `gradient`: the oracle its kernels are tested against",
+        )
+    if spec.reference is not None:
+        try:
+            assigned = {line.name for line in parse(spec.reference, scope_of(spec))}
+        except ProgramError as error:
+            yield ("reference",), error.number, str(error)
+            return
+        missing = [name for name in spec.outputs if name not in assigned]
+        if missing:
+            yield ("reference",), 0, f"the reference never assigns {', '.join(missing)}"
+    if spec.gradient is not None:
+        for section, names, known in (
+            ("cotangents", spec.gradient.cotangents, spec.inputs),
+            ("wrt", spec.gradient.wrt, spec.outputs),
+            ("saved", spec.gradient.saved, spec.inputs),
+        ):
+            for name in names:
+                if name not in known:
+                    yield ("gradient", section), 0, f"unknown tensor {name!r}; {near(name, known)}"
+        for name in spec.outputs:
+            if name not in spec.gradient.wrt:
+                yield (
+                    ("gradient", "wrt"),
+                    0,
+                    f"{name!r} is not there: every output of a gradient differentiates an input",
+                )

@@ -1,0 +1,120 @@
+"""BodySpec -> BodyOp: expressions become Python, SKUs become entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from baracuda.runtime import Schedule
+from baracuda.runtime.element import ElementKind
+
+from .body_model import BodyOp, Entry, Kernel, Maps, Pinned, Row, Scratch, Setting, Shapes
+from .conditions import read_condition, to_python
+from .consistency.body import SCHEDULE_NAMES
+from .lower_common import common, first_arch, lower_tensor, scalar
+from .model import Tensor
+from .spec import BodySpec, KernelSpec
+
+_CTYPE = {"T": "T", "acc": "acc_of<T>", "f32": "float", "i32": "int", "i64": "i64"}
+
+
+def owners_of(spec: BodySpec) -> dict[str, str]:
+    """Whose attribute each name of an expression is: of the descriptor, the schedule's numbers or the settings."""
+    numbers = {name: "s" for row in spec.schedules for name in row.numbers}
+    owners = dict.fromkeys(SCHEDULE_NAMES, "s") | numbers
+    return dict.fromkeys(spec.descriptor, "d") | owners | dict.fromkeys(spec.settings, "v")
+
+
+def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
+    """Return the decisions that `spec` (already found consistent) leads to."""
+    owners = owners_of(spec)
+
+    def python(text: str | int) -> str:
+        return to_python(read_condition(str(text), owners), owners)
+
+    tensors = tuple(_tensor(n, spec) for n in spec.arguments)
+    described = {n: t.shape for n, t in spec.arguments.items()}
+    rows = tuple(_rows(spec, python))
+    kernels = tuple(_kernel(k, python) for k in spec.kernels)
+    shared = common(spec, spec_path, tensors, described)
+    everything = [python(t) for t in (*spec.settings.values(), *(w.size for w in spec.workspace.values()))]
+    everything += [c.python for c in shared["checks"]]
+    flags = {t.optional for t in tensors}
+    first = first_arch(spec)
+    own = tuple(arch for arch in spec.body if arch != first)
+    return BodyOp(
+        **shared,
+        headers=(*((f"BARACUDA_{a.upper()}", spec.body[a]) for a in own), ("", spec.body[first])),
+        bodies=own,
+        scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n not in flags),
+        settings=tuple(_setting(n, text, spec, python(text)) for n, text in spec.settings.items()),
+        layouts=(*((n, tuple(axes.items())) for n, axes in spec.layouts.items()), ("strided", ())),
+        workspace=tuple(Scratch(n, _CTYPE[w.dtype], w.dtype, python(w.size)) for n, w in spec.workspace.items()),
+        kernels=kernels,
+        rows=rows,
+        entries=tuple(_entries(spec, rows)),
+        shapes=tuple(
+            Shapes(n, tuple(python(text) for text in (t.shape, *t.shapes))) for n, t in spec.arguments.items()
+        ),
+        maps=tuple(
+            Maps(arch, tuple((n, python(box)) for n, box in boxes.items())) for arch, boxes in spec.tensor_maps.items()
+        ),
+        pinned=tuple(Pinned(plan, p.arch, p.doc) for plan, p in spec.pinned.items()),
+        needs_math=any("math." in text for text in everything),
+    )
+
+
+def _tensor(name: str, spec: BodySpec) -> Tensor:
+    tensor = spec.arguments[name]
+    rank = len(read_shape(tensor.shape))
+    lowered = lower_tensor(name, tensor, spec, over="array", struct="Strided")
+    return lowered.ranked(rank)
+
+
+def read_shape(text: str) -> tuple[str, ...]:
+    """The axes of a shape that is written as a tuple."""
+    import ast
+
+    tree = ast.parse(text.strip(), mode="eval").body
+    return tuple(ast.unparse(part) for part in tree.elts) if isinstance(tree, ast.Tuple) else ()
+
+
+def _setting(name: str, text: str, spec: BodySpec, python: str) -> Setting:
+    field = spec.descriptor.get(text.strip())
+    boolean = (field is not None and field.type == "bool") or _is_boolean(text)
+    return Setting(name, "bool" if boolean else "int", python)
+
+
+def _is_boolean(text: str) -> bool:
+    import ast
+
+    return isinstance(ast.parse(text.strip(), mode="eval").body, ast.Compare | ast.BoolOp)
+
+
+def _kernel(spec: KernelSpec, python: object) -> Kernel:
+    assert callable(python)
+    grid = [python(text) for text in spec.grid] + ["1"] * (3 - len(spec.grid))
+    if spec.when is not None:
+        grid[0] = f"{grid[0]} if {python(spec.when)} else 0"
+    threads = "s.threads" if spec.threads is None else python(spec.threads)
+    return Kernel(spec.name, tuple(grid), threads, python(spec.shared))
+
+
+def _rows(spec: BodySpec, python: object) -> Iterable[Row]:
+    assert callable(python)
+    for row in spec.schedules:
+        schedule = Schedule(row.threads, tuple(row.numbers.items()))
+        yield Row(row.arch, tuple(row.dtypes), schedule, row.fits or "", python(row.fits) if row.fits else "")
+
+
+def _entries(spec: BodySpec, rows: tuple[Row, ...]) -> Iterable[Entry]:
+    for row in rows:
+        for tag in row.elements:
+            arch = "" if row.arch == "sm_80" else f"{row.arch}_"
+            symbol = f"{spec.op}_{arch}{tag}_{row.schedule.tag}"
+            for kernel in spec.kernels:
+                threads = row.schedule.threads if kernel.threads is None else kernel.threads
+                known = dict(row.schedule.numbers)
+                bounds = known[threads] if isinstance(threads, str) else threads
+                resident = known.get("blocks_per_sm", 1)
+                ctype = ElementKind(tag).row.cuda
+                yield Entry(f"{symbol}_{kernel.name}", kernel.name, ctype, row, f"{bounds}, {resident}")

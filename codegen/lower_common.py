@@ -1,0 +1,121 @@
+"""What lowering decides alike for every family."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from baracuda.runtime.element import ElementKind
+
+from .conditions import fields_of, read_condition, to_python
+from .model import Allowance, Check, DescriptorField, Method, Scalar, Tensor
+from .spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec
+
+_ANNOTATION = {"shape": "tuple[int, ...]", "int": "int", "float": "float", "bool": "bool"}
+_STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "any strides, the last 1"}
+_WORD = {"float": ("acc_t", "double"), "int": ("i64", "long long"), "bool": ("bool", "long long")}
+
+
+def common(
+    spec: OpSpec, spec_path: str, tensors: tuple[Tensor, ...], described: Mapping[str, str]
+) -> dict[str, Any]:
+    """The fields of `Op`; `described` says of what shape each argument is."""
+    return {
+        "name": spec.op,
+        "plan": spec.plan,
+        "descriptor": spec.plan.removesuffix("Plan") + "Descriptor",
+        "category": spec.category,
+        "kind": spec.kind,
+        "direction": spec.direction,
+        "family": spec.family,
+        "doc": spec.doc,
+        "formula": tuple(spec.formula.strip().splitlines()),
+        "source": spec.source,
+        "spec_path": spec_path,
+        "template_path": f"templates/{spec.family}.cu.jinja",
+        "allowances": tuple((arch, _allowance(s)) for arch, s in spec.arch.items()),
+        "contraction": spec.precision.contraction,
+        "flush_subnormals": spec.precision.subnormals == "flush",
+        "elements": tuple(spec.dtypes),
+        "methods": tuple(_methods(tensors, described)),
+        "fields": tuple(_field(n, f) for n, f in spec.descriptor.items()),
+        "checks": tuple(_check(spec, r) for r in spec.require),
+        "tensors": tensors,
+        "check_order": spec.check_order or tuple(spec.arguments),
+        "promises": tuple((n, tuple(r)) for n, r in spec.reproducibility.items()),
+    }
+
+
+def _check(spec: OpSpec, requirement: Any) -> Check:
+    text = read_condition(requirement.that, spec.descriptor)
+    return Check(text, to_python(text), requirement.raises, fields_of(text))
+
+
+def scalar(name: str, field: FieldSpec) -> Scalar:
+    """How a field of the descriptor travels to the kernel."""
+    return Scalar(name, *_WORD[field.type])
+
+
+def first_arch(spec: OpSpec) -> Arch:
+    """The least architecture that the op runs on."""
+    return min(spec.arch, key=lambda a: int(a[3:].rstrip("a")))
+
+
+def _allowance(spec: ArchSpec) -> Allowance:
+    return Allowance(spec.registers, spec.shared_bytes, spec.stack_bytes, tuple(spec.spill_bytes.items()))
+
+
+def lower_tensor(name: str, spec: TensorSpec, op: OpSpec, *, over: str, struct: str) -> Tensor:
+    """`over` and `struct` are the family's: what the tensor has values for, and the kernel's type for it."""
+    role = "out" if name in op.outputs else "in"
+    if any(t.updates == name for t in op.outputs.values()):
+        role = "inout"
+    chosen = len(spec.dtype) > 1
+    kind = "int" if spec.dtype[0].startswith("i") else "float"
+    ctypes = {"T": "T", "acc": "acc_of<T>", "i64": "i64"}
+    only = spec.dtype[0]
+    default = repr(float(spec.default or 0)) if kind == "float" else repr(int(spec.default or 0))
+    return Tensor(
+        name=name,
+        role=role,
+        over=over,
+        struct=struct,
+        ctype=f"{name}_of<T>" if chosen else ctypes.get(only) or ElementKind(only).row.cuda,
+        dtypes=tuple(spec.dtype),
+        macro=f"BARACUDA_{name.upper()}" if chosen else "",
+        optional=spec.optional or "",
+        absent=f"acc_t({default})" if kind == "float" else default,
+        kind=kind,
+        layout=spec.layout,
+        may_alias=tuple(spec.may_alias),
+        doc=spec.doc,
+    )
+
+
+def _field(name: str, spec: FieldSpec) -> DescriptorField:
+    default: Any = spec.default
+    if default is not None and spec.type == "float":
+        default = float(default)
+    lines = tuple(textwrap.wrap(f"{name}: {spec.doc}", 100, subsequent_indent="    "))
+    same = spec.same_as or ""
+    text = f'rt.same_as("{same}")' if same else "" if default is None else repr(default)
+    return DescriptorField(name, _ANNOTATION[spec.type], spec.type, lines, text)
+
+
+def _methods(arguments: tuple[Tensor, ...], described: Mapping[str, str]) -> Iterable[Method]:
+    lines = [""]
+    for t in arguments:
+        given = f"; given exactly when {t.optional}" if t.optional else ""
+        held = f"{described[t.name]} of {' or '.join(t.dtypes)}, {_STRIDES[t.layout]}"
+        text = f"{t.name} ({t.role}): {t.doc}; {held}{given}"
+        lines += textwrap.wrap(text, 98, subsequent_indent="    ")
+    lines += ["workspace: any array of at least `workspace_bytes` bytes, on the device of the others"]
+    lines += ["stream: a raw handle or a stream object; by default the current one of the arrays' library"]
+    raises = "Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall."
+    does = "Check the arguments and start the kernels; nothing is allocated."
+    yield Method("run", "None", does, (*lines, "", raises))
+    yield Method("run_unchecked", "None", "As `run`, for arguments that `run` or `can_implement` accepts.", ())
+    yield Method("bind", "rt.BoundLaunch", "Check once, and return a call that only starts the kernels.", ())
+    would = "Whether `run` would work, and if not, the error it would raise."
+    yield Method("can_implement", "rt.Verdict", would, ())

@@ -1,0 +1,66 @@
+"""RowSpec -> RowOp: the passes over a row, and the tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from baracuda.runtime.element import ElementKind
+
+from .conditions import read_condition, to_python
+from .consistency import kinds_of, scope_of
+from .lower_common import common, first_arch, lower_tensor, scalar
+from .model import Entry, RowOp, Tensor
+from .passes import schedule
+from .program import parse, to_source
+from .program.tree import Query, walk
+from .spec import RowSpec
+from .tiles import tiles
+
+_STRUCT = {"element": "PerElement", "row": "PerRow", "col": "PerCol"}
+
+
+def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
+    """Return the decisions that `spec` (already found consistent) leads to."""
+    rows, cols = _row_and_col(spec)
+    lines = parse(spec.program, scope_of(spec))
+    kinds = kinds_of(spec, lines)
+    over = {frozenset({rows, cols}): "element", frozenset({rows}): "row", frozenset({cols}): "col"}
+    kind_of = {n: over[frozenset(t.dims)] for n, t in spec.tensors.items()}
+    tensors = {
+        n: lower_tensor(n, t, spec, over=kind_of[n], struct=_STRUCT[kind_of[n]]) for n, t in spec.tensors.items()
+    }
+    plan = schedule(lines, spec, tensors, kinds, rows, cols)
+    arguments = tuple(tensors[name] for name in spec.arguments)
+    described = {name: f"[{', '.join(t.dims)}]" for name, t in spec.arguments.items()}
+    shared = common(spec, spec_path, arguments, described)
+    col_axes = to_python(read_condition(spec.dims[cols].axes, spec.descriptor))
+    return RowOp(
+        **shared,
+        program=tuple(f"{line.name} = {to_source(line.expr)}" for line in lines),
+        arch=first_arch(spec),
+        needs_math=any("math." in text for text in [*(c.python for c in shared["checks"]), col_axes]),
+        shape=spec.dims[cols].of,
+        rows=rows,
+        cols=cols,
+        col_axes=col_axes,
+        scalars=tuple(
+            scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in plan.names_read
+        ),
+        passes=plan.passes,
+        columns=plan.columns,
+        entries=tuple(_entries(spec, arguments, len(plan.passes[-1].column_sums))),
+        row_index=any(isinstance(e, Query) and (e.what, e.of) == ("index", rows) for x in lines for e in walk(x.expr)),
+    )
+
+
+def _row_and_col(spec: RowSpec) -> tuple[str, str]:
+    rows = next(n for n, d in spec.dims.items() if d.axes == "rest")
+    return rows, next(n for n in spec.dims if n != rows)
+
+
+def _entries(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> Iterable[Entry]:
+    held = [t for t in arguments if t.role != "out" and t.over in ("element", "col")]
+    for tag in spec.dtypes:
+        element = ElementKind(tag).row
+        for tile in tiles(element.bytes, element.acc.row.bytes, len(held), column_sums):
+            yield Entry(f"{spec.op}_{tag}_{tile.tag}", tag, element.cuda, tile)

@@ -1,0 +1,111 @@
+"""What the templates of the map family see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baracuda.runtime import Schedule
+
+from .model import Op, Scalar, Tensor, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An output and the CUDA text of what is stored; a `copied` input's element is stored as it is."""
+
+    tensor: Tensor
+    expr: str
+    copied: str
+
+    @property
+    def text(self) -> str:
+        """What lane i of pack k gets."""
+        return f"{self.copied}_slice[k].lane[i]" if self.copied else f"{self.tensor.ctype}({self.expr})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A value summed over the summed dims; `has` is the kernel's flag that says it is wanted, `flag` the descriptor's."""
+
+    name: str
+    expr: str
+    flag: str
+    has: str
+
+    @property
+    def if_there(self) -> str:
+        return f"if ({self.has}) " if self.has else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What is computed of one cell: tensors to read, indices and values, then what becomes of them."""
+
+    name: str
+    doc: str
+    given: tuple[Sum, ...]  # sums that are known
+    reads: tuple[Tensor, ...]
+    converted: tuple[Tensor, ...]  # of those, the ones whose value the program computes with
+    indices: tuple[str, ...]
+    values: tuple[Value, ...]
+    stores: tuple[Store, ...]
+    sums: tuple[Sum, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One SKU: an element type, and the type its elements are moved or computed as."""
+
+    symbol: str
+    element: str
+    ctype: str
+    schedule: Schedule
+
+    @property
+    def packs(self) -> int:
+        return self.schedule["packs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapOp(Op):
+    """An op of the map family: a program for each cell of an index space."""
+
+    arch: str
+    needs_math: bool
+    dims: tuple[tuple[str, str], ...]  # dim -> the field that gives its extents
+    space: tuple[tuple[str, ...], ...]  # the dims in row-major order; those of one group are interleaved axis by axis
+    axes: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # argument -> the group of dims of each run of its axes
+    summed: tuple[str, ...]
+    indices: tuple[str, ...]  # dims whose index the program reads
+    sizes: tuple[str, ...]  # dims whose size it reads
+    scalars: tuple[Scalar, ...]
+    cells: Body  # when only values of cells are wanted
+    terms: Body  # when sums are, too
+    finish: Body  # once the sums are known
+    copies: tuple[tuple[str, str], ...]  # output -> the input that it equals
+    entries: tuple[Entry, ...]
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        """The device functions that do something."""
+        summed = (self.terms, self.finish) if self.sums else ()
+        return (*((self.cells,) if self.cells.stores else ()), *summed)
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        return self.terms.sums
+
+    @property
+    def sum_flags(self) -> tuple[str, ...]:
+        """For each sum, the descriptor's flag that says it is wanted."""
+        return tuple(s.flag for s in self.sums)
+
+    @property
+    def sum_outputs(self) -> tuple[str, ...]:
+        """The arguments that are made of sums."""
+        return tuple(s.tensor.name for s in self.finish.stores)
+
+    @property
+    def scalar_codes(self) -> tuple[tuple[str, str], ...]:
+        """Each scalar with the struct code of its word."""
+        return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)

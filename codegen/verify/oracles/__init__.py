@@ -1,0 +1,45 @@
+"""What ops with hand-written kernels should compute: definitions in NumPy, and how far a kernel may be off.
+
+A spec names one as ``oracle: module.function``. Nothing here is derived from a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+Fields = Mapping[str, Any]  # the descriptor's, by name
+Arrays = Mapping[str, Any]  # arguments that are there, in the caller's shapes
+# (xp, fields, inputs) -> outputs; xp is NumPy or autograd's, so no array is changed in place.
+Values = Callable[[Any, Fields, Arrays], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Unit roundoffs: of the type sums are kept in, of the element type, and of a float64 oracle's own."""
+
+    acc: float
+    element: float
+
+
+# (fields, inputs, slack, units) -> for each output an absolute bound on the error before it is rounded to what it is
+# stored in. `slack` says how far saved inputs lie from the real values.
+Errors = Callable[[Fields, Arrays, Mapping[str, Any], Units], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`values` is None for a gradient, which is derived from its forward's."""
+
+    errors: Errors
+    values: Values | None = None
+
+
+def definition(name: str) -> Definition:
+    """The definition that a spec names "module.function"."""
+    module, function = name.split(".")
+    found = getattr(import_module(f".{module}", __name__), function)
+    assert isinstance(found, Definition)
+    return found

@@ -1,0 +1,359 @@
+"""Plans of the body family: hand-written kernels whose shapes, constants, grids and scratch are declared."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+
+from .arguments import Views
+from .body_layout import layout_of, strides_of
+from .descriptor import Descriptor
+from .device import Device, KernelSource
+from .devices import default_device
+from .element import ElementKind
+from .errors import InvalidProblem, Unsupported
+from .limits import shared_bytes
+from .plan import Explanation, Launch, Plan, Verdict
+from .preference import DEFAULT, PlanPreference
+from .registry import REGISTRY, Registered, SourceFile
+from .schedule import Schedule
+from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from .workspace import rounded
+
+B = TypeVar("B", bound=Descriptor)
+_REMEMBERED = 256  # geometries kept per plan
+
+
+class BodyKernel(NamedTuple):
+    """One launch: a grid (empty when there is nothing to do), threads of a block and dynamic shared bytes."""
+
+    name: str
+    grid: tuple[int, int, int]
+    threads: int
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Serves:
+    """Which problems a schedule serves, as text and as a function of descriptor, numbers and settings."""
+
+    text: str
+    holds: Callable[[Any, Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What a tensor map copies at a time: (rows, columns) of a tensor, columns in 128-byte panels."""
+
+    tensor: str
+    extent: Callable[[Any, Any, Any], tuple[int, int]]
+
+
+class BodyPlan(Plan[B]):
+    """Everything a generated plan of the body family does not declare.
+
+    Selection keeps every candidate that serves the descriptor: `sku` is the first, and arrays that it cannot address (a
+    tensor map has its own rules) or a device it does not fit go to the next.
+    """
+
+    LAYOUTS: ClassVar[tuple[str, ...]]
+    LAYOUT_AXES: ClassVar[dict[str, dict[str, int]]]  # layout -> tensor -> the axis along which it is packed
+    FIELDS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
+    CHOSEN: ClassVar[tuple[str, ...]]
+    WORKSPACE: ClassVar[tuple[tuple[str, str], ...]]  # arrays of scratch and their element
+    SERVES: ClassVar[dict[tuple[str, str], Serves]]  # (arch, schedule) -> what it serves
+    BODIES: ClassVar[tuple[str, ...]]  # architectures with a header of their own
+    MAPS: ClassVar[dict[str, tuple[Box, ...]]] = {}  # architecture -> tensor maps, in the order of the struct
+    PINNED: ClassVar[str] = ""  # the only architecture whose SKUs are candidates
+
+    def __init__(self, descriptor: B, rows: Sequence[Registered], sku: KernelSku, layouts: frozenset[str]) -> None:
+        super().__init__(descriptor, next(row for row in rows if row.sku == sku), layouts)
+        self._rows = tuple(rows)
+        self._geometries: dict[Any, list[tuple[KernelSource, BodyKernel, _Words]]] = {}
+
+    # What generated plans declare, as functions of descriptor, schedule numbers and settings.
+    @staticmethod
+    def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+        raise AssertionError("generated plans define this")
+
+    @staticmethod
+    def _settings_of(d: Any) -> dict[str, int]:
+        raise AssertionError("generated plans define this")
+
+    @staticmethod
+    def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
+        raise AssertionError("generated plans define this")
+
+    @staticmethod
+    def _kernels_of(d: Any, s: Any, v: Any) -> tuple[BodyKernel, ...]:
+        raise AssertionError("generated plans define this")
+
+    @classmethod
+    def _select(
+        cls, descriptor: B, preference: PlanPreference, device: Device | None, layouts: frozenset[str] | None
+    ) -> Self:
+        descriptor.check()
+        cls._known_layouts(layouts)
+        cls._check_sizes(descriptor)
+        accepted, refused = [], []
+        for row in cls._candidates(descriptor):
+            reason = cls._refusal(descriptor, row.sku, preference, device)
+            if reason is None:
+                accepted.append(row)
+            else:
+                refused.append(f"\n  {row.sku}: {reason}")
+        if not accepted:
+            raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
+        where = device or default_device()
+        first = next((row for row in accepted if cls._unfit(descriptor, row.sku, where) is None), accepted[0])
+        return cls(descriptor, accepted, first.sku, layouts or frozenset(cls.LAYOUTS))
+
+    @classmethod
+    def _check_sizes(cls, descriptor: B) -> None:
+        for name, (shape, *_) in cls._shapes_of(descriptor).items():
+            if (count := prod(shape)) >= 1 << 63:
+                raise InvalidProblem(f"{cls.__name__}: {name!r} of shape {shape} has {count} elements; at most 2^63 - 1")
+
+    @classmethod
+    def _candidates(cls, descriptor: B) -> tuple[Registered, ...]:
+        rows = REGISTRY.candidates(cls.OP, descriptor.element)
+        return tuple(row for row in rows if cls.PINNED in ("", row.sku.arch))
+
+    @classmethod
+    def explain(
+        cls, descriptor: B, preference: PlanPreference | None = None, *, device: str | Device | None = None
+    ) -> Explanation:
+        """Return the verdict on every candidate for `descriptor`; without a device, for the default one."""
+        descriptor.check()
+        where = cls._device_called(device) or default_device()
+        verdicts = []
+        for row in cls._candidates(descriptor):
+            reason = cls._refusal(descriptor, row.sku, preference or DEFAULT, where)
+            verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
+        return Explanation(descriptor, tuple(verdicts))
+
+    @classmethod
+    def _refusal(cls, descriptor: B, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
+        if device is not None and (reason := cls._unfit(descriptor, sku, device)):
+            return reason
+        return cls.cannot_hold(descriptor, sku) or preference.refuses(sku, cls.workspace_of(descriptor, sku))
+
+    @classmethod
+    def _unfit(cls, descriptor: B, sku: KernelSku, device: Device) -> str | None:
+        return sku.fits(device.arch) or cls._too_much_shared(descriptor, sku, device.arch)
+
+    @classmethod
+    def cannot_hold(cls, descriptor: B, sku: KernelSku) -> str | None:
+        """A problem that the schedule does not serve, or that takes more shared memory than its architecture has."""
+        serves = cls.SERVES.get((sku.arch, str(sku.schedule)))
+        if serves is not None and not serves.holds(descriptor, *cls._constants(descriptor, sku)):
+            return f"needs {serves.text}"
+        return cls._too_much_shared(descriptor, sku, sku.arch)
+
+    @classmethod
+    def _too_much_shared(cls, descriptor: B, sku: KernelSku, arch: str) -> str | None:
+        used = max(k.shared for k in cls._kernels_of(descriptor, *cls._constants(descriptor, sku)))
+        held = shared_bytes(arch)
+        return f"takes {used} bytes of shared memory a block, {arch} has {held}" if used > held else None
+
+    @classmethod
+    def _constants(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[Any, Any]:
+        schedule, row = sku.schedule, sku.element.row
+        assert isinstance(schedule, Schedule)
+        numbers = SimpleNamespace(
+            threads=schedule.threads,
+            itemsize=row.bytes,
+            accsize=row.acc.row.bytes,
+            multiprocessors=multiprocessors,
+            **dict(schedule.numbers),
+        )
+        return numbers, SimpleNamespace(**cls._settings_of(descriptor))
+
+    @classmethod
+    def workspace_of(cls, descriptor: B, sku: KernelSku) -> int:
+        """Bytes of workspace that `sku` needs for `descriptor`."""
+        return sum(cls._scratch_bytes(descriptor, sku))
+
+    @classmethod
+    def _scratch_bytes(cls, descriptor: B, sku: KernelSku) -> list[int]:
+        kinds = {"T": sku.element, "acc": sku.element.row.acc}
+        counts = cls._scratch_of(descriptor, *cls._constants(descriptor, sku))
+        sizes = [(kinds.get(k) or ElementKind(k)).row.bytes for _, k in cls.WORKSPACE]
+        return [rounded(count * size) for count, size in zip(counts, sizes, strict=True)]
+
+    @property
+    def workspace_bytes(self) -> int:
+        """How many bytes of workspace `run` needs, whichever candidate serves the arrays."""
+        return max(self.workspace_of(self.descriptor, row.sku) for row in self._rows)
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        return self._shapes_of(self.descriptor)
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
+        return self._shapes
+
+    def _fit(self, device: Device) -> None:
+        refused = [(row.sku, self._unfit(self.descriptor, row.sku, device)) for row in self._rows]
+        if all(reason for _, reason in refused):
+            listed = "; ".join(f"{sku} {reason}" for sku, reason in refused)
+            raise Unsupported(f"{type(self).__name__}: {listed}; select with device={device.name!r}")
+        self._checked_archs.add(device.arch)
+
+    def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
+        """One source for each kernel and layout that the chosen SKU may be given."""
+        held = tuple(ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN)
+        for layout in self._layouts_of(self.sku):
+            for kernel in self._kernels(self.sku, 1):
+                yield self._source(self._row, kernel, layout, held)
+
+    def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
+        """Every layout with every choice of element types: all that the caller's arrays may ask for."""
+        for layout in self._layouts_of(self.sku):
+            for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
+                for kernel in self._kernels(self.sku, 1):
+                    source = self._source(self._row, kernel, layout, held)
+                    yield layout, dict(zip(self.CHOSEN, held, strict=True)), source
+
+    def _layouts_of(self, sku: KernelSku) -> tuple[str, ...]:
+        held = tuple(name for name in self.LAYOUTS if name in self.layouts)
+        return held[:1] if sku.arch in self.MAPS else held
+
+    def _kernels(self, sku: KernelSku, multiprocessors: int) -> tuple[BodyKernel, ...]:
+        return self._kernels_of(self.descriptor, *self._constants(self.descriptor, sku, multiprocessors))
+
+    def _source(
+        self, row: Registered, kernel: BodyKernel, layout: str, held: tuple[ElementKind, ...]
+    ) -> KernelSource:
+        key = row.sku, kernel.name, kernel.shared, layout, held
+        source = self._sources.get(key)
+        if source is None:
+            symbol = f"{row.sku.symbol}_{kernel.name}"
+            defines = [f"SKU_{symbol}=1", f"BARACUDA_LAYOUT={self.LAYOUTS.index(layout)}"]
+            defines += [f"BARACUDA_{row.sku.arch.upper()}=1"] if row.sku.arch in self.BODIES else []
+            for argument in self.ARGUMENTS.values():
+                if argument.optional:
+                    defines.append(f"BARACUDA_HAS_{argument.name.upper()}={int(self.present(argument.name))}")
+            settings = self._settings_of(self.descriptor)
+            defines += [f"BARACUDA_{name}={int(value)}" for name, value in settings.items()]
+            defines += [f"BARACUDA_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
+            defines += [f"DYN_SHARED_BYTES={kernel.shared}"] if kernel.shared else []
+            file = row.source
+            policy = file.contraction, file.flush_subnormals, kernel.shared
+            source = KernelSource(file.path, file.text, symbol, tuple(defines), *policy)
+            self._sources[key] = source
+        return source
+
+    def _launches(self, views: Views, workspace: int) -> list[Launch]:
+        device = self._device_of(views)
+        key = device.name, *[(n, v.shape, v.strides, v.pointer % VECTOR_BYTES, v.element) for n, v in views.items()]
+        geometry = self._geometries.get(key)
+        if geometry is None:
+            if len(self._geometries) >= _REMEMBERED:
+                self._geometries.clear()
+            geometry = self._geometries[key] = self._geometry(views, device)
+        words = geometry[0][2].filled(views, workspace) if geometry else None
+        return [Launch(source, kernel.grid, kernel.threads, words) for source, kernel, _ in geometry]
+
+    def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, BodyKernel, _Words]]:
+        refused = []
+        for row in self._rows:
+            layout = layout_of(self.LAYOUT_AXES, self.LAYOUTS, views)
+            if layout not in self._layouts_of(row.sku):
+                accepted = " or ".join(self._layouts_of(row.sku))
+                reason: str | None = f"the arrays are {layout}, it works on {accepted}"
+            else:
+                reason = self._unfit(self.descriptor, row.sku, device) or self._unmapped(row.sku, views)
+            if reason is None:
+                held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+                words = self._words(row.sku)
+                launched = [k for k in self._kernels(row.sku, device.multiprocessors) if 0 not in k.grid]
+                return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
+            refused.append(f"\n  {row.sku}: {reason}")
+        raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{''.join(refused)}")
+
+    def _unmapped(self, sku: KernelSku, views: Views) -> str | None:
+        if not (boxes := self.MAPS.get(sku.arch, ())):
+            return None
+        from .tensor_map import cannot_map
+
+        reasons = (cannot_map(views[box.tensor], box.tensor) for box in boxes)
+        return next((reason for reason in reasons if reason), None)
+
+    def _words(self, sku: KernelSku) -> _Words:
+        offsets, offset = [], 0
+        for size in self._scratch_bytes(self.descriptor, sku):
+            offsets.append(offset)
+            offset += size
+        fields = [struct.unpack("q", struct.pack(c, getattr(self.descriptor, n)))[0] for n, c in self.FIELDS]
+        ranks = {name: len(shapes[0]) for name, shapes in self._shapes.items()}
+        boxes = self.MAPS.get(sku.arch, ())
+        constants = self._constants(self.descriptor, sku)
+        maps = tuple((box.tensor, tuple(box.extent(self.descriptor, *constants))) for box in boxes)
+        return _Words(maps, ranks, tuple(fields), tuple(offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The argument struct of all kernels of an op: tensor maps, tensors, fields, scratch."""
+
+    maps: tuple[tuple[str, tuple[int, ...]], ...]
+    ranks: Mapping[str, int]
+    fields: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+    def filled(self, views: Views, workspace: int) -> array[int]:
+        words = array("q")
+        if self.maps:
+            from .tensor_map import encode
+
+            for name, box in self.maps:
+                words.extend(encode(views[name], box))
+        for name, rank in self.ranks.items():
+            there = views.get(name)
+            words.append(0 if there is None else there.pointer)
+            words.extend((0,) * rank if there is None else strides_of(there, rank))
+        words.extend(self.fields)
+        words.extend(workspace + offset for offset in self.scratch)
+        return words
+
+
+def body_kernels(
+    source: SourceFile,
+    *,
+    category: str,
+    op: str,
+    direction: Direction,
+    rungs: Sequence[str],
+    schedules: Sequence[tuple[str, Sequence[ElementKind], Schedule]],
+) -> Iterator[Registered]:
+    """A row of the kernel table for each element of each schedule, in the order given."""
+    for arch, elements, schedule in schedules:
+        for element in elements:
+            acc = element.row.acc
+            guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
+            sku = KernelSku(category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule)
+            yield Registered(sku, source)
+
+
+def ceil_div(a: int, b: int) -> int:
+    """The least integer not below a / b."""
+    return -(-a // b)
+
+
+def round_up(a: int, b: int) -> int:
+    """`a` up to the next multiple of `b`."""
+    return -(-a // b) * b
+
+
+def bucket(value: int, *sizes: int) -> int:
+    """The first of `sizes` (ascending) that holds `value`; `value` itself when none does."""
+    return next((size for size in sizes if size >= value), value)

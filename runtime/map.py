@@ -1,0 +1,281 @@
+"""Plans of the map family: a program on every cell of an index space, whose values are stored or summed along dims."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from .arguments import Views
+from .axes import coalesce
+from .device import KernelSource, WatchedArray
+from .element import ElementKind
+from .errors import Unsupported
+from .map_layout import Placed, layout_of
+from .map_geometry import CUT_WORDS, MAX_AXES, Axis, Cut, Group, IndexSpace, MapDescriptor, space_words
+from .plan import Launch, Plan
+from .registry import Registered, SourceFile
+from .row_geometry import Geometry, Words
+from .schedule import Schedule
+from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from .tensor import TensorView, same_view
+from .workspace import rounded
+
+_REMEMBERED = 256  # geometries kept per plan
+_NARROW = 2**31  # cells that 32-bit indices can count
+_NO_AXIS: dict[Axis, int] = {}
+
+M = TypeVar("M", bound=MapDescriptor)
+
+
+class _Side(NamedTuple):
+    """Some of the space's axes, merged: extents and each operand's strides."""
+
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+
+class MapPlan(Plan[M]):
+    """Everything a generated plan of the map family does not declare."""
+
+    LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
+    AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument -> the dims that its axes run along
+    SUMMED: ClassVar[tuple[str, ...]]  # dims that sums run over
+    INDICES: ClassVar[tuple[str, ...]]  # dims whose index the program reads
+    CELL_INDICES: ClassVar[tuple[str, ...]]  # of those, what values of cells need
+    SIZES: ClassVar[tuple[str, ...]]  # dims whose size it reads
+    SCALARS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
+    CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
+    SUMS: ClassVar[tuple[str, ...]]  # for each, the descriptor's flag that says it is wanted, or ""
+    SUM_OUTPUTS: ClassVar[tuple[str, ...]]  # arguments that are made of sums
+    COPIES: ClassVar[dict[str, str]]  # outputs -> the input that they equal
+
+    def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
+        super().__init__(descriptor, row, layouts)
+        self._geometries: dict[Any, Geometry] = {}
+
+    @classmethod
+    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
+        """Nothing: every schedule serves every problem."""
+        return None
+
+    @classmethod
+    def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
+        """The parts of sums that several blocks share."""
+        return sum(cls._parts_bytes(descriptor, sku))
+
+    @classmethod
+    def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
+        cut = cls.cut(descriptor, sku)
+        if cut is None or cut.splits == 1:
+            return [0] * len(cls.SUMS)
+        one = rounded(cut.splits * cut.kept * sku.element.row.acc.row.bytes)
+        return [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.SUMS]
+
+    @classmethod
+    def cut(cls, descriptor: M, sku: KernelSku) -> Cut | None:
+        """How sums are shared out; None when none is wanted."""
+        optional = [cls.ARGUMENTS[name].optional for name in cls.SUM_OUTPUTS]
+        if not any(not flag or getattr(descriptor, flag) for flag in optional):
+            return None
+        space, schedule = IndexSpace.of(descriptor), sku.schedule
+        assert isinstance(schedule, Schedule)
+        long = [dim for (dim, _), n in space.extent.items() if n > 1]
+        summed = math.prod(n for (dim, _), n in space.extent.items() if dim in cls.SUMMED)
+        kept = math.prod(n for (dim, _), n in space.extent.items() if dim not in cls.SUMMED)
+        last_is_summed = not long or long[-1] in cls.SUMMED
+        return Cut.of(kept, summed, last_is_summed, VECTOR_BYTES // sku.element.row.bytes, schedule)
+
+    @cached_property
+    def _cut(self) -> Cut | None:
+        return self.cut(self.descriptor, self.sku)
+
+    @cached_property
+    def _space(self) -> IndexSpace:
+        return IndexSpace.of(self.descriptor)
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+        """The axes whose cells are kept apart, and those that are summed along."""
+        gone = self.SUMMED if self._cut else ()
+        kept = tuple(a for a in self._space.extent if a[0] not in gone)
+        return kept, tuple(a for a in self._space.extent if a[0] in gone)
+
+    @cached_property
+    def _wide(self) -> bool:
+        counts = (math.prod(self._space.extent[a] for a in side) for side in self._sides)
+        return max(counts) >= _NARROW
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        return {name: (self._space.shape_of(self.AXES[name]),) for name in self.ARGUMENTS}
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shape each argument must have."""
+        return self._shapes
+
+    def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
+        """One source for each layout this plan accepts, and for copies in place."""
+        held = tuple(ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN)
+        for layout in self.LAYOUTS:
+            for skipped in self._skips():
+                if layout in self.layouts:
+                    yield self._source(layout, held, skipped, self._wide)
+
+    def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
+        """Every layout with every choice of element types and width of indices: all that any arrays may ask for."""
+        for layout, wide in product(self.LAYOUTS, (False, True)):
+            for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
+                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, held, (), wide)
+
+    def _skips(self) -> Iterator[tuple[str, ...]]:
+        """The outputs that need not be written: none, or a copy that its input's memory already holds."""
+        yield ()
+        left = [n for n in self.ARGUMENTS if self.ARGUMENTS[n].written and self.present(n) and n not in self.COPIES]
+        copies = tuple(n for n in self.COPIES if self.present(n) and self.ARGUMENTS[n].may_alias)
+        if copies and left:
+            yield copies
+
+    def _source(
+        self, layout: str, held: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool
+    ) -> KernelSource:
+        key = layout, held, skipped, wide
+        source = self._sources.get(key)
+        if source is None:
+            defines = [f"SKU_{self.sku.symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}", f"BARACUDA_WIDE={int(wide)}"]
+            if self.SUMMED:
+                defines.append(f"BARACUDA_WALK={self._cut.walk.upper() if self._cut else 'CELLS'}")
+            for name, argument in self.ARGUMENTS.items():
+                if argument.optional:
+                    there = self.present(name) and name not in skipped
+                    defines.append(f"BARACUDA_HAS_{name.upper()}={int(there)}")
+            defines += [f"BARACUDA_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
+            file = self._row.source
+            source = self._sources[key] = KernelSource(
+                file.path, file.text, self.sku.symbol, tuple(defines), file.contraction, file.flush_subnormals
+            )
+        return source
+
+    def _skipped(self, views: Views) -> tuple[str, ...]:
+        """Copies whose output is its input."""
+        pairs = self.COPIES.items()
+        return tuple(out for out, of in pairs if out in views and same_view(views[out], views[of]))
+
+    def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
+        skipped = self._skipped(views)
+        return super()._watched({n: v for n, v in views.items() if n not in skipped}, scratch)
+
+    def _launches(self, views: Views, workspace: int) -> list[Launch]:
+        skipped = self._skipped(views)
+        places = tuple((name, v.strides, v.pointer % VECTOR_BYTES, v.element) for name, v in views.items())
+        key = skipped, places
+        geometry = self._geometries.get(key)
+        if geometry is None:
+            if len(self._geometries) >= _REMEMBERED:
+                self._geometries.clear()
+            used = {n: v for n, v in views.items() if n not in skipped}
+            geometry = self._geometries[key] = self._geometry(used, skipped)
+        return geometry.launches(views, workspace)
+
+    def _geometry(self, views: Views, skipped: tuple[str, ...]) -> Geometry:
+        steps = self._steps(views)
+        kept_axes, summed_axes = self._sides
+        if self._cut is None:  # cells are independent, so their order may follow the outputs' memory
+            written = next((steps[n] for n in views if self.ARGUMENTS[n].written), _NO_AXIS)
+            kept_axes = tuple(sorted(kept_axes, key=lambda a: -abs(written.get(a, 0))))
+        kept, summed = self._merged(kept_axes, steps), self._merged(summed_axes, steps)
+        layout, whole = self._layout(views, list(steps), kept, summed)
+        if layout not in self.layouts:
+            accepted = " or ".join(sorted(self.layouts))
+            raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
+        held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        words = Words()
+        words += [0, whole]
+        self._add_side(words, kept)
+        if self.SUMMED:
+            self._add_side(words, summed)
+            cut = self._cut
+            schedule = self.sku.schedule
+            assert isinstance(schedule, Schedule)
+            words += cut.words(schedule) if cut else [0] * CUT_WORDS
+        for name in self.ARGUMENTS:
+            words.point(name)
+        words += [self._space.size(dim) for dim in self.SIZES]
+        for name, code in self.SCALARS:
+            words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
+        offset = 0
+        for size in self._parts_bytes(self.descriptor, self.sku):
+            words.scratch(offset)
+            offset += size
+        written = any(self.ARGUMENTS[n].written for n in views)
+        source = self._source(layout, held, skipped, self._wide)
+        return Geometry(source, words, self._grids(layout) if written else (), self.sku.schedule.threads)
+
+    def _steps(self, views: Views) -> dict[str, dict[Axis, int]]:
+        """For each operand (the tensors, then the indices), how far it moves along each axis of the space."""
+        steps = {
+            name: self._space.strides_of(self.AXES[name], views[name].strides) if name in views else _NO_AXIS
+            for name in self.ARGUMENTS
+        }
+        read = self.CELL_INDICES if self._cut is None else self.INDICES
+        return steps | {f"index_{dim}": {(dim, 0): 1} if dim in read else _NO_AXIS for dim in self.INDICES}
+
+    def _merged(self, axes: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]) -> _Side:
+        extents = [self._space.extent[a] for a in axes]
+        return _Side(*coalesce(extents, [[of.get(a, 0) for a in axes] for of in steps.values()]))
+
+    def _add_side(self, words: Words, side: _Side) -> None:
+        words += space_words(side.extents, wide=self._wide)
+        for strides in side.strides:
+            words += [*strides, *[0] * (MAX_AXES - len(strides))]
+
+    def _layout(self, views: Views, operands: Sequence[str], kept: _Side, summed: _Side) -> tuple[str, int]:
+        vec = VECTOR_BYTES // self.element.row.bytes
+        by_row = self._cut is not None and self._cut.walk == "rows"
+        along, across = (summed, kept) if by_row else (kept, summed)
+        several = math.prod(across.extents) > 1
+        placed = []
+        for number, name in enumerate(operands):
+            if name not in views or (by_row and name in self.SUM_OUTPUTS):  # of which cells are stored one by one
+                continue
+            there, others = views[name], across.strides[number] if several else ()
+            written, itemsize = self.ARGUMENTS[name].written, there.element.row.bytes
+            placed.append(Placed(number, there.pointer, itemsize, written, along.strides[number], others))
+        return layout_of(placed, along.extents, vec, cells=self._cut is None)
+
+    def _grids(self, layout: str) -> tuple[tuple[int, int, int], ...]:
+        cut, schedule = self._cut, self.sku.schedule
+        assert isinstance(schedule, Schedule)
+        if cut is None:
+            cells = math.prod(self._space.extent.values())
+            vec = 1 if layout == "strided" else VECTOR_BYTES // self.element.row.bytes
+            packs = schedule["packs"] // 2 if layout == "flat" and vec > 1 else schedule["packs"]
+            blocks = -(-cells // (schedule.threads * packs * vec))
+            return ((blocks, 1, 1),) if blocks else ()
+        if cut.kept == 0:
+            return ()
+        sums = (cut.blocks, cut.splits, 1)
+        if cut.splits == 1:
+            return (sums,)
+        return sums, (-(-cut.kept * cut.fold_slices(schedule) // schedule.threads), 1, 1)
+
+
+def map_kernels(
+    source: SourceFile,
+    *,
+    category: str,
+    op: str,
+    direction: Direction,
+    arch: str,
+    rungs: Sequence[str],
+    schedules: Mapping[ElementKind, Schedule],
+) -> Iterator[Registered]:
+    """A row of the kernel table for each element; precision follows from the element."""
+    for element, schedule in schedules.items():
+        acc = element.row.acc
+        guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
+        sku = KernelSku(category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule)
+        yield Registered(sku, source)

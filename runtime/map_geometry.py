@@ -1,0 +1,161 @@
+"""How a map problem lies in memory: an index space of named dims, cut into sums, and its axes as kernels divide by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .descriptor import Descriptor
+from .errors import InvalidProblem
+from .schedule import Schedule
+
+MAX_AXES = 16
+CUT_WORDS = 5
+LARGEST = 2**63 - 1  # an extent, or a number of elements
+_WORTH_SPLITTING = 4  # turns of a block: below that, a second launch costs more than it saves
+Axis = tuple[str, int]  # of a dim, counted from the front
+Group = tuple[str, ...]  # dims whose product runs along each of a tensor's axes
+
+
+class MapDescriptor(Descriptor):
+    """A descriptor whose fields are the extents of an index space."""
+
+    __slots__ = ()
+    _dims: ClassVar[dict[str, str]]  # dim -> the field that gives its extents
+    _space: ClassVar[tuple[Group, ...]]  # row-major; the dims of one group are interleaved axis by axis
+
+    def _check_extents(self) -> None:
+        space = IndexSpace.of(self)
+        products = [math.prod(space.extent[a] for a in axes) for group in self._space for axes in space.axes_of(group)]
+        if max([*products, math.prod(space.extent.values())]) > LARGEST:
+            fields = tuple(dict.fromkeys(self._dims.values()))
+            raise self._violated(InvalidProblem, "extents, and as many elements, as fit in 63 bits", fields)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSpace:
+    """The axes of all dims in row-major order, each with its extent."""
+
+    extent: dict[Axis, int]
+
+    @classmethod
+    def of(cls, descriptor: MapDescriptor) -> IndexSpace:
+        extents = {dim: getattr(descriptor, field) for dim, field in descriptor._dims.items()}
+        shapes = {dim: (n,) if isinstance(n, int) else n for dim, n in extents.items()}
+        return cls(
+            {
+                (dim, axis): shapes[dim][axis]
+                for group in descriptor._space
+                for axis in range(len(shapes[group[0]]))
+                for dim in group
+            }
+        )
+
+    def size(self, dim: str) -> int:
+        return math.prod(n for (of, _), n in self.extent.items() if of == dim)
+
+    def axes_of(self, group: Group) -> Iterable[tuple[Axis, ...]]:
+        """For each axis of a tensor that is a product of `group`, the axes of the space, the last varying fastest."""
+        rank = sum(dim == group[0] for dim, _ in self.extent)
+        return [tuple((dim, axis) for dim in group) for axis in range(rank)]
+
+    def shape_of(self, groups: Sequence[Group]) -> tuple[int, ...]:
+        return tuple(math.prod(self.extent[a] for a in axes) for group in groups for axes in self.axes_of(group))
+
+    def strides_of(self, groups: Sequence[Group], strides: Sequence[int]) -> dict[Axis, int]:
+        """The steps that a tensor's strides mean along each axis of the space that it varies along."""
+        found, given = {}, iter(strides)
+        for group in groups:
+            for axes in self.axes_of(group):
+                step = next(given)
+                for axis in reversed(axes):
+                    found[axis] = step
+                    step *= self.extent[axis]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How sums are shared out, by shape alone: the order of every addition follows from these numbers.
+
+    ROWS: an owner is a kept cell, and its terms come in packs along the last axis. COLUMNS: an owner is a pack of kept
+    cells along the last axis. `slices` threads of a block share an owner, `splits` blocks share a sum.
+    """
+
+    walk: str
+    kept: int
+    units: int  # packs of terms (ROWS) or terms (COLUMNS) of one owner
+    slices: int
+    blocks: int
+    splits: int
+    per_split: int
+
+    @classmethod
+    def of(cls, kept: int, summed: int, last_is_summed: bool, vec: int, schedule: Schedule) -> Cut:
+        threads, packs, blocks = schedule.threads, schedule["packs"], schedule["blocks"]
+        units = -(-summed // vec) if last_is_summed else summed
+        all_owners = kept if last_is_summed else -(-kept // vec)
+        if last_is_summed:
+            slices = min(threads, _power_of_two(-(-units // packs)))
+        else:
+            slices = threads // min(threads, _power_of_two(all_owners))
+            while slices < threads // 32 and _blocks(all_owners, threads, slices) < blocks and 2 * slices * packs <= units:
+                slices *= 2
+        groups = _blocks(all_owners, threads, slices)
+        turn = slices * packs  # what a block takes at a time
+        turns = -(-units // turn)
+        splits = 1 if turns < _WORTH_SPLITTING else max(1, min(-(-blocks // max(1, groups)), turns))
+        per_split = -(-turns // splits) * turn
+        splits = max(1, -(-units // max(1, per_split)))
+        return cls("rows" if last_is_summed else "columns", kept, units, slices, groups, splits, per_split)
+
+    def fold_slices(self, schedule: Schedule) -> int:
+        """How many threads share a kept cell when splits are added up."""
+        owners = min(32, _power_of_two(self.kept))
+        return schedule.threads // owners
+
+    def words(self, schedule: Schedule) -> list[int]:
+        """`Cut` as the kernel has it."""
+        return [self.units, self.slices, self.splits, self.per_split, self.fold_slices(schedule)]
+
+    def depth(self, vec: int, schedule: Schedule) -> int:
+        """The most roundings that a term takes part in, those of a compensated sum counting as two."""
+        lanes = vec if self.walk == "rows" else 1
+        in_block = _log(schedule["packs"] * lanes) + 3 + _log(self.slices)
+        return in_block if self.splits == 1 else in_block + 3 + _log(self.fold_slices(schedule))
+
+
+def _power_of_two(n: int) -> int:
+    """The least one that is not below `n`."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _log(power: int) -> int:
+    return power.bit_length() - 1
+
+
+def _blocks(owners: int, threads: int, slices: int) -> int:
+    return -(-owners // (threads // slices))
+
+
+def space_words(extents: Sequence[int], *, wide: bool) -> list[int]:
+    """`Space` as the kernel has it: how many cells and axes, then extents and what divides by each.
+
+    With l = ceil(log2 d) and m = floor(2^(B - 1 + l) / d) + 1, n // d == (n * m) >> (B - 1 + l) for n < 2^(B - 1)
+    (Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994).
+    """
+    bits = 64 if wide else 32
+    padding = [0] * (MAX_AXES - len(extents))
+    logs = [(n - 1).bit_length() if n > 1 else 1 for n in extents]
+    magics = [(1 << (bits - 1 + log)) // max(1, n) + 1 for n, log in zip(extents, logs, strict=True)]
+    magics = [0 if n < 2 else (m + 2**63) % 2**64 - 2**63 for n, m in zip(extents, magics, strict=True)]
+    shifts = [log - 1 for log in logs]
+    return [
+        math.prod(extents),
+        len(extents),
+        *(*extents, *padding),
+        *(*magics, *padding),
+        *(*shifts, *padding),
+    ]

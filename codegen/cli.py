@@ -199,3 +199,29 @@ def mutate(**given: Any) -> None:
     from .commands.mutate import mutate
 
     arguments.end(mutate(**given))
+
+
+@main.command()
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
+@click.option("--count", type=click.IntRange(1), default=2000, show_default=True, help="Problems of each op.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which ones are drawn.")
+@click.option("--shard", "part", default="1/1", show_default=True, help="I/N: the I-th of N equal parts of the work.")
+@click.option("--state", type=arguments.FILE, help="Remember here what is judged; continue after it.")
+@click.option("--device", type=click.Choice(["cuda", "host"]), help="By default the GPU, if there is one.")
+@click.option("--repeats", type=click.IntRange(1), help="Runs with the same bits; by default 100, on the host 2.")
+@click.option("--limit", type=click.IntRange(1), default=1 << 20, show_default=True, help="Elements of a problem.")
+@click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
+@click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge this one problem and say what it is.")
+@arguments.JSON
+@click.option("--report", is_flag=True, help="Judge nothing: the arguments are state files, make a page of them.")
+@click.option("--out", type=arguments.FILE, help="Where the page goes; by default stdout.")
+def compare(ops: tuple[str, ...], report: bool, out: Path | None, **given: Any) -> None:
+    """Judge plans on random problems by what torch computes in float64; exit 1 when any is outside its bound."""
+    from .commands.compare import compare, write_report
+
+    if report:
+        write_report([Path(name) for name in ops], out)
+    else:
+        arguments.end(compare(ops=ops, **given))

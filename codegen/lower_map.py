@@ -78,9 +78,7 @@ class _Lowering:
         self.kinds = dict(kinds_of(spec, parts.lines))
         self.copies = copies_of(spec, parts)
 
-    def body(
-        self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), given: tuple[Line, ...] = ()
-    ) -> Body:
+    def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), given: tuple[Line, ...] = ()) -> Body:
         """What is computed of a cell: the lines that the outputs and the terms of the sums need."""
         known = frozenset(x.name for x in given)
         terms = [name for line in sums for name in self.parts.needed([line.name]) - {line.name}]

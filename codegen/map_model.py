@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 from baracuda.runtime import Schedule
@@ -25,7 +26,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A value summed over the summed dims; `has` is the kernel's flag that says it is wanted, `flag` the descriptor's."""
+    """A value summed over the summed dims; `has` (the kernel's) and `flag` (the descriptor's) say it is wanted."""
 
     name: str
     expr: str
@@ -94,6 +95,12 @@ class MapOp(Op):
     @property
     def sums(self) -> tuple[Sum, ...]:
         return self.terms.sums
+
+    @property
+    def element_lines(self) -> tuple[str, ...]:
+        """What the descriptor's documentation says of the element, wrapped."""
+        text = f"element: type of the elements, one of {', '.join(self.elements)}"
+        return tuple(textwrap.wrap(text, 100, subsequent_indent="    "))
 
     @property
     def sum_flags(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ Groups = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`lines` with every sum on a line of its own; `late` are those that need a sum; `dims` is what each varies along."""
+    """`lines` with every sum on a line of its own, `late` those that need a sum, `dims` what each varies along."""
 
     lines: tuple[Line, ...]
     summed: tuple[str, ...]
@@ -43,7 +43,7 @@ class Parts:
 
 def groups_of(spec: MapSpec) -> Groups:
     """The dims in row-major order; those that tensors have products of are interleaved axis by axis."""
-    products = {g for t in spec.tensors.values() for g in t.groups if len(g) > 1}  # type: ignore[attr-defined]
+    products = {g for t in (*spec.inputs.values(), *spec.outputs.values()) for g in t.groups if len(g) > 1}
     group_of = {dim: group for group in products for dim in group}
     return tuple(dict.fromkeys(group_of.get(dim, (dim,)) for dim in spec.dims))
 
@@ -59,7 +59,9 @@ def split(spec: MapSpec) -> Parts:
     """The parts of the program; raises ProgramError for what this family cannot schedule."""
     scope = scope_of_map(spec)
     lines = _lifted(parse(spec.program, scope), spec)
-    dims, sums, late = dict(scope.values), set(), set()
+    dims = dict(scope.values)
+    sums: set[str] = set()
+    late: set[str] = set()
     summed: tuple[str, ...] = ()
     for line in lines:
         dims[line.name] = varies(line.expr, dims)
@@ -73,14 +75,14 @@ def split(spec: MapSpec) -> Parts:
         if line.name in sums or late & reads(line.expr):
             late.add(line.name)
     parts = Parts(lines, summed, frozenset(sums), frozenset(late), dims)
-    for name in spec.outputs:
-        _check_output(name, spec, parts)
     for line in lines:
         if line.name in late and (back := parts.dims[line.name] & set(summed)):
             raise ProgramError(
                 f"{line.name!r} varies along {', '.join(sorted(back))} and needs a sum over it; sums come last",
                 line.number,
             )
+    for name in spec.outputs:
+        _check_output(name, spec, parts)
     return parts
 
 

@@ -129,6 +129,7 @@ class TestsSpec(Strict):
 
     defaults: dict[Ident, Any] = {}
     batch: Ident | None = None  # the field that counts what is independent, for families that cannot tell
+    finite: Annotated[tuple[Element, ...], Field(strict=False)] = ()  # whose inputs must not be infinite
     draw: dict[Ident, Drawn] = {}
     ranges: dict[Ident, Annotated[tuple[float, float], Field(strict=False)]] = {}
     cases: Annotated[list[dict[Ident, Any]], Field(min_length=1)]

@@ -15,6 +15,8 @@ MODULES = {
     "AlibiPlan": "attention.alibi",
     "CausalConv1dDescriptor": "convolution.causal_conv1d",
     "CausalConv1dPlan": "convolution.causal_conv1d",
+    "FlashSdpaDescriptor": "attention.flash_sdpa",
+    "FlashSdpaPlan": "attention.flash_sdpa",
     "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
     "LayerNormBackwardPlan": "normalization.layer_norm_backward",
     "LayerNormDescriptor": "normalization.layer_norm",

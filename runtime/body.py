@@ -68,7 +68,7 @@ class BodyPlan(Plan[B]):
     FIELDS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
     CHOSEN: ClassVar[tuple[str, ...]]
     WORKSPACE: ClassVar[tuple[tuple[str, str], ...]]  # arrays of scratch and their element
-    SERVES: ClassVar[dict[tuple[str, str], Serves]]  # (arch, schedule) -> what it serves
+    SERVES: ClassVar[dict[tuple[str, str, str], Serves]]  # (arch, element, schedule) -> what it serves
     BODIES: ClassVar[tuple[str, ...]]  # architectures with a header of their own
     MAPS: ClassVar[dict[str, tuple[Box, ...]]] = {}  # architecture -> tensor maps, in the order of the struct
     PINNED: ClassVar[str] = ""  # the only architecture whose SKUs are candidates
@@ -152,7 +152,7 @@ class BodyPlan(Plan[B]):
     @classmethod
     def cannot_hold(cls, descriptor: B, sku: KernelSku) -> str | None:
         """A problem that the schedule does not serve, or that takes more shared memory than its architecture has."""
-        serves = cls.SERVES.get((sku.arch, str(sku.schedule)))
+        serves = cls.SERVES.get((sku.arch, sku.element.value, str(sku.schedule)))
         if serves is not None and not serves.holds(descriptor, *cls._constants(descriptor, sku)):
             return f"needs {serves.text}"
         return cls._too_much_shared(descriptor, sku, sku.arch)

@@ -14,8 +14,8 @@ from .axes import coalesce
 from .device import KernelSource, WatchedArray
 from .element import ElementKind
 from .errors import Unsupported
-from .map_layout import Placed, layout_of
 from .map_geometry import CUT_WORDS, MAX_AXES, Axis, Cut, Group, IndexSpace, MapDescriptor, space_words
+from .map_layout import Placed, layout_of
 from .plan import Launch, Plan
 from .registry import Registered, SourceFile
 from .row_geometry import Geometry, Words
@@ -89,6 +89,12 @@ class MapPlan(Plan[M]):
         last_is_summed = not long or long[-1] in cls.SUMMED
         return Cut.of(kept, summed, last_is_summed, VECTOR_BYTES // sku.element.row.bytes, schedule)
 
+    def depth_of(self, count: int) -> int:
+        """The most roundings that one of the `count` terms of a sum takes part in."""
+        schedule = self.sku.schedule
+        assert isinstance(schedule, Schedule)
+        return self._cut.depth(VECTOR_BYTES // self.element.row.bytes, schedule) if self._cut else count
+
     @cached_property
     def _cut(self) -> Cut | None:
         return self.cut(self.descriptor, self.sku)
@@ -139,9 +145,7 @@ class MapPlan(Plan[M]):
         if copies and left:
             yield copies
 
-    def _source(
-        self, layout: str, held: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool
-    ) -> KernelSource:
+    def _source(self, layout: str, held: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool) -> KernelSource:
         key = layout, held, skipped, wide
         source = self._sources.get(key)
         if source is None:
@@ -184,21 +188,26 @@ class MapPlan(Plan[M]):
         steps = self._steps(views)
         kept_axes, summed_axes = self._sides
         if self._cut is None:  # cells are independent, so their order may follow the outputs' memory
-            written = next((steps[n] for n in views if self.ARGUMENTS[n].written), _NO_AXIS)
-            kept_axes = tuple(sorted(kept_axes, key=lambda a: -abs(written.get(a, 0))))
+            first = next((steps[n] for n in views if self.ARGUMENTS[n].written), _NO_AXIS)
+            kept_axes = tuple(sorted(kept_axes, key=lambda a: -abs(first.get(a, 0))))
         kept, summed = self._merged(kept_axes, steps), self._merged(summed_axes, steps)
         layout, whole = self._layout(views, list(steps), kept, summed)
         if layout not in self.layouts:
             accepted = " or ".join(sorted(self.layouts))
             raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        written = any(self.ARGUMENTS[n].written for n in views)
+        source = self._source(layout, held, skipped, self._wide)
+        grids = self._grids(layout) if written else ()
+        return Geometry(source, self._words(whole, kept, summed), grids, self.sku.schedule.threads)
+
+    def _words(self, whole: int, kept: _Side, summed: _Side) -> Words:
         words = Words()
         words += [0, whole]
         self._add_side(words, kept)
         if self.SUMMED:
             self._add_side(words, summed)
-            cut = self._cut
-            schedule = self.sku.schedule
+            cut, schedule = self._cut, self.sku.schedule
             assert isinstance(schedule, Schedule)
             words += cut.words(schedule) if cut else [0] * CUT_WORDS
         for name in self.ARGUMENTS:
@@ -210,9 +219,7 @@ class MapPlan(Plan[M]):
         for size in self._parts_bytes(self.descriptor, self.sku):
             words.scratch(offset)
             offset += size
-        written = any(self.ARGUMENTS[n].written for n in views)
-        source = self._source(layout, held, skipped, self._wide)
-        return Geometry(source, words, self._grids(layout) if written else (), self.sku.schedule.threads)
+        return words
 
     def _steps(self, views: Views) -> dict[str, dict[Axis, int]]:
         """For each operand (the tensors, then the indices), how far it moves along each axis of the space."""
@@ -220,8 +227,8 @@ class MapPlan(Plan[M]):
             name: self._space.strides_of(self.AXES[name], views[name].strides) if name in views else _NO_AXIS
             for name in self.ARGUMENTS
         }
-        read = self.CELL_INDICES if self._cut is None else self.INDICES
-        return steps | {f"index_{dim}": {(dim, 0): 1} if dim in read else _NO_AXIS for dim in self.INDICES}
+        needed = self.CELL_INDICES if self._cut is None else self.INDICES
+        return steps | {f"index_{dim}": {(dim, 0): 1} if dim in needed else _NO_AXIS for dim in self.INDICES}
 
     def _merged(self, axes: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]) -> _Side:
         extents = [self._space.extent[a] for a in axes]

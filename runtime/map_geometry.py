@@ -1,4 +1,4 @@
-"""How a map problem lies in memory: an index space of named dims, cut into sums, and its axes as kernels divide by them."""
+"""A map problem in integers: an index space of named dims, how sums are cut up, and axes as kernels divide by them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ class Cut:
             slices = min(threads, _power_of_two(-(-units // packs)))
         else:
             slices = threads // min(threads, _power_of_two(all_owners))
-            while slices < threads // 32 and _blocks(all_owners, threads, slices) < blocks and 2 * slices * packs <= units:
+            most = min(threads // 32, units // packs)
+            while 2 * slices <= most and _blocks(all_owners, threads, slices) < blocks:
                 slices *= 2
         groups = _blocks(all_owners, threads, slices)
         turn = slices * packs  # what a block takes at a time
@@ -118,7 +119,7 @@ class Cut:
 
     def words(self, schedule: Schedule) -> list[int]:
         """`Cut` as the kernel has it."""
-        return [self.units, self.slices, self.splits, self.per_split, self.fold_slices(schedule)]
+        return [self.units, _log(self.slices), self.splits, self.per_split, _log(self.fold_slices(schedule))]
 
     def depth(self, vec: int, schedule: Schedule) -> int:
         """The most roundings that a term takes part in, those of a compensated sum counting as two."""

@@ -1,4 +1,4 @@
-"""What packs of neighbouring cells are like in the caller's arrays: which of the kernel's memory layouts serves them."""
+"""What packs of neighbouring cells are like in the caller's arrays, and which of the kernel's layouts serves them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Placed:
 def layout_of(tensors: Sequence[Placed], extents: Sequence[int], vec: int, *, cells: bool) -> tuple[str, int]:
     """The layout, and a bit for each operand that holds packs whole.
 
-    Packed: each tensor does, or has one element for all cells of a pack. Flat: a pack lies in two rows at most, and where
-    only `cells` are stored, what is written holds packs whole.
+    Packed: each tensor does, or has one element for all cells of a pack. Flat: a pack lies in two rows at most, and
+    where only `cells` are stored, what is written holds packs whole.
     """
     if extents[-1] < vec:
         return "strided", 0

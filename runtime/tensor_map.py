@@ -70,11 +70,11 @@ def cannot_map(view: TensorView, name: str) -> str | None:
 
 
 def encode(view: TensorView, box: Sequence[int]) -> tuple[int, ...]:
-    """The map of `view` as 16 signed words, for boxes of (rows, columns), columns in panels of 128 bytes each.
+    """The map of `view` as 16 signed words, for boxes of (rows, columns) that are copied panel by panel.
 
-    Its coordinates are (column, row, and the axes before in reverse order); one copy brings one panel, swizzled by
-    128 bytes, and zeros where the tensor ends. Raises Unsupported for what `cannot_map`, DriverError when the driver
-    refuses.
+    A panel is 128 bytes of each row, swizzled by 128 bytes, zeros where the tensor ends, however many columns the
+    last one needs. Coordinates are (column, row, and the axes before in reverse order). Raises Unsupported for what
+    `cannot_map` names and for boxes beyond the hardware, DriverError when the driver refuses.
     """
     return _encoded(view.pointer, view.shape, view.strides, view.element, tuple(box))
 
@@ -90,14 +90,13 @@ def _encoded(
     size = ELEMENTS[element].bytes
     rows, columns = box
     panel = _PANEL // size
-    if not 1 <= rows <= 256 or columns % panel or columns < 1:
-        raise Unsupported(f"a box of {rows} rows and {columns} columns; needs 1 to 256 rows, a multiple of {panel} columns")
+    if not 1 <= rows <= 256 or columns < 1:
+        raise Unsupported(f"a tensor map's box has {rows} rows and {columns} columns; needs 1 to 256 rows and a column")
     rank = len(shape)
     # Axes that never move need a stride that the driver accepts.
     still = [extent == 1 or stride == 0 for extent, stride in zip(shape, strides, strict=True)]
     extents = [1 if fixed else extent for extent, fixed in zip(shape[:-1], still[:-1], strict=True)] + [shape[-1]]
     pitches = [_ALIGNMENT if fixed else stride * size for stride, fixed in zip(strides, still, strict=True)]
-    # The map may start at any address of 16 bytes here, the driver writes it at a multiple of 64.
     memory = (c_int64 * (WORDS + 8))()
     start = -(-ctypes.addressof(memory) // 64) * 64
     function = _function()

@@ -25,6 +25,7 @@ from baracuda.codegen.commands.explain import Architecture
 from baracuda.codegen.commands.machines import HostMachine
 from baracuda.codegen.commands.project import Project, installed, plans_of
 from baracuda.codegen.commands.rms_norm import passes
+from baracuda.codegen.model import RowOp
 from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan
 from baracuda.runtime.cubin import compile_cubin
 
@@ -143,7 +144,11 @@ def test_an_empty_folder_of_specs_removes_nothing(run: Run, specs: Path, tmp_pat
     assert (tmp_path / "generated" / "normalization" / "rms_norm.cu").exists()
 
 
-@pytest.mark.parametrize("kernel", every_kernel(), ids=lambda kernel: kernel.sku.symbol)
+def row_kernels_of() -> list[Registered]:
+    return [row for row in every_kernel() if isinstance(PROJECT.ops[row.sku.op], RowOp)]
+
+
+@pytest.mark.parametrize("kernel", row_kernels_of(), ids=lambda kernel: kernel.sku.symbol)
 def test_compiled_sources_are_the_plans_own(kernel: Registered) -> None:
     """`compile` fills the cache with what plans look for: equal sources, layout by layout."""
     op = PROJECT.ops[kernel.sku.op]
@@ -158,13 +163,23 @@ def test_compiled_sources_are_the_plans_own(kernel: Registered) -> None:
 
 def test_rows_without_importing_are_the_registered_ones() -> None:
     """What `compile` takes for the kernel table is what importing the plans registers."""
-    known = every_kernel()
-    for op in PROJECT.ops.values():
+    known = row_kernels_of()
+    for op in (op for op in PROJECT.ops.values() if isinstance(op, RowOp)):
         text = PROJECT.files[f"{op.category}/{op.name}.cu"]
         registered = [row for row in known if row.sku.op == op.name]
         rows = list(rows_of(op, text))
         assert rows == registered
         assert [row.source.text for row in rows] == [row.source.text for row in registered]
+
+
+@pytest.mark.parametrize("op", [name for name, op in PROJECT.ops.items() if not isinstance(op, RowOp)])
+def test_planned_variants_are_those_of_the_registered_kernels(op: str) -> None:
+    """Every SKU of the other families is among what `compile` makes, and the kernel table stays as it is."""
+    registered = [row for row in every_kernel() if row.sku.op == op]
+    before = list(REGISTRY)
+    found = {variant.row.sku: variant.row for variant in variants_of(PROJECT, [op])}
+    assert list(REGISTRY) == before
+    assert found == {row.sku: row for row in registered}
 
 
 def test_kernels_that_differ_only_in_arch_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,8 +363,9 @@ def test_explain_is_the_plans_own(run: Run) -> None:
 def test_schema_describes_specs(run: Run, tmp_path: Path) -> None:
     """The schema knows the keys of a spec and refuses others."""
     schema = json.loads(run("schema").stdout)
-    assert {"op", "program", "reproducibility"} <= set(schema["properties"])
-    assert schema["additionalProperties"] is False
+    families = [schema["$defs"][one["$ref"].rpartition("/")[2]] for one in schema["anyOf"]]
+    assert {"op", "program", "reproducibility"} <= set(families[0]["properties"])
+    assert all(one["additionalProperties"] is False for one in families)
     assert run("schema", "--out", tmp_path / "schema.json").exit_code == 0
     assert json.loads((tmp_path / "schema.json").read_text()) == schema
 

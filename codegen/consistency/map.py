@@ -17,25 +17,27 @@ MAX_AXES = 16  # as map.cuh has it; a shape has up to eight
 MAX_OPERANDS = 12  # tensors and indices whose strides fit in a kernel's 4 KiB of arguments
 _GROUP = re.compile(r"[a-z][a-z0-9_]*( \* [a-z][a-z0-9_]*)*")
 _FLOATS = ("f32", "f16", "bf16", "f64")
-# What the template declares beyond the names that are reserved for every family.
-_LOCALS = frozenset(
-    ["operand", "kept", "summed", "slice", "slices", "split", "splits", "per_split", "fold_slices", "owner", "owners", "home_live", "run", "shift", "unit", "begin", "end", "step", "g", "term", "terms", "whole", "at", "cell", "value", "sum", "kept_stride", "summed_stride", "place", "locate", "divide", "add_terms", "fold_slices"]
-)
+# What the template and map.cuh declare beyond the names that are reserved for every family.
+_MEMBERS = ("run", "operand", "whole", "kept", "summed", "cut", "kept_stride", "summed_stride")
+_FUNCTIONS = ("place", "locate", "divide", "add_terms", "fold_slices", "write_parts", "packs_of_thread", "live_of")
 
 
 def dims(spec: MapSpec) -> Iterator[Finding]:
     axes = 0
+    if spec.op in _FUNCTIONS:
+        yield ("op",), 0, f"{spec.op!r} is a reserved word; choose another name"
     fields = [n for n, f in spec.descriptor.items() if f.type in ("shape", "int")]
     for name, dim in spec.dims.items():
         field = spec.descriptor.get(dim.of)
         if field is None or field.type not in ("shape", "int"):
-            yield ("dims", name, "of"), 0, f"{dim.of!r} is no shape and no int of the descriptor; {near(dim.of, fields)}"
+            text = f"{dim.of!r} is no shape and no int of the descriptor; {near(dim.of, fields)}"
+            yield ("dims", name, "of"), 0, text
         axes += 8 if field is not None and field.type == "shape" else 1
     if axes > MAX_AXES:
         yield ("dims",), 0, f"make up to {axes} axes, a shape counting as 8; the map family has room for {MAX_AXES}"
     for section in ("descriptor", "inputs", "outputs"):
         for name in getattr(spec, section):
-            if name in _LOCALS:
+            if name in _MEMBERS:
                 yield (section, name), 0, f"{name!r} is a reserved word; choose another name"
 
 
@@ -82,7 +84,7 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
         yield ("program",), error.number, str(error)
         return
     for line in parts.lines:
-        if line.name in _LOCALS:
+        if line.name in _MEMBERS:
             yield ("program",), line.number, f"{line.name!r} is a reserved word; choose another name"
     indices = {e for x in parts.lines for e in walk(x.expr) if isinstance(e, Query) and e.what == "index"}
     if len(spec.arguments) + len(indices) > MAX_OPERANDS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .arrange import Choice, Patterns, arrange
+from .body_problem import BodyProblem
 from .checks import choices_of
 from .memory import Memory
 from .problem import Problem
@@ -18,8 +19,8 @@ def check_accesses(problem: Problem, memory: Memory, *, thoroughly: bool) -> Non
 
     `thoroughly` adds every choice of stored types.
     """
-    small = problem.size <= SMALL
-    for pattern in ACCESS_PATTERNS if small else ACCESS_PATTERNS[:1]:
+    every = thoroughly if isinstance(problem, BodyProblem) else problem.size <= SMALL
+    for pattern in ACCESS_PATTERNS if every else ACCESS_PATTERNS[:1]:
         run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
     for choice in choices_of(problem) if thoroughly else ():
         run_watched(problem, memory, {}, choice)

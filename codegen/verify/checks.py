@@ -22,10 +22,10 @@ from .row_problem import RowProblem
 LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
 
 
-def check_accuracy(problems: list[Problem], memory: Memory) -> None:
+def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = True) -> None:
     """Errors against the oracle stay within the declared bound, on every problem and draw; the worst comes near it.
 
-    Exact outputs (of integer type) must be equal.
+    Exact outputs (of integer type) must be equal. Without `tight` no error needs to come near the bound.
     """
     worst: dict[str, Accuracy] = {}
     for problem in problems:
@@ -35,7 +35,7 @@ def check_accuracy(problems: list[Problem], memory: Memory) -> None:
                     raise AssertionError(f"{_of(problem)}, {style} inputs: {name!r} is wrong, {accuracy}")
                 if name not in worst or accuracy.worst_ratio > worst[name].worst_ratio:
                     worst[name] = accuracy
-    for name, accuracy in worst.items():
+    for name, accuracy in worst.items() if tight else ():
         if 0 < accuracy.worst_ratio < LOOSEST:
             reached = f"the worst error is {accuracy.worst_ratio:.3f} of it"
             kind = problems[0].element
@@ -257,13 +257,27 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
         if not problem.held()[name].row.unit_roundoff or drawn[name].dtype.kind == "c" or not drawn[name].size:
             continue
         for turn, value in enumerate(SPECIAL):
+            if np.isinf(value) and _finite_only(problem):
+                continue
             arrays = {**drawn, name: drawn[name].copy()}
             arrays[name].flat[(7 * turn + 1) % arrays[name].size] = value
             full, exact = with_saved(problem, arrays, problem.held(), problem.draw_hidden(seed=8))
             outputs = arrange(problem, full, memory).run()
-            for out, accuracy in _compared(problem, full, exact, outputs, problem.held()).items():
+            allowed = tolerances(problem, full, exact, problem.held())
+            for argument, result in problem.results.items():
+                got = problem.flat(argument, as_float(outputs[argument]))
+                expected = np.asarray(exact[result], np.float64)
+                if problem.spec.gradient is not None:  # where the definition multiplies 0 by NaN is its own affair
+                    got = np.where(np.isnan(got) & (value != 0), expected, got)
+                bound = np.where(np.isfinite(allowed[argument]), allowed[argument], 1e-2 * (1 + np.abs(expected)))
+                accuracy = compare(got, expected, bound, problem.held()[argument])
                 if not accuracy.worst_ratio <= 1:
-                    raise AssertionError(f"{_of(problem)}, {value} in {name!r}: {out!r} is wrong, {accuracy}")
+                    raise AssertionError(f"{_of(problem)}, {value} in {name!r}: {argument!r} is wrong, {accuracy}")
+
+
+def _finite_only(problem: Problem) -> bool:
+    """Whether infinities are no inputs: by the spec, or in a gradient, where 0 times infinity is as it is written."""
+    return problem.spec.gradient is not None or problem.element in problem.spec.tests.finite
 
 
 def _check_special_rows(problem: RowProblem, memory: Memory) -> None:

@@ -6,6 +6,7 @@
 __all__ = [
     "alibi",
     "alibi_backward",
+    "flash_sdpa",
     "sdpa",
     "sdpa_backward",
 ]

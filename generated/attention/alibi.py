@@ -1,4 +1,4 @@
-"""Attention scores with a bias that grows linearly with the distance of key and query, as fast as their head's slope.
+"""Attention scores with a bias linear in the distance of key and query, whose slope is the head's.
 
     y[b, h, i, j] = scores[b, h, i, j] + slopes[h] * (j - i)
 
@@ -67,7 +67,7 @@ class AlibiDescriptor(rt.MapDescriptor):
 
 
 class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
-    """Attention scores with a bias that grows linearly with the distance of key and query, as fast as their head's slope.
+    """Attention scores with a bias linear in the distance of key and query, whose slope is the head's.
 
     What holds for the bits of each output:
 
@@ -194,10 +194,10 @@ rt.REGISTRY.register(
         arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
         schedules={
-            rt.ElementKind.F32: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.F16: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.BF16: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.F64: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
+            rt.ElementKind.F32: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
+            rt.ElementKind.F16: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
+            rt.ElementKind.BF16: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
+            rt.ElementKind.F64: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
         },
     )
 )

@@ -22,179 +22,169 @@ enum : int { dy, dscores, dslopes, index_query, index_key, COUNT };
 
 template <typename T> struct alibi_backward_args {
     long long stage;
-    long long whole;  // bit o: the cells of a pack are aligned neighbours in operand o
+    long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
     long long kept_stride[operand::COUNT][MAX_AXES];
     Space summed;
     long long summed_stride[operand::COUNT][MAX_AXES];
-    long long slices, splits, per_split, fold_slices;
+    Cut cut;
     const T* dy;
     T* dscores;
     dslopes_of<T>* dslopes;
     acc_of<T>* dslopes_parts;  // [splits, kept cells]
 };
 
-// Each element of a tensor is read once for each cell it is broadcast to, and written once.
-template <typename T, int N, int PACKS> __device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const index_t (&first)[PACKS], const int (&live)[PACKS]) {
+// The values of cells.
+template <typename T, int N, int PACKS> __device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
-    Run<operand::COUNT, LAYOUT, N> run[PACKS];
-    place(run, first, args.kept, args.kept_stride);
     Pack<T, N> dy_slice[PACKS];
+    read(dy_slice, args.dy, run, operand::dy, args.whole, live);
+    Pack<T, N> dscores_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        read(dy_slice[k], args.dy, run[k], operand::dy, args.whole >> operand::dy & 1, live[k]);
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-        Pack<T, N> dscores_pack;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (i >= live[k]) continue;
-            dscores_pack.lane[i] = dy_slice[k].lane[i];
+            if (!is_live<LAYOUT>(i, live[k])) continue;
+            dscores_pack[k].lane[i] = dy_slice[k].lane[i];
         }
-        if (HAS_DSCORES) write(dscores_pack, args.dscores, run[k], operand::dscores, args.whole >> operand::dscores & 1, live[k]);
     }
+    if (HAS_DSCORES) write(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
 }
 
-// What is made of the sums of N kept cells.
-template <typename T, int N, int PACKS> __device__ void alibi_backward_finish(const alibi_backward_args<T>& args, const index_t (&first)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
+// The values of cells, and what they add to the sums.
+template <typename T, int N, int PACKS> __device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
     using acc_t = acc_of<T>;
-    Run<operand::COUNT, LAYOUT, N> run[PACKS];
-    place(run, first, args.kept, args.kept_stride);
+    Pack<T, N> dy_slice[PACKS];
+    read(dy_slice, args.dy, run, operand::dy, args.whole, live);
+    Pack<T, N> dscores_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-        Pack<dslopes_of<T>, N> dslopes_pack;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (i >= live[k]) continue;
-            [[maybe_unused]] const acc_t dslopes = dslopes_sum[i];
-            dslopes_pack.lane[i] = dslopes_of<T>(dslopes);
+            if (!is_live<LAYOUT>(i, live[k])) continue;
+            const i64 index_query = run[k].at(operand::index_query, i);
+            const i64 index_key = run[k].at(operand::index_key, i);
+            const acc_t dy = acc_t(dy_slice[k].lane[i]);
+            dscores_pack[k].lane[i] = dy_slice[k].lane[i];
+            if (HAS_DSLOPES) dslopes_term[k][i] = dy * acc_t(math::subtract(index_key, index_query));
         }
-        if (HAS_DSLOPES) write(dslopes_pack, args.dslopes, run[k], operand::dslopes, args.whole >> operand::dslopes & 1, live[k]);
     }
+    if (HAS_DSCORES) write(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
+}
+
+// What is made of the sums of kept cells.
+template <typename T, int N, int PACKS> __device__ void alibi_backward_finish(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
+    using acc_t = acc_of<T>;
+    Pack<dslopes_of<T>, N> dslopes_pack[PACKS];
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            if (!is_live<LAYOUT>(i, live[k])) continue;
+            [[maybe_unused]] const acc_t dslopes = dslopes_sum[i];
+            dslopes_pack[k].lane[i] = dslopes_of<T>(dslopes);
+        }
+    }
+    if (HAS_DSLOPES) write(dslopes_pack, args.dslopes, run, operand::dslopes, args.whole, live);
 }
 
 // Block (x, y): the x-th group of owners, the y-th of the splits of what they sum. An owner is a kept cell (ROWS) or a
 // pack of them (COLUMNS), and `slices` threads share its terms: a thread takes every slices-th pack of terms (ROWS) or
-// term (COLUMNS). Which terms are added in which order depends on the problem's shape alone.
+// term (COLUMNS), PACKS at a time. Which terms are added in which order depends on the problem's shape alone.
 template <typename T, class Schedule> __device__ void alibi_backward_sums(const alibi_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     constexpr bool ROWS = WALK == Walk::ROWS;
-    constexpr int N = 16 / sizeof(T), STEPS = Schedule::PACKS, KEPT = ROWS ? 1 : N;
-    constexpr int GROUP = LAYOUT == Layout::STRIDED ? 1 : STEPS;  // places of STRIDED packs take many registers
-    const int slices = int(args.slices), owners = Schedule::THREADS / slices;
-    const int slice = ROWS ? threadIdx.x % slices : threadIdx.x / owners, owner = ROWS ? threadIdx.x / slices : threadIdx.x % owners;
-    const index_t home[1] = {(index_t(blockIdx.x) * owners + owner) * KEPT};
-    const int home_live[1] = {live_of<KEPT>(home[0], args.kept.count)};
-    Run<operand::COUNT, LAYOUT, N> run[ROWS ? GROUP : 1];  // along the last axis
-    long long shift[ROWS ? 1 : GROUP][operand::COUNT];     // along the others
-    const index_t inside[1] = {home_live[0] ? home[0] : 0};
-    if constexpr (ROWS) locate(shift, inside, args.kept, args.kept_stride);
-    if constexpr (!ROWS) place(run, inside, args.kept, args.kept_stride);
+    constexpr int N = 16 / sizeof(T), KEPT = ROWS ? 1 : N, PACKS = Schedule::PACKS;
+    constexpr int GROUP = at_once(LAYOUT, N, PACKS);
+    const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
+    const index_t first[1] = {(index_t(blockIdx.x) * share.owners + share.owner) * KEPT};
+    const int live[1] = {live_of<KEPT>(first[0], args.kept.count)};
+    const Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(first[0], live[0], args.kept, args.kept_stride);
+    const index_t end = live[0] ? end_of_split<index_t>(args.cut) : 0;
     Compensated<acc_t> dslopes_part[KEPT];
-
-    const index_t units = index_t(ROWS ? (args.summed.count + N - 1) / N : args.summed.count);
-    const index_t begin = index_t(blockIdx.y * args.per_split), beyond = begin + index_t(args.per_split);
-    const index_t end = home_live[0] ? beyond < units ? beyond : units : 0;
-    for (index_t turn = begin + slice; turn < end; turn += index_t(slices) * STEPS) {
-        [[maybe_unused]] acc_t dslopes_term[STEPS][N] = {};
+    for (index_t turn = index_t(blockIdx.y * args.cut.per_split) + share.slice; turn < end; turn += index_t(share.slices) * PACKS) {
+        acc_t dslopes_term[PACKS][N] = {};
 #pragma unroll
-        for (int step = 0; step < STEPS; step += GROUP) {
-            index_t unit[GROUP];
-            int live[GROUP];
-#pragma unroll
-            for (int k = 0; k < GROUP; ++k) {
-                const index_t at = turn + index_t(step + k) * slices;
-                live[k] = at >= end ? 0 : ROWS ? live_of<N>(at * N, args.summed.count) : home_live[0];
-                unit[k] = at >= end ? 0 : ROWS ? at * N : at;
-            }
-            if constexpr (ROWS) place(run, unit, args.summed, args.summed_stride);
-            if constexpr (!ROWS) locate(shift, unit, args.summed, args.summed_stride);
-            Pack<T, N> dy_slice[GROUP];
-#pragma unroll
-            for (int k = 0; k < GROUP; ++k) {
-                read(dy_slice[k], args.dy + shift[ROWS ? 0 : k][operand::dy], run[ROWS ? k : 0], operand::dy, args.whole >> operand::dy & 1, live[k]);
-            }
-#pragma unroll
-            for (int k = 0; k < GROUP; ++k) {
-                Pack<T, N> dscores_pack;
-#pragma unroll
-                for (int i = 0; i < N; ++i) {
-                    if (i >= live[k]) continue;
-                    const i64 index_query = shift[ROWS ? 0 : k][operand::index_query] + run[ROWS ? k : 0].at(operand::index_query, i);
-                    const i64 index_key = shift[ROWS ? 0 : k][operand::index_key] + run[ROWS ? k : 0].at(operand::index_key, i);
-                    const acc_t dy = acc_t(dy_slice[k].lane[i]);
-                    dscores_pack.lane[i] = dy_slice[k].lane[i];
-                    if (HAS_DSLOPES) dslopes_term[step + k][i] = dy * acc_t(math::subtract(index_key, index_query));
-                }
-                if (HAS_DSCORES) write(dscores_pack, args.dscores + shift[ROWS ? 0 : k][operand::dscores], run[ROWS ? k : 0], operand::dscores, args.whole >> operand::dscores & 1, live[k]);
-            }
+        for (int k = 0; k < PACKS; k += GROUP) {
+            Run<operand::COUNT, LAYOUT, N> run[GROUP];
+            int there[GROUP];
+            terms.place(run, there, turn + index_t(k) * share.slices, share.slices, end, args.summed, args.summed_stride);
+            alibi_backward_terms<T>(args, run, there, dslopes_term + k);
         }
         if (HAS_DSLOPES) add_terms(dslopes_part, dslopes_term);
     }
-
     acc_t dslopes_sum[KEPT] = {};
-    if (HAS_DSLOPES) fold_slices<Schedule::THREADS>(dslopes_sum, dslopes_part, slice, slices, owner, owners);
-    if (slice != 0 || !home_live[0]) return;
-    if (args.splits == 1) return alibi_backward_finish<T, KEPT, 1>(args, home, home_live, dslopes_sum);
-#pragma unroll
-    for (int i = 0; i < KEPT; ++i) {
-        if (i >= home_live[0]) continue;
-        if (HAS_DSLOPES) args.dslopes_parts[blockIdx.y * args.kept.count + home[0] + i] = dslopes_sum[i];
+    if (HAS_DSLOPES) fold_slices(dslopes_sum, dslopes_part, share);
+    if (share.slice != 0 || !live[0]) return;
+    if (args.cut.splits > 1) {
+        if (HAS_DSLOPES) write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + first[0], dslopes_sum, live[0]);
+        return;
     }
+    Run<operand::COUNT, LAYOUT, KEPT> run[1];
+    place(run, first, args.kept, args.kept_stride);
+    alibi_backward_finish<T>(args, run, live, dslopes_sum);
 }
 
-// Adds up the splits of a kept cell: `fold_slices` threads share them, each takes every fold_slices-th.
+// Adds up the splits: a kept cell's parts are dealt out to `slices` threads, one after another.
 template <typename T, class Schedule> __device__ void alibi_backward_fold(const alibi_backward_args<T>& args) {
     using acc_t = acc_of<T>;
-    const int slices = int(args.fold_slices), owners = Schedule::THREADS / slices, slice = threadIdx.x / owners, owner = threadIdx.x % owners;
-    const index_t home[1] = {index_t(blockIdx.x) * owners + owner};
-    const int live[1] = {live_of<1>(home[0], args.kept.count)};
+    const Share<Schedule::THREADS, false> share(args.cut.fold_bits);
+    const index_t first[1] = {index_t(blockIdx.x) * share.owners + share.owner};
+    const int live[1] = {live_of<1>(first[0], args.kept.count)};
     acc_t dslopes_sum[1] = {};
-    if (HAS_DSLOPES) fold_parts<Schedule::THREADS>(dslopes_sum, args.dslopes_parts + home[0], args.splits, args.kept.count, live[0], slice, slices, owner, owners);
-    if (slice == 0 && live[0]) alibi_backward_finish<T, 1, 1>(args, home, live, dslopes_sum);
+    if (HAS_DSLOPES) fold_parts(dslopes_sum, args.dslopes_parts + first[0], args.cut.splits, args.kept.count, live[0], share);
+    if (share.slice != 0 || !live[0]) return;
+    Run<operand::COUNT, LAYOUT, 1> run[1];
+    place(run, first, args.kept, args.kept_stride);
+    alibi_backward_finish<T>(args, run, live, dslopes_sum);
 }
 
+// Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
+// element is read once for each cell that it is broadcast to, and written once.
 template <typename T, class Schedule> __device__ void alibi_backward(const alibi_backward_args<T>& args) {
-    if constexpr (WALK != Walk::CELLS) return args.stage == 0 ? alibi_backward_sums<T, Schedule>(args) : alibi_backward_fold<T, Schedule>(args);
-    constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T);
-    index_t first[Schedule::PACKS];
-    int live[Schedule::PACKS];
-    packs_of_thread<Schedule, N>(first, live, args.kept.count);
-    alibi_backward_cells<T, N>(args, first, live);
+    if constexpr (WALK != Walk::CELLS) {
+        if (args.stage == 0) alibi_backward_sums<T, Schedule>(args);
+        if (args.stage == 1) alibi_backward_fold<T, Schedule>(args);
+    }
+    if constexpr (WALK == Walk::CELLS) {
+        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = at_once(LAYOUT, N, Schedule::PACKS);
+        index_t first[PACKS];
+        int live[PACKS];
+        packs_of_thread<Schedule::THREADS, N>(first, live, args.kept.count);
+        Run<operand::COUNT, LAYOUT, N> run[PACKS];
+        place(run, first, args.kept, args.kept_stride);
+        alibi_backward_cells<T>(args, run, live);
+    }
 }
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-#ifdef SKU_alibi_backward_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) alibi_backward_f32_t256_packs4_blocks1056(__grid_constant__ const alibi_backward_args<float> args) {
-    alibi_backward<float, Schedule<256, 4>>(args);
+#ifdef SKU_alibi_backward_f32_t256_packs2_blocks1056
+extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<float> args) {
+    alibi_backward<float, Schedule<256, 2>>(args);
 }
 #endif
 
-#ifdef SKU_alibi_backward_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) alibi_backward_f16_t256_packs4_blocks1056(__grid_constant__ const alibi_backward_args<f16> args) {
-    alibi_backward<f16, Schedule<256, 4>>(args);
+#ifdef SKU_alibi_backward_f16_t256_packs2_blocks1056
+extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_f16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<f16> args) {
+    alibi_backward<f16, Schedule<256, 2>>(args);
 }
 #endif
 
-#ifdef SKU_alibi_backward_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) alibi_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const alibi_backward_args<bf16> args) {
-    alibi_backward<bf16, Schedule<256, 4>>(args);
+#ifdef SKU_alibi_backward_bf16_t256_packs2_blocks1056
+extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_bf16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<bf16> args) {
+    alibi_backward<bf16, Schedule<256, 2>>(args);
 }
 #endif
 
-#ifdef SKU_alibi_backward_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) alibi_backward_f64_t256_packs4_blocks1056(__grid_constant__ const alibi_backward_args<double> args) {
-    alibi_backward<double, Schedule<256, 4>>(args);
+#ifdef SKU_alibi_backward_f64_t256_packs2_blocks1056
+extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_f64_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<double> args) {
+    alibi_backward<double, Schedule<256, 2>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 6 +1 1 +1 1 +1 1 -1 1 +2 2 +1 10 +1 3 +2 1 -1 1 -1 1 +8 1 +1 2 +55 1
-// @lines -48 1 +1 1 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 3 +13 1 +1 1 +1 1 +1 3 +7 1 -53 1 +1 1 +1 2 +3 2 +3 3 +1 1 +1 3 +7
-// @lines 1 +5 1 +1 1 +1 1 +1 3 +10 12 +1 5 +1 2 +1 4 +1 1 +1 12 +1 1 +1 2 +1 1 +1 3 +1 1 +1 3 +1 1 -1 1 +2 1 +5 1 +2 1
-// @lines +1 1 +1 1 +1 2 +1 1 +1 2 +1 2 +1 5 +1 1 +1 9 +1 2 +1 3 +1 1 +1 1 +2 5 +1 6 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 6 +1 1 +1 1 +1 1 -1 1 +2 2 +1 10 +1 3 +2 1 -1 1 -1 1 +8 1 +1 2 +1 2 +2
+// @lines 1 +7 2 +2 1 +1 5 +13 1 +4 2 +1 1 +1 2 -48 2 +2 1 +7 2 +2 1 +1 5 +1 1 -1 1 +2 1 +8 1 +2 1 +1 2 +1 1 +1 2 -48 2
+// @lines +2 1 +11 1 +1 5 +7 1 +5 1 +4 2 +1 1 +1 2 +2 13 +1 1 +1 1 +1 1 +1 7 +1 1 +1 1 +1 2 +1 2 +1 1 +1 13 +1 2 +1 6 +1
+// @lines 3 +1 4 +2 9 +1 6 +1 6 -6 6 -6 6 -6 5

@@ -212,10 +212,10 @@ rt.REGISTRY.register(
         arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         schedules={
-            rt.ElementKind.F32: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.F16: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.BF16: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.F64: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
+            rt.ElementKind.F32: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
+            rt.ElementKind.F16: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
+            rt.ElementKind.BF16: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
+            rt.ElementKind.F64: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
         },
     )
 )

@@ -17,6 +17,10 @@ struct Schedule_sm_80_t128_lanes32 {
     static constexpr int THREADS = 128;
     static constexpr int LANES = 32;
 };
+struct Schedule_sm_80_t128_lanes128 {
+    static constexpr int THREADS = 128;
+    static constexpr int LANES = 128;
+};
 
 template <typename T> struct sdpa_args {
     Strided<const T, 4> q;
@@ -113,6 +117,78 @@ extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes32_outpu
     sdpa_output<double, Schedule_sm_80_t128_lanes32, Variant>(args);
 }
 #endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +5 1 +1 1 +4 1 +1 1 -1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 5
+
+#ifdef SKU_sdpa_f32_t128_lanes128_scores
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes128_scores(__grid_constant__ const sdpa_args<float> args) {
+    sdpa_scores<float, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_f32_t128_lanes128_softmax
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes128_softmax(__grid_constant__ const sdpa_args<float> args) {
+    sdpa_softmax<float, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_f32_t128_lanes128_output
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes128_output(__grid_constant__ const sdpa_args<float> args) {
+    sdpa_output<float, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_f16_t128_lanes128_scores
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes128_scores(__grid_constant__ const sdpa_args<f16> args) {
+    sdpa_scores<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_f16_t128_lanes128_softmax
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes128_softmax(__grid_constant__ const sdpa_args<f16> args) {
+    sdpa_softmax<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_f16_t128_lanes128_output
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes128_output(__grid_constant__ const sdpa_args<f16> args) {
+    sdpa_output<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_bf16_t128_lanes128_scores
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes128_scores(__grid_constant__ const sdpa_args<bf16> args) {
+    sdpa_scores<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_bf16_t128_lanes128_softmax
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes128_softmax(__grid_constant__ const sdpa_args<bf16> args) {
+    sdpa_softmax<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_bf16_t128_lanes128_output
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes128_output(__grid_constant__ const sdpa_args<bf16> args) {
+    sdpa_output<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_f64_t128_lanes128_scores
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes128_scores(__grid_constant__ const sdpa_args<double> args) {
+    sdpa_scores<double, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_f64_t128_lanes128_softmax
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes128_softmax(__grid_constant__ const sdpa_args<double> args) {
+    sdpa_softmax<double, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_f64_t128_lanes128_output
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes128_output(__grid_constant__ const sdpa_args<double> args) {
+    sdpa_output<double, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +5 1 +1 1 +4 1 +1 1 -1 1 +1 1 -5 1 +1 1 -1 1 +1 2 +1
+// @lines 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

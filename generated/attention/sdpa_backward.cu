@@ -17,6 +17,10 @@ struct Schedule_sm_80_t128_lanes32 {
     static constexpr int THREADS = 128;
     static constexpr int LANES = 32;
 };
+struct Schedule_sm_80_t128_lanes128 {
+    static constexpr int THREADS = 128;
+    static constexpr int LANES = 128;
+};
 
 template <typename T> struct sdpa_backward_args {
     Strided<const T, 4> q;
@@ -162,6 +166,127 @@ extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f64_t128_lane
     sdpa_backward_value<double, Schedule_sm_80_t128_lanes32, Variant>(args);
 }
 #endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +5 1 +1 1 +4 1 +1 1 -1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+
+#ifdef SKU_sdpa_backward_f32_t128_lanes128_scores
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f32_t128_lanes128_scores(__grid_constant__ const sdpa_backward_args<float> args) {
+    sdpa_backward_scores<float, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f32_t128_lanes128_softmax
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f32_t128_lanes128_softmax(__grid_constant__ const sdpa_backward_args<float> args) {
+    sdpa_backward_softmax<float, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f32_t128_lanes128_query
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f32_t128_lanes128_query(__grid_constant__ const sdpa_backward_args<float> args) {
+    sdpa_backward_query<float, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f32_t128_lanes128_key
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f32_t128_lanes128_key(__grid_constant__ const sdpa_backward_args<float> args) {
+    sdpa_backward_key<float, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f32_t128_lanes128_value
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f32_t128_lanes128_value(__grid_constant__ const sdpa_backward_args<float> args) {
+    sdpa_backward_value<float, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_lanes128_scores
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f16_t128_lanes128_scores(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_scores<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_lanes128_softmax
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f16_t128_lanes128_softmax(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_softmax<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_lanes128_query
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f16_t128_lanes128_query(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_query<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_lanes128_key
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f16_t128_lanes128_key(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_key<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_lanes128_value
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f16_t128_lanes128_value(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_value<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_lanes128_scores
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_bf16_t128_lanes128_scores(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_scores<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_lanes128_softmax
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_bf16_t128_lanes128_softmax(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_softmax<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_lanes128_query
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_bf16_t128_lanes128_query(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_query<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_lanes128_key
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_bf16_t128_lanes128_key(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_key<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_lanes128_value
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_bf16_t128_lanes128_value(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_value<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f64_t128_lanes128_scores
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f64_t128_lanes128_scores(__grid_constant__ const sdpa_backward_args<double> args) {
+    sdpa_backward_scores<double, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f64_t128_lanes128_softmax
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f64_t128_lanes128_softmax(__grid_constant__ const sdpa_backward_args<double> args) {
+    sdpa_backward_softmax<double, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f64_t128_lanes128_query
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f64_t128_lanes128_query(__grid_constant__ const sdpa_backward_args<double> args) {
+    sdpa_backward_query<double, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f64_t128_lanes128_key
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f64_t128_lanes128_key(__grid_constant__ const sdpa_backward_args<double> args) {
+    sdpa_backward_key<double, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f64_t128_lanes128_value
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f64_t128_lanes128_value(__grid_constant__ const sdpa_backward_args<double> args) {
+    sdpa_backward_value<double, Schedule_sm_80_t128_lanes128, Variant>(args);
+}
+#endif
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +5 1 +1 1 +4 1 +1 1 -1 1 +1 1 -5 1 +1 1 -1 1 +1 2 +1
+// @lines 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

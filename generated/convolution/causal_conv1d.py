@@ -143,7 +143,7 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
     }
     WORKSPACE = ()
     BODIES = ()
-    SERVES: ClassVar[dict[tuple[str, str], rt.Serves]] = {
+    SERVES: ClassVar[dict[tuple[str, str, str], rt.Serves]] = {
     }
 
     @staticmethod

@@ -17,41 +17,42 @@ enum : int { x, y, COUNT };
 
 template <typename T> struct repeat_args {
     long long stage;
-    long long whole;  // bit o: the cells of a pack are aligned neighbours in operand o
+    long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
     long long kept_stride[operand::COUNT][MAX_AXES];
     const T* x;
     T* y;
 };
 
-// Each element of a tensor is read once for each cell it is broadcast to, and written once.
-template <typename T, int N, int PACKS> __device__ void repeat_cells(const repeat_args<T>& args, const index_t (&first)[PACKS], const int (&live)[PACKS]) {
+// The values of cells.
+template <typename T, int N, int PACKS> __device__ void repeat_cells(const repeat_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
-    Run<operand::COUNT, LAYOUT, N> run[PACKS];
-    place(run, first, args.kept, args.kept_stride);
     Pack<T, N> x_slice[PACKS];
+    read(x_slice, args.x, run, operand::x, args.whole, live);
+    Pack<T, N> y_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        read(x_slice[k], args.x, run[k], operand::x, args.whole >> operand::x & 1, live[k]);
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-        Pack<T, N> y_pack;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (i >= live[k]) continue;
-            y_pack.lane[i] = x_slice[k].lane[i];
+            if (!is_live<LAYOUT>(i, live[k])) continue;
+            y_pack[k].lane[i] = x_slice[k].lane[i];
         }
-        write(y_pack, args.y, run[k], operand::y, args.whole >> operand::y & 1, live[k]);
     }
+    write(y_pack, args.y, run, operand::y, args.whole, live);
 }
 
+// Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
+// element is read once for each cell that it is broadcast to, and written once.
 template <typename T, class Schedule> __device__ void repeat(const repeat_args<T>& args) {
-    constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T);
-    index_t first[Schedule::PACKS];
-    int live[Schedule::PACKS];
-    packs_of_thread<Schedule, N>(first, live, args.kept.count);
-    repeat_cells<T, N>(args, first, live);
+    if constexpr (true) {
+        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = at_once(LAYOUT, N, Schedule::PACKS);
+        index_t first[PACKS];
+        int live[PACKS];
+        packs_of_thread<Schedule::THREADS, N>(first, live, args.kept.count);
+        Run<operand::COUNT, LAYOUT, N> run[PACKS];
+        place(run, first, args.kept, args.kept_stride);
+        repeat_cells<T>(args, run, live);
+    }
 }
 
 }  // namespace baracuda
@@ -59,106 +60,105 @@ template <typename T, class Schedule> __device__ void repeat(const repeat_args<T
 using namespace baracuda;
 
 #ifdef SKU_repeat_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
     repeat<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
     repeat<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
     repeat<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
     repeat<u64, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_i8_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_i8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_i8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
     repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_i16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_i16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_i16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
     repeat<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_i32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_i32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_i32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
     repeat<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_i64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_i64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_i64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
     repeat<u64, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_u8_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_u8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_u8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
     repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_u16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_u16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_u16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
     repeat<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_u32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_u32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_u32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
     repeat<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_u64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_u64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_u64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
     repeat<u64, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_bool_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_bool_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_bool_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
     repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_f8e4m3_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_f8e4m3_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_f8e4m3_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
     repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_f8e5m2_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_f8e5m2_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_f8e5m2_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
     repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_c64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_c64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_c64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
     repeat<u64, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_c128_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_c128_t256_packs4_blocks1056(__grid_constant__ const repeat_args<uint4> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_c128_t256_packs4_blocks1056(__grid_constant__ const repeat_args<uint4> args) {
     repeat<uint4, Schedule<256, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +3 2 +6 10 +6 1 -1 1 +10 2 +55 1 -48 1 +1 1 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1
-// @lines +1 3 +13 1 +1 1 +1 1 +1 3 +123 1 +4 5 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +3 2 +6 10 +6 1 -1 1 +10 2 +1 2 +2 1 +7 2 +2 1 +1 5 +13 1 +4 2 +1 1 +1 2
+// @lines +66 3 +7 9 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -22,7 +22,8 @@ class RepeatDescriptor(rt.MapDescriptor):
 
     input_shape: extents of x, rank 1 to 8
     repeats: how often each axis is laid out; y has the extents input_shape * repeats
-    element: type of the elements, one of f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool, f8e4m3, f8e5m2, c64, c128
+    element: type of the elements, one of f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64,
+        bool, f8e4m3, f8e5m2, c64, c128
     """
 
     _plan: ClassVar[str] = "RepeatPlan"

@@ -18,116 +18,107 @@ enum : int { dy, dx, COUNT };
 
 template <typename T> struct repeat_backward_args {
     long long stage;
-    long long whole;  // bit o: the cells of a pack are aligned neighbours in operand o
+    long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
     long long kept_stride[operand::COUNT][MAX_AXES];
     Space summed;
     long long summed_stride[operand::COUNT][MAX_AXES];
-    long long slices, splits, per_split, fold_slices;
+    Cut cut;
     const T* dy;
     T* dx;
     acc_of<T>* dx_parts;  // [splits, kept cells]
 };
 
-// What is made of the sums of N kept cells.
-template <typename T, int N, int PACKS> __device__ void repeat_backward_finish(const repeat_backward_args<T>& args, const index_t (&first)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
+// The values of cells, and what they add to the sums.
+template <typename T, int N, int PACKS> __device__ void repeat_backward_terms(const repeat_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
     using acc_t = acc_of<T>;
-    Run<operand::COUNT, LAYOUT, N> run[PACKS];
-    place(run, first, args.kept, args.kept_stride);
+    Pack<T, N> dy_slice[PACKS];
+    read(dy_slice, args.dy, run, operand::dy, args.whole, live);
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-        Pack<T, N> dx_pack;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (i >= live[k]) continue;
-            [[maybe_unused]] const acc_t dx = dx_sum[i];
-            dx_pack.lane[i] = T(dx);
+            if (!is_live<LAYOUT>(i, live[k])) continue;
+            const acc_t dy = acc_t(dy_slice[k].lane[i]);
+            dx_term[k][i] = dy;
         }
-        write(dx_pack, args.dx, run[k], operand::dx, args.whole >> operand::dx & 1, live[k]);
     }
+}
+
+// What is made of the sums of kept cells.
+template <typename T, int N, int PACKS> __device__ void repeat_backward_finish(const repeat_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
+    using acc_t = acc_of<T>;
+    Pack<T, N> dx_pack[PACKS];
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            if (!is_live<LAYOUT>(i, live[k])) continue;
+            [[maybe_unused]] const acc_t dx = dx_sum[i];
+            dx_pack[k].lane[i] = T(dx);
+        }
+    }
+    write(dx_pack, args.dx, run, operand::dx, args.whole, live);
 }
 
 // Block (x, y): the x-th group of owners, the y-th of the splits of what they sum. An owner is a kept cell (ROWS) or a
 // pack of them (COLUMNS), and `slices` threads share its terms: a thread takes every slices-th pack of terms (ROWS) or
-// term (COLUMNS). Which terms are added in which order depends on the problem's shape alone.
+// term (COLUMNS), PACKS at a time. Which terms are added in which order depends on the problem's shape alone.
 template <typename T, class Schedule> __device__ void repeat_backward_sums(const repeat_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     constexpr bool ROWS = WALK == Walk::ROWS;
-    constexpr int N = 16 / sizeof(T), STEPS = Schedule::PACKS, KEPT = ROWS ? 1 : N;
-    constexpr int GROUP = LAYOUT == Layout::STRIDED ? 1 : STEPS;  // places of STRIDED packs take many registers
-    const int slices = int(args.slices), owners = Schedule::THREADS / slices;
-    const int slice = ROWS ? threadIdx.x % slices : threadIdx.x / owners, owner = ROWS ? threadIdx.x / slices : threadIdx.x % owners;
-    const index_t home[1] = {(index_t(blockIdx.x) * owners + owner) * KEPT};
-    const int home_live[1] = {live_of<KEPT>(home[0], args.kept.count)};
-    Run<operand::COUNT, LAYOUT, N> run[ROWS ? GROUP : 1];  // along the last axis
-    long long shift[ROWS ? 1 : GROUP][operand::COUNT];     // along the others
-    const index_t inside[1] = {home_live[0] ? home[0] : 0};
-    if constexpr (ROWS) locate(shift, inside, args.kept, args.kept_stride);
-    if constexpr (!ROWS) place(run, inside, args.kept, args.kept_stride);
+    constexpr int N = 16 / sizeof(T), KEPT = ROWS ? 1 : N, PACKS = Schedule::PACKS;
+    constexpr int GROUP = at_once(LAYOUT, N, PACKS);
+    const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
+    const index_t first[1] = {(index_t(blockIdx.x) * share.owners + share.owner) * KEPT};
+    const int live[1] = {live_of<KEPT>(first[0], args.kept.count)};
+    const Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(first[0], live[0], args.kept, args.kept_stride);
+    const index_t end = live[0] ? end_of_split<index_t>(args.cut) : 0;
     Compensated<acc_t> dx_part[KEPT];
-
-    const index_t units = index_t(ROWS ? (args.summed.count + N - 1) / N : args.summed.count);
-    const index_t begin = index_t(blockIdx.y * args.per_split), beyond = begin + index_t(args.per_split);
-    const index_t end = home_live[0] ? beyond < units ? beyond : units : 0;
-    for (index_t turn = begin + slice; turn < end; turn += index_t(slices) * STEPS) {
-        [[maybe_unused]] acc_t dx_term[STEPS][N] = {};
+    for (index_t turn = index_t(blockIdx.y * args.cut.per_split) + share.slice; turn < end; turn += index_t(share.slices) * PACKS) {
+        acc_t dx_term[PACKS][N] = {};
 #pragma unroll
-        for (int step = 0; step < STEPS; step += GROUP) {
-            index_t unit[GROUP];
-            int live[GROUP];
-#pragma unroll
-            for (int k = 0; k < GROUP; ++k) {
-                const index_t at = turn + index_t(step + k) * slices;
-                live[k] = at >= end ? 0 : ROWS ? live_of<N>(at * N, args.summed.count) : home_live[0];
-                unit[k] = at >= end ? 0 : ROWS ? at * N : at;
-            }
-            if constexpr (ROWS) place(run, unit, args.summed, args.summed_stride);
-            if constexpr (!ROWS) locate(shift, unit, args.summed, args.summed_stride);
-            Pack<T, N> dy_slice[GROUP];
-#pragma unroll
-            for (int k = 0; k < GROUP; ++k) {
-                read(dy_slice[k], args.dy + shift[ROWS ? 0 : k][operand::dy], run[ROWS ? k : 0], operand::dy, args.whole >> operand::dy & 1, live[k]);
-            }
-#pragma unroll
-            for (int k = 0; k < GROUP; ++k) {
-#pragma unroll
-                for (int i = 0; i < N; ++i) {
-                    if (i >= live[k]) continue;
-                    const acc_t dy = acc_t(dy_slice[k].lane[i]);
-                    dx_term[step + k][i] = dy;
-                }
-            }
+        for (int k = 0; k < PACKS; k += GROUP) {
+            Run<operand::COUNT, LAYOUT, N> run[GROUP];
+            int there[GROUP];
+            terms.place(run, there, turn + index_t(k) * share.slices, share.slices, end, args.summed, args.summed_stride);
+            repeat_backward_terms<T>(args, run, there, dx_term + k);
         }
         add_terms(dx_part, dx_term);
     }
-
     acc_t dx_sum[KEPT] = {};
-    fold_slices<Schedule::THREADS>(dx_sum, dx_part, slice, slices, owner, owners);
-    if (slice != 0 || !home_live[0]) return;
-    if (args.splits == 1) return repeat_backward_finish<T, KEPT, 1>(args, home, home_live, dx_sum);
-#pragma unroll
-    for (int i = 0; i < KEPT; ++i) {
-        if (i >= home_live[0]) continue;
-        args.dx_parts[blockIdx.y * args.kept.count + home[0] + i] = dx_sum[i];
+    fold_slices(dx_sum, dx_part, share);
+    if (share.slice != 0 || !live[0]) return;
+    if (args.cut.splits > 1) {
+        write_parts(args.dx_parts + blockIdx.y * args.kept.count + first[0], dx_sum, live[0]);
+        return;
     }
+    Run<operand::COUNT, LAYOUT, KEPT> run[1];
+    place(run, first, args.kept, args.kept_stride);
+    repeat_backward_finish<T>(args, run, live, dx_sum);
 }
 
-// Adds up the splits of a kept cell: `fold_slices` threads share them, each takes every fold_slices-th.
+// Adds up the splits: a kept cell's parts are dealt out to `slices` threads, one after another.
 template <typename T, class Schedule> __device__ void repeat_backward_fold(const repeat_backward_args<T>& args) {
     using acc_t = acc_of<T>;
-    const int slices = int(args.fold_slices), owners = Schedule::THREADS / slices, slice = threadIdx.x / owners, owner = threadIdx.x % owners;
-    const index_t home[1] = {index_t(blockIdx.x) * owners + owner};
-    const int live[1] = {live_of<1>(home[0], args.kept.count)};
+    const Share<Schedule::THREADS, false> share(args.cut.fold_bits);
+    const index_t first[1] = {index_t(blockIdx.x) * share.owners + share.owner};
+    const int live[1] = {live_of<1>(first[0], args.kept.count)};
     acc_t dx_sum[1] = {};
-    fold_parts<Schedule::THREADS>(dx_sum, args.dx_parts + home[0], args.splits, args.kept.count, live[0], slice, slices, owner, owners);
-    if (slice == 0 && live[0]) repeat_backward_finish<T, 1, 1>(args, home, live, dx_sum);
+    fold_parts(dx_sum, args.dx_parts + first[0], args.cut.splits, args.kept.count, live[0], share);
+    if (share.slice != 0 || !live[0]) return;
+    Run<operand::COUNT, LAYOUT, 1> run[1];
+    place(run, first, args.kept, args.kept_stride);
+    repeat_backward_finish<T>(args, run, live, dx_sum);
 }
 
+// Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
+// element is read once for each cell that it is broadcast to, and written once.
 template <typename T, class Schedule> __device__ void repeat_backward(const repeat_backward_args<T>& args) {
-    if constexpr (WALK != Walk::CELLS) return args.stage == 0 ? repeat_backward_sums<T, Schedule>(args) : repeat_backward_fold<T, Schedule>(args);
+    if constexpr (WALK != Walk::CELLS) {
+        if (args.stage == 0) repeat_backward_sums<T, Schedule>(args);
+        if (args.stage == 1) repeat_backward_fold<T, Schedule>(args);
+    }
 }
 
 }  // namespace baracuda
@@ -135,28 +126,28 @@ template <typename T, class Schedule> __device__ void repeat_backward(const repe
 using namespace baracuda;
 
 #ifdef SKU_repeat_backward_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<float> args) {
     repeat_backward<float, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<f16> args) {
     repeat_backward<f16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<bf16> args) {
     repeat_backward<bf16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<double> args) {
     repeat_backward<double, Schedule<256, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +1 1 +1 2 +6 10 +1 3 +2 1 -1 1 +8 1 +1 2 +60 1 -53 1 +1 1 +1 2 +3 2 +3 3
-// @lines +1 1 +1 3 +7 1 +5 1 +1 1 +1 1 +1 3 +10 12 +1 5 +1 2 +1 4 +1 1 +1 12 +1 1 +1 2 +1 1 +1 3 +3 3 +4 1 +8 1 +1 1 +3
-// @lines 2 +1 1 +1 2 +1 2 +1 5 +1 1 +1 9 +1 2 +1 3 +1 1 +1 1 +8 6 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +1 1 +1 2 +6 10 +1 3 +2 1 -1 1 +8 1 +1 2 +1 2 +2 1 +7 2 +4 5 +4 1 +11 1
+// @lines +1 2 +3 2 -48 2 +2 1 +11 1 +1 5 +7 1 +5 1 +4 2 +1 1 +1 2 +2 13 +1 1 +1 1 +1 1 +1 7 +1 1 +1 1 +1 2 +1 2 +1 1 +1
+// @lines 13 +1 2 +1 6 +1 3 +1 4 +12 6 +1 6 -6 6 -6 6 -6 5

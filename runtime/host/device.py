@@ -46,6 +46,7 @@ class HostDevice:
         """`compiler` overrides BARACUDA_HOST_CXX and what PATH offers; CompileError if there is none."""
         self.name = self.arch = "host"
         self.check = check
+        self.multiprocessors = 3  # few, and no power of two: what a persistent kernel does with it shows
         self.order, self.seed, self.timeout = "forward", 0, 60.0
         self.workers = min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
         toolchain = find_toolchain(compiler)

@@ -1,0 +1,146 @@
+"""The `compare` command: random problems of every op, judged by torch in float64, in resumable parts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from baracuda.runtime import DriverError, InvalidProblem, Unsupported
+from baracuda.runtime.cuda import CudaDevice
+
+from ..compare.expected import values_of
+from ..compare.judge import Outcome, Settings
+from ..compare.report import failures_of, markdown, rows_of
+from ..compare.run import run
+from ..compare.state import Key, State, digest_of
+from ..compare.torch_values import torch_module
+from ..compare.worker import Judge
+from ..load import load_folder
+from ..spec import BodySpec
+from ..spec_wording import did_you_mean
+from ..verify import environment
+from .project import PACKAGE, installed, plans_of, specs_folder
+from .terminal import progress, show_json, show_table
+
+_REPEATS = {"cuda": 100, "host": 2}
+
+
+def compare(
+    ops: Sequence[str],
+    specs: Path,
+    package: str,
+    count: int,
+    seed: int,
+    part: str,
+    state: Path | None,
+    device: str | None,
+    repeats: int | None,
+    limit: int,
+    jobs: int | None,
+    only: int | None,
+    as_json: bool,
+) -> bool:
+    """Judge problems 0 to `count` of `ops` that `state` does not have yet; say whether all are as they should be."""
+    device = _device(device)
+    settings = Settings(seed, device, limit, repeats or _REPEATS[device])
+    torch_module()
+    plans_of(package)
+    chosen, left_out = _chosen(ops, specs)
+    for line in left_out:
+        click.echo(line, err=True)
+    options = _options(specs, package)
+    if only is not None:
+        judge = Judge(specs, package, settings)
+        outcomes = [judge(op, only) for op in chosen]
+        _show(outcomes, settings, options, as_json, each=True)
+        return not any(outcome.failure for outcome in outcomes)
+    work = shard([(op, index) for index in range(count) for op in chosen], part)
+    known = State(state, settings, _against(specs, package))
+    left = [key for key in work if key not in known.outcomes]
+    with progress("problems", len(left)) as step:
+
+        def judged(outcome: Outcome) -> None:
+            known.add(outcome)
+            step()
+
+        given = {"specs": str(specs.resolve()), "package": package, "settings": asdict(settings)}
+        run(left, given, jobs or len(os.sched_getaffinity(0)), judged, environment(specs, package, (), device))
+    outcomes = [known.outcomes[key] for key in work]
+    _show(outcomes, settings, options, as_json)
+    return not any(outcome.failure for outcome in outcomes)
+
+
+def write_report(paths: Sequence[Path], out: Path | None) -> None:
+    """A page of Markdown of what state files hold, in a file or on stdout."""
+    text = markdown(paths)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        out.write_text(text, encoding="utf-8")
+
+
+def shard(work: Sequence[Key], part: str) -> list[Key]:
+    """The I-th of N parts, for "I/N"; each has some of every op."""
+    index, _, count = part.partition("/")
+    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+        raise InvalidProblem(f"--shard is I/N with 1 <= I <= N, got {part!r}")
+    return [key for key in work if key[1] % int(count) == int(index) - 1]
+
+
+def _device(given: str | None) -> str:
+    if given == "cuda" and not CudaDevice.available():
+        raise DriverError("no CUDA device to compare on; use the host device")
+    return given or ("cuda" if CudaDevice.available() else "host")
+
+
+def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
+    """The ops that torch has a version of, and a line for each that is left out."""
+    loaded = load_folder(specs)
+    if unknown := [op for op in ops if op not in loaded]:
+        raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
+    chosen, left_out = [], []
+    for op in dict.fromkeys(ops or loaded):
+        spec = loaded[op].spec
+        if values_of(spec) is not None:
+            chosen.append(op)
+        elif isinstance(spec, BodySpec):
+            raise Unsupported(f"{op}: nothing says what it is in torch (codegen/compare/torch_values.py)")
+        else:
+            left_out.append(f"{op}: nothing says what it is in torch; 'baracuda-gen test {op}' covers it")
+    return chosen, left_out
+
+
+def _against(specs: Path, package: str) -> str:
+    """Changes with everything that outcomes depend on."""
+    ours = (installed(name) for name in ("baracuda.runtime", "baracuda.codegen"))
+    return digest_of([*ours, specs, Path(str(sys.modules[package].__file__)).parent])
+
+
+def _options(specs: Path, package: str) -> str:
+    """What a command has to say to work on the same project from the same folder."""
+    options = "" if specs == specs_folder(None) else f" --specs {shlex.quote(str(specs))}"
+    return options if package == PACKAGE else f"{options} --package {package}"
+
+
+def _show(
+    outcomes: Sequence[Outcome], settings: Settings, options: str, as_json: bool, *, each: bool = False
+) -> None:
+    rows, failures = rows_of(outcomes), failures_of(outcomes, settings, options)
+    if as_json:
+        show_json({"settings": asdict(settings), "outputs": rows, "failures": failures})
+        return
+    for outcome in outcomes if each else ():
+        click.echo(f"{outcome.op} {outcome.index}: {outcome.kernel} on {outcome.descriptor}")
+        click.echo(f"  {outcome.style} numbers; {outcome.layouts}")
+    if rows:
+        show_table(rows)
+        click.echo()
+    for row in failures:
+        click.echo("\n  ".join(f"{name}: {value}" for name, value in row.items()))
+    click.echo(f"{len(outcomes)} problems of {len({o.op for o in outcomes})} ops, {len(failures)} failures")

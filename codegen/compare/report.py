@@ -1,0 +1,105 @@
+"""What came of it: a row for each op, element, architecture and output, every failure, and both as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .judge import Measured, Outcome, Settings
+from .state import lines
+
+Row = dict[str, object]
+
+
+def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
+    """The worst of each output; the problem with the worst error in units of its bound comes last in the row."""
+    groups: dict[tuple[str, ...], list[tuple[Outcome, Measured]]] = {}
+    for outcome in outcomes:
+        for output, measured in outcome.outputs.items():
+            key = outcome.op, outcome.element, outcome.arch, output
+            groups.setdefault(key, []).append((outcome, measured))
+    return [_row(key, found) for key, found in sorted(groups.items())]
+
+
+def _row(key: tuple[str, ...], found: Sequence[tuple[Outcome, Measured]]) -> Row:
+    op, element, arch, output = key
+    worst, measured = max(found, key=lambda pair: (pair[1].ratio, -pair[0].index))
+    return {
+        "op": op,
+        "element": element,
+        "arch": arch,
+        "output": output,
+        "problems": len(found),
+        "bound": f"{worst.c1:g} u |y| + {worst.c2:g} E",
+        "worst / bound": measured.ratio,
+        "worst error": max(m.error for _, m in found),
+        "relative": max(m.relative for _, m in found),
+        "problem": worst.index,
+    }
+
+
+def failures_of(outcomes: Iterable[Outcome], settings: Settings, options: str = "") -> list[Row]:
+    """What failed and how to see it again."""
+    return [
+        {
+            "failure": f"{outcome.op} {outcome.index}",
+            "kernel": outcome.kernel,
+            "descriptor": outcome.descriptor,
+            "numbers": outcome.style,
+            "layouts": outcome.layouts,
+            "message": outcome.failure,
+            "again": replay(outcome, settings, options),
+        }
+        for outcome in sorted(outcomes, key=lambda o: (o.op, o.index))
+        if outcome.failure
+    ]
+
+
+def replay(outcome: Outcome, settings: Settings, options: str = "") -> str:
+    """The command that judges one problem once more."""
+    how = f"--seed {settings.seed} --device {settings.device} --limit {settings.limit} --repeats {settings.repeats}"
+    return f"baracuda-gen compare {outcome.op} --only {outcome.index} {how}{options}"
+
+
+def markdown(paths: Sequence[Path]) -> str:
+    """A page of what state files hold. Of texts that have changed meanwhile, only the last ones judged count."""
+    found = lines(paths)
+    latest = found[-1][1] if found else ""
+    judged = {(o.op, o.index, settings): o for settings, against, o in found if against == latest}
+    parts = [_HEAD]
+    parts.append(_table(rows_of(judged.values())) if judged else "Nothing was judged.\n")
+    failed = [row for (_, _, s), o in sorted(judged.items(), key=_place) for row in failures_of([o], s)]
+    if failed:
+        parts.append("## Failures\n")
+        parts += [f"- {r['failure']}: {_cell(r['message'])}\n  `{r['again']}`\n" for r in failed]
+    by_seed = ", ".join(f"{seed} on {device}" for seed, device in sorted({(k[2].seed, k[2].device) for k in judged}))
+    total = f"{len(judged)} problems, {len(failed)} failures; seed {by_seed}; texts {latest}."
+    left = len(found) - sum(against == latest for _, against, _ in found)
+    parts.append(total + (f" {left} lines of other texts do not count." if left else "") + "\n")
+    return "\n".join(parts)
+
+
+def _place(item: tuple[tuple[str, int, Settings], Outcome]) -> tuple[str, int, str]:
+    (op, index, settings), _ = item
+    return op, index, str(settings)
+
+
+_HEAD = """# Accuracy against torch
+
+Random problems from all that each op allows, judged by torch in float64; see [comparing](comparing.md). The bound is
+`c1 u |y| + c2 E`: u is the unit roundoff of the type the output is stored in, E bounds the error of the op's
+arithmetic before that. Errors are the largest of any element, relative ones norms over all; each is the worst of all
+problems, and the last column is the problem with the worst error in units of its bound.
+"""
+
+
+def _table(rows: Sequence[Row]) -> str:
+    names = list(rows[0])
+    head = [" | ".join(names), " | ".join("---:" if isinstance(rows[0][n], int | float) else "---" for n in names)]
+    body = [" | ".join(_cell(value) for value in row.values()) for row in rows]
+    return "".join(f"| {line} |\n" for line in (*head, *body))
+
+
+def _cell(value: object) -> str:
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,196 @@
+"""What torch makes of each forward op, in its own words: the values that plans are compared with.
+
+A function takes torch, the descriptor's fields and the tensors that are there, in the caller's shapes; reals are
+float64. It gives every output of the op. A new op of ours gets a function here, in `FORWARD`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+from baracuda.runtime import Unsupported
+
+Fields = Mapping[str, Any]
+Tensors = Mapping[str, Any]
+Values = Callable[[Any, Fields, Tensors], dict[str, Any]]
+
+
+def torch_module() -> Any:
+    """torch, which nothing else here needs."""
+    try:
+        return import_module("torch")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise Unsupported("torch is not installed; get it with 'pip install torch'") from None
+
+
+# ------------------------------------------------------------------------------------------------------ normalization
+
+
+def _rms_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, over = tensors["x"], _normalized(fields)
+    rms = torch.sqrt((x * x).mean(_last(over), keepdim=True) + fields["eps"])
+    gamma = _shaped(tensors.get("gamma"), over)
+    y = torch.nn.functional.rms_norm(x, over, gamma, fields["eps"]) if x.numel() else x
+    return {"y": y, "rms": rms}
+
+
+def _layer_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, over, eps = tensors["x"], _normalized(fields), fields["eps"]
+    mu = x.mean(_last(over), keepdim=True)
+    centred = x - mu.detach()  # changes nothing but torch's roundoff, which grows with the mean
+    rstd = torch.rsqrt((centred * centred).mean(_last(over), keepdim=True) + eps)
+    gamma, beta = (_shaped(tensors.get(name), over) for name in ("gamma", "beta"))
+    y = torch.nn.functional.layer_norm(centred, over, gamma, beta, eps) if x.numel() else x
+    return {"y": y, "mu": mu, "rstd": rstd}
+
+
+def _normalized(fields: Fields) -> tuple[int, ...]:
+    """The extents of the normalized axes, which are the last."""
+    shape = tuple(fields["input_shape"])
+    return shape[len(shape) - fields["norm_axes_mask"].bit_count() :]
+
+
+def _last(over: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(range(-len(over), 0))
+
+
+def _shaped(tensor: Any, shape: tuple[int, ...]) -> Any:
+    return None if tensor is None else tensor.reshape(shape)
+
+
+def _softmax(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": torch.softmax(tensors["x"], fields["softmax_axis"])}
+
+
+def _log_softmax(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": torch.log_softmax(tensors["x"], fields["softmax_axis"])}
+
+
+# --------------------------------------------------------------------------------------------------- shapes, positions
+
+
+def _repeat(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": tensors["x"].repeat(*fields["repeats"])}
+
+
+def _alibi(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    scores, slopes = tensors["scores"], tensors["slopes"]
+    queries, keys = (torch.arange(n, dtype=scores.dtype, device=scores.device) for n in scores.shape[2:])
+    return {"y": scores + slopes[:, None, None] * (keys - queries[:, None])}
+
+
+# ---------------------------------------------------------------------------------------------------------- attention
+
+
+def _sdpa(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    scores, dead = _scores(torch, fields, tensors)
+    attn = torch.where(dead, 0.0, torch.softmax(scores, -1))
+    return {"attn": attn, "y": _attended(torch, fields, tensors, scores, dead)}
+
+
+def _flash_sdpa(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    scores, dead = _scores(torch, fields, tensors)
+    lse = torch.where(dead, -torch.inf, torch.logsumexp(scores, -1, keepdim=True))[..., 0]
+    return {"y": _attended(torch, fields, tensors, scores, dead), "lse": lse}
+
+
+def _attended(torch: Any, fields: Fields, tensors: Tensors, scores: Any, dead: Any) -> Any:
+    """The weighted values, by torch's own attention where it can say what the fields do."""
+    q, k, v = (tensors["q"], *(_shared(fields, tensors[name]) for name in ("k", "v")))
+    if fields.get("softcap", 0.0) or not (scores.numel() and q.numel() and v.numel()):
+        return torch.where(dead, 0.0, torch.softmax(scores, -1)) @ v
+    attention = import_module("torch.nn.attention")
+    mask = torch.where(dead, 0.0, _added(torch, fields, tensors)).expand(scores.shape)
+    with attention.sdpa_kernel(attention.SDPBackend.MATH):
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=fields["scale"])
+    return torch.where(dead, 0.0, y)
+
+
+def _scores(torch: Any, fields: Fields, tensors: Tensors) -> tuple[Any, Any]:
+    """What the softmax is taken of, and which queries see no key: their scores are 0, so that slopes are numbers."""
+    scores = fields["scale"] * (tensors["q"] @ _shared(fields, tensors["k"]).transpose(-1, -2))
+    if softcap := fields.get("softcap", 0.0):
+        scores = softcap * torch.tanh(scores / softcap)
+    scores = scores + _added(torch, fields, tensors)
+    dead = (scores == -torch.inf).all(-1, keepdim=True)
+    return torch.where(dead, 0.0, scores), dead
+
+
+def _added(torch: Any, fields: Fields, tensors: Tensors) -> Any:
+    """All that is added to scores, minus infinity for the keys that a query does not see."""
+    q, queries, keys = tensors["q"], fields["query_len"], fields["key_len"]
+    shift = keys - queries if fields.get("bottom_right") else 0
+    at = torch.arange(queries, device=q.device)[:, None] + shift
+    ahead = torch.arange(keys, device=q.device) - at
+    left = fields.get("window_left", -1)
+    right = 0 if fields.get("is_causal") else fields.get("window_right", -1)
+    hidden = (ahead < -left) & (left >= 0) | (ahead > right) & (right >= 0)
+    added = torch.zeros(ahead.shape, dtype=q.dtype, device=q.device).masked_fill(hidden, -torch.inf)
+    if (slopes := tensors.get("alibi_slopes")) is not None:
+        added = added - slopes[:, :, None, None] * ahead.abs()
+    return added if (mask := tensors.get("mask")) is None else added + mask
+
+
+def _shared(fields: Fields, tensor: Any) -> Any:
+    """The keys or values of each head of q."""
+    return tensor.repeat_interleave(fields["num_heads"] // max(1, fields["num_kv_heads"]), dim=1)
+
+
+# -------------------------------------------------------------------------------------------------------- convolution
+
+
+def _causal_conv1d(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, halo = tensors["x"], fields["width"] - 1
+    parts, states = [x[:, :, :0]], [x.new_zeros(0, x.shape[1], halo)]
+    for before, part in _sequences(fields, tensors):
+        extended = torch.cat([before, part], 2)
+        parts.append(_filtered(torch, fields, tensors, extended))
+        states.append(extended[:, :, part.shape[2] :])
+    return {"y": torch.cat(parts, 2), "final_states": torch.cat(states)}
+
+
+def _sequences(fields: Fields, tensors: Tensors) -> Iterator[tuple[Any, Any]]:
+    """What came before, and x, of all sequences at once or of one after another."""
+    x, states, halo = tensors["x"], tensors.get("initial_states"), fields["width"] - 1
+    if states is None:
+        states = x.new_zeros(fields["num_sequences"], x.shape[1], halo)
+    if (ends := tensors.get("cu_seqlens")) is None:
+        yield states, x
+        return
+    for turn, (first, end) in enumerate(pairwise(ends.tolist())):
+        yield states[turn : turn + 1], x[:, :, first:end]
+
+
+def _causal_conv1d_update(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, state, halo = tensors["x"], tensors["conv_state"], fields["width"] - 1
+    extended = torch.cat([state, x], 2)
+    y = _filtered(torch, fields, tensors, extended[:, :, state.shape[2] - halo :])
+    return {"y": y, "new_state": extended[:, :, x.shape[2] :]}
+
+
+def _filtered(torch: Any, fields: Fields, tensors: Tensors, extended: Any) -> Any:
+    steps = extended.shape[2] - fields["width"] + 1
+    if not extended[:, :, :steps].numel():
+        return extended[:, :, :steps]
+    conv1d, channels = torch.nn.functional.conv1d, extended.shape[1]
+    pre = conv1d(extended, tensors["weight"][:, None], tensors.get("bias"), groups=channels)
+    return torch.nn.functional.silu(pre) if fields["use_silu"] else pre
+
+
+FORWARD: dict[str, Values] = {
+    "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "repeat": _repeat,
+    "alibi": _alibi,
+    "sdpa": _sdpa,
+    "flash_sdpa": _flash_sdpa,
+    "causal_conv1d": _causal_conv1d,
+    "causal_conv1d_update": _causal_conv1d_update,
+}

@@ -1,0 +1,317 @@
+"""Invariant: problems to compare with torch are drawn alike each time; whatever is wrong is found, kept and shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from baracuda.codegen.cli import main
+from baracuda.codegen.commands.project import installed, plans_of
+from baracuda.codegen.compare import judge as judging
+from baracuda.codegen.compare import report, run, state, torch_values
+from baracuda.codegen.compare.draw import cost, draw
+from baracuda.codegen.compare.expected import values_of
+from baracuda.codegen.compare.judge import Measured, Outcome, Settings, judge
+from baracuda.codegen.load import Loaded, load_folder
+from baracuda.codegen.verify.arrange import Arranged
+from baracuda.codegen.verify.memory import memory_of
+from baracuda.codegen.verify.oracles import definition
+from baracuda.codegen.verify.subject import Subject
+from baracuda.runtime import ElementKind, InvalidProblem, Unsupported
+
+SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"
+SETTINGS = Settings(0, "host", 1 << 10, 3)
+SHOWN = {"arch": "sm_80", "kernel": "k", "descriptor": "D()", "style": "normal", "layouts": "contiguous"}
+FINE = Outcome("softmax", 1, "f32", **SHOWN, outputs={"y": Measured(0.5, 1e-7, 2e-8)})
+BAD = Outcome("softmax", 2, "f32", **SHOWN, outputs={"y": Measured(float("inf"), 1.0, 1.0)}, failure="'y' | wrong")
+
+
+@cache
+def loaded() -> dict[str, Loaded]:
+    return load_folder(SPECS)
+
+
+@cache
+def subject(op: str) -> Subject:
+    plans_of(PACKAGE)
+    return Subject(loaded()[op], loaded(), PACKAGE)
+
+
+# ------------------------------------------------------------------------------------------------------------ drawing
+
+
+def described(op: str, index: int, seed: int = 0) -> tuple[str, ...]:
+    drawn = draw(subject(op), seed, index, "host", 1 << 12)
+    return str(drawn.problem.descriptor), drawn.style, drawn.layouts, str(drawn.seed), drawn.problem.plan.sku.symbol
+
+
+@pytest.mark.parametrize("op", ["rms_norm", "log_softmax_backward"])
+def test_a_problem_follows_from_seed_op_and_number(op: str) -> None:
+    assert described(op, 17) == described(op, 17)
+    assert described(op, 17) != described(op, 17, seed=1)
+    assert len({described(op, index) for index in range(12)}) == 12
+
+
+def test_problems_cover_elements_tiles_ranks_flags_and_layouts() -> None:
+    one = subject("rms_norm")
+    drawn = [draw(one, 0, index, "host", 1 << 12) for index in range(200)]
+    problems = [d.problem for d in drawn]
+    assert {p.element for p in problems} == set(map(ElementKind, one.spec.dtypes))
+    assert len({p.plan.sku.symbol for p in problems}) > len(one.spec.dtypes)
+    assert {len(p.values["input_shape"]) for p in problems} >= {1, 2, 4}
+    assert {p.values["has_gamma"] for p in problems} == {False, True}
+    assert any(p.size == 0 for p in problems) and all(cost(p) <= 1 << 12 for p in problems)
+    assert any(d.broadcast for d in drawn) and any(d.choice for d in drawn)
+    assert {d.layouts for d in drawn} > {"contiguous"}
+    assert {d.style for d in drawn} == set(problems[0].STYLES)
+
+
+def test_what_is_not_there_to_run_is_refused() -> None:
+    with pytest.raises(Unsupported, match="no problem of f32"):
+        draw(subject("softmax"), 0, 0, "host", limit=-1)
+
+
+def test_every_forward_op_has_torchs_version() -> None:
+    missing = {op for op, one in loaded().items() if values_of(one.spec) is None}
+    assert not missing
+
+
+# ------------------------------------------------------------------------------------------------------- state, report
+
+
+def test_state_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "state.jsonl"
+    first = state.State(path, SETTINGS, "texts")
+    first.add(FINE)
+    path.write_text(path.read_text() + '{"torn')
+    state.State(path, SETTINGS, "texts").add(BAD)
+    again = state.State(path, SETTINGS, "texts")
+    assert again.outcomes == {("softmax", 1): FINE, ("softmax", 2): BAD}
+    assert not state.State(path, SETTINGS, "other texts").outcomes
+    assert not state.State(path, replace(SETTINGS, seed=1), "texts").outcomes
+    assert [json.loads(line)["index"] for line in path.read_text().splitlines() if line.endswith("}")] == [1, 2]
+
+
+def test_the_digest_changes_with_texts_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text("one")
+    before = state.digest_of([tmp_path])
+    (tmp_path / "notes.md").write_text("two")
+    assert state.digest_of([tmp_path]) == before
+    (tmp_path / "a.cu").write_text("three")
+    assert state.digest_of([tmp_path]) != before
+
+
+def test_the_report_has_the_worst_and_every_failure(tmp_path: Path) -> None:
+    path = tmp_path / "state.jsonl"
+    state.State(path, SETTINGS, "old").add(replace(FINE, index=0, outputs={"y": Measured(0.9, 1.0, 1.0)}))
+    kept = state.State(path, SETTINGS, "new")
+    for outcome in (FINE, replace(FINE, index=3, outputs={"y": Measured(0.7, 1e-9, 3e-8)}), BAD):
+        kept.add(outcome)
+    (row,) = report.rows_of([FINE, kept.outcomes["softmax", 3]])
+    assert (row["problems"], row["worst / bound"], row["problem"]) == (2, 0.7, 3)
+    assert (row["worst error"], row["relative"]) == (1e-7, 3e-8)
+    page = report.markdown([path])
+    assert "| softmax | f32 | sm_80 | y | 3 | 1 u \\|y\\| + 1 E | inf |" in page
+    assert "softmax 2: 'y' \\| wrong" in page and "baracuda-gen compare softmax --only 2 --seed 0" in page
+    assert "3 problems, 1 failures; seed 0 on host; texts new. 1 lines of other texts do not count." in page
+    assert "Nothing was judged" in report.markdown([])
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["compare", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_the_report_command(tmp_path: Path) -> None:
+    path, page = tmp_path / "state.jsonl", tmp_path / "page.md"
+    state.State(path, SETTINGS, "texts").add(FINE)
+    assert invoke("--report", path, "--out", page).exit_code == 0
+    assert page.read_text() == invoke("--report", path).stdout
+
+
+def test_torch_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name, name=name)
+
+    monkeypatch.setattr(torch_values, "import_module", missing)
+    with pytest.raises(Unsupported, match="pip install torch"):
+        torch_values.torch_module()
+
+
+_WORKER = """
+import json, sys
+sys.stdin.readline()
+print("{}", flush=True)
+for line in sys.stdin:
+    given = json.loads(line)
+    if given["index"] == 1:
+        sys.exit("out of order")
+    print(json.dumps({**given, "outputs": {}, "fatal": given["index"] == 2}), flush=True)
+"""
+
+
+def test_a_process_that_dies_fails_its_problem_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(_WORKER)
+    monkeypatch.setattr(run, "_COMMAND", [sys.executable, str(script)])
+    found: list[Outcome] = []
+    run.run([("op", index) for index in range(5)], {}, 2, found.append, {})
+    assert sorted(outcome.index for outcome in found) == [0, 1, 2, 3, 4]
+    (failed,) = (outcome for outcome in found if outcome.failure)
+    assert failed.index == 1 and "out of order" in failed.failure
+    monkeypatch.setattr(run, "_COMMAND", [sys.executable, "-c", "raise SystemExit('no way')"])
+    with pytest.raises(InvalidProblem, match="no way"):
+        run.run([("op", 0)], {}, 1, found.append, {})
+
+
+def test_shards_are_parts_of_one_whole() -> None:
+    from baracuda.codegen.commands.compare import shard
+
+    work = [(op, index) for index in range(7) for op in "ab"]
+    parts = [shard(work, f"{part}/3") for part in (1, 2, 3)]
+    assert sorted(key for part in parts for key in part) == sorted(work)
+    assert all({op for op, _ in part} == {"a", "b"} for part in parts)
+    with pytest.raises(InvalidProblem, match="1 <= I <= N"):
+        shard(work, "0/3")
+
+
+# ---------------------------------------------------------------------------------------------------------- with torch
+
+
+def judged(op: str, index: int, settings: Settings = SETTINGS) -> Outcome:
+    pytest.importorskip("torch")
+    return judge(subject(op), index, settings, memory_of("host"), "cpu")
+
+
+@pytest.mark.parametrize(("op", "index"), [("softmax", 0), ("softmax", 1), ("layer_norm_backward", 3)])
+def test_what_is_right_is_within_the_bound(op: str, index: int) -> None:
+    outcome = judged(op, index)
+    assert not outcome.failure and outcome.outputs and all(0 <= m.ratio <= 1 for m in outcome.outputs.values())
+    assert outcome == state.outcome_of(json.loads(json.dumps(asdict(outcome))))
+
+
+def test_a_wrong_result_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Arranged.run
+
+    def wrong(arranged: Arranged, plan: Any = None) -> Any:
+        outputs = right(arranged, plan)
+        outputs["y"].flat[0] += 1
+        return outputs
+
+    monkeypatch.setattr(Arranged, "run", wrong)
+    outcome = judged("softmax", 0)
+    assert "'y' is wrong" in outcome.failure and outcome.outputs["y"].ratio > 1 and not outcome.fatal
+    (row,) = report.failures_of([outcome], SETTINGS)
+    assert row["again"] == "baracuda-gen compare softmax --only 0 --seed 0 --device host --limit 1024 --repeats 3"
+    shown = invoke("softmax", "--only", 0, "--device", "host", "--limit", 1 << 10, "--repeats", 3)
+    assert shown.exit_code == 1 and outcome.descriptor in shown.stdout and "1 failures" in shown.stdout
+
+
+def test_bits_that_change_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = subject("softmax")
+    bind = one.plan.bind
+
+    def unsteady(plan: Any, **arrays: Any) -> Any:
+        start, turns = bind(plan, **arrays), iter(range(9))
+
+        def launch() -> None:
+            start()
+            if next(turns) == 1:
+                arrays["y"].owner.array[:] ^= 1
+
+        return launch
+
+    monkeypatch.setattr(one.plan, "bind", unsteady)
+    assert judged("softmax", 0).failure == "run 3 gives 'y' other bits than the first"
+    assert not judged("softmax", 0, replace(SETTINGS, repeats=2)).failure
+    monkeypatch.setattr(one.plan, "PROMISES", {"y": ()})
+    assert not judged("softmax", 0).failure
+
+
+def test_an_exception_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise InvalidProblem("never")
+
+    monkeypatch.setattr(judging, "expect", refuse)
+    assert judged("softmax", 0).failure.startswith("InvalidProblem: never (test_compare.py:")
+
+
+def test_the_command_resumes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    kept = tmp_path / "state.jsonl"
+    command = ["softmax", "--device", "host", "--limit", 1 << 10, "--jobs", 1, "--state", kept, "--json"]
+    first = invoke(*command, "--count", 2)
+    assert first.exit_code == 0 and len(kept.read_text().splitlines()) == 2
+    assert invoke(*command, "--count", 2).stdout == first.stdout and len(kept.read_text().splitlines()) == 2
+
+
+FIELDS = {"batch_size": 2, "num_heads": 4, "num_kv_heads": 2, "query_len": 5, "key_len": 7, "d_k": 3, "d_v": 2}
+BAND = {"is_causal": False, "bottom_right": False, "window_left": -1, "window_right": -1, "softcap": 0.0}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"is_causal": True},
+        {"is_causal": True, "bottom_right": True, "query_len": 9},
+        {"window_left": 1, "window_right": 0, "softcap": 2.0},
+        {"window_left": 0, "window_right": 2, "bottom_right": True, "scale": -0.5},
+        {"num_heads": 2, "key_len": 0},
+    ],
+)
+def test_attention_in_torch_is_what_its_definition_says(changed: Mapping[str, Any]) -> None:
+    fields = {**FIELDS, **BAND, "scale": 0.3, **changed}
+    rng = np.random.default_rng(0)
+    batch, heads, queries, keys = (fields[n] for n in ("batch_size", "num_heads", "query_len", "key_len"))
+    arrays = {
+        "q": rng.standard_normal((batch, heads, queries, fields["d_k"])),
+        "k": rng.standard_normal((batch, fields["num_kv_heads"], keys, fields["d_k"])),
+        "v": rng.standard_normal((batch, fields["num_kv_heads"], keys, fields["d_v"])),
+    }
+    mask = np.where(rng.random((batch, heads, queries, keys)) < 0.4, -np.inf, 1.0)
+    slopes = rng.random((batch, heads))
+    for more in ({}, {"mask": mask}, {"mask": mask, "alibi_slopes": slopes}):
+        same("flash_sdpa", "attention.flash_sdpa", fields, {**arrays, **more})
+    if not (fields["softcap"] or fields["window_left"] >= 0):
+        same("sdpa", "attention.sdpa", fields, {**arrays, "mask": mask})
+
+
+def same(op: str, oracle: str, fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """torch's version of an op gives what the definition does, and its slopes are numbers."""
+    torch = pytest.importorskip("torch")
+    tensors = {n: torch.from_numpy(a) for n, a in arrays.items()}
+    real = [t.requires_grad_() for t in tensors.values() if t.is_floating_point()]
+    found, values = torch_values.FORWARD[op](torch, fields, tensors), definition(oracle).values
+    assert values is not None
+    with np.errstate(all="ignore"):
+        expected = values(np, fields, arrays)
+    for name, tensor in found.items():
+        np.testing.assert_allclose(tensor.detach().numpy(), expected[name], rtol=1e-12, atol=1e-13, err_msg=name)
+    slopes = torch.autograd.grad(found["y"].sum(), real, allow_unused=True, materialize_grads=True)
+    assert all(torch.isfinite(slope).all() for slope in slopes)
+
+
+@pytest.mark.parametrize("silu", [False, True])
+def test_convolution_in_torch_is_what_its_definition_says(silu: bool) -> None:
+    rng = np.random.default_rng(0)
+    fields = {"batch_size": 2, "channels": 3, "seq_len": 6, "width": 4, "num_sequences": 2, "use_silu": silu}
+    weight, bias = rng.standard_normal((3, 4)), rng.standard_normal(3)
+    arrays = {"x": rng.standard_normal((2, 3, 6)), "weight": weight, "bias": bias}
+    states = {"initial_states": rng.standard_normal((2, 3, 3))}
+    same("causal_conv1d", "convolution.causal_conv1d", fields, arrays)
+    same("causal_conv1d", "convolution.causal_conv1d", fields, {**arrays, **states})
+    packed = {**arrays, "x": rng.standard_normal((1, 3, 9)), "initial_states": rng.standard_normal((4, 3, 3))}
+    packed["cu_seqlens"] = np.array([0, 2, 2, 8, 9])
+    fields |= {"batch_size": 1, "seq_len": 9, "num_sequences": 4}
+    same("causal_conv1d", "convolution.causal_conv1d", fields, packed)
+    update = {"x": rng.standard_normal((2, 3, 2)), "weight": weight, "conv_state": rng.standard_normal((2, 3, 5))}
+    same("causal_conv1d_update", "convolution.causal_conv1d_update", fields, update)

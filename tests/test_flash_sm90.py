@@ -1,0 +1,179 @@
+"""Invariant: attention for sm_90a compiles to what makes it fast, and tensor maps name the arrays they cannot hold."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baracuda.codegen.audit.facts import serialised
+from baracuda.codegen.audit.image import machine_code
+from baracuda.codegen.audit.sass import disassembler
+from baracuda.runtime import KernelSource, tensor_map
+from baracuda.runtime.cubin import Assembly, assemble
+from baracuda.runtime.element import ElementKind
+from baracuda.runtime.errors import DriverError, Unsupported
+from baracuda.runtime.span import TensorView
+
+ENTRY = """
+#include <baracuda/flash_sm90.cuh>
+#include <baracuda/strided.cuh>
+namespace baracuda {
+struct Variant {
+    static constexpr int DK = D, DV = D;
+    static constexpr bool BAND = HAS_BAND, SOFTCAP = HAS_CAP, HAS_MASK = false, HAS_ALIBI_SLOPES = false, PACKED = true;
+};
+struct Schedule {
+    static constexpr int THREADS = 2 * Q + 128, BLOCK_Q = Q, BLOCK_K = K, STAGES = S, QUERY_REGISTERS = R;
+};
+template <typename T> struct Args {
+    TensorMap q_map, k_map, v_map;
+    Strided<const T, 4> q, k, v;
+    Strided<const acc_of<T>, 4> mask;
+    Strided<const acc_of<T>, 2> alibi_slopes;
+    Strided<T, 4> y;
+    Strided<acc_of<T>, 3> lse;
+    long long batch_size, num_heads, num_kv_heads, query_len, key_len, d_k, d_v;
+    double scale;
+    long long is_causal, bottom_right;
+    double softcap;
+    long long window_left, window_right;
+};
+}
+using namespace baracuda;
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS) flash(__grid_constant__ const Args<HALF> args) {
+    flash_sdpa_main<HALF, Schedule, Variant>(args);
+}
+"""
+# Columns -> BLOCK_Q, BLOCK_K, STAGES, QUERY_REGISTERS
+SCHEDULES = {64: (192, 128, 4, 0), 128: (128, 128, 2, 1), 192: (128, 96, 2, 0), 256: (128, 64, 2, 0)}
+CASES = [
+    (64, "bf16", True, False),
+    (64, "f16", False, True),
+    (128, "bf16", False, False),
+    (128, "f16", True, False),
+    (192, "bf16", True, False),
+    (256, "bf16", True, True),
+]
+
+
+def assembly(columns: int, half: str, band: bool, cap: bool, schedule: tuple[int, ...] | None = None) -> Assembly:
+    q, k, s, r = schedule or SCHEDULES[columns]
+    values = {"D": columns, "HALF": half, "HAS_BAND": int(band), "HAS_CAP": int(cap), "Q": q, "K": k, "S": s, "R": r}
+    defines = tuple(f"{name}={value}" for name, value in values.items())
+    return assemble(KernelSource("flash.cu", ENTRY, "flash", defines, contraction=True), "sm_90a")
+
+
+def instructions(image: bytes, folder: Path) -> list[str]:
+    file = folder / "code"
+    file.write_bytes(machine_code(image))
+    command = [str(disassembler()[0]), "--no-dataflow", "--binary", "SM90a", str(file)]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return re.findall(r"/\*[0-9a-f]{4,}\*/\s+([^;]+);", listing)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[1]}-{c[0]}{'-band' * c[2]}{'-cap' * c[3]}")
+def test_what_makes_it_fast(case: tuple[int, str, bool, bool], tmp_path: Path) -> None:
+    """No spill, no product that waits for another, and a tile's exponentials run while products are in flight."""
+    made = assembly(*case)
+    used = made.cubin.resources
+    assert (used.spill_bytes, used.stack_bytes, serialised(made.log)) == (0, 0, ())
+    assert used.registers == (128 if SCHEDULES[case[0]][0] == 192 else 168)  # what setmaxnreg divides
+    code = instructions(made.cubin.image, tmp_path)
+    start = next(i for i, line in enumerate(code) if "DEPBAR" in line and "gsb0, 0x1" in line)
+    end = next(i for i, line in enumerate(code) if i > start and "DEPBAR" in line and "gsb0, 0x0" in line)
+    assert sum("MUFU.EX2" in line for line in code[start:end]) >= SCHEDULES[case[0]][1] // 2
+    assert sum(line.startswith("USETMAXREG") for line in code) == 2
+
+
+def test_too_few_registers_are_noticed() -> None:
+    made = assembly(128, "bf16", True, False, (192, 128, 2, 0))
+    assert made.cubin.resources.spill_bytes > 0 and serialised(made.log)
+
+
+def array(**changes: Any) -> TensorView:
+    """A packed [2, 3, 77, 64] of bf16."""
+    facts = {"pointer": 4096, "shape": (2, 3, 77, 64), "strides": (14784, 4928, 64, 1), "element": ElementKind.BF16}
+    return TensorView(**{**facts, "device": "cuda:0", "readonly": True, "capacity": None, "owner": None, **changes})
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "starts at 0x1008; a tensor map needs a multiple of 16 bytes": {"pointer": 4104},
+    "has strides (14784, 4928, 65, 1); a tensor map needs multiples of 8": {"strides": (14784, 4928, 65, 1)},
+    "has strides (14784, -4928, 64, 1); a tensor map needs multiples of 8": {"strides": (14784, -4928, 64, 1)},
+    "needs 1 along the last axis": {"strides": (14784, 4928, 64, 2)},
+    "below 549755813888": {"strides": (1 << 39, 4928, 64, 1)},
+    "cannot repeat one row": {"strides": (14784, 4928, 0, 1)},
+    "extents must be 1 to 2147483647": {"shape": (2, 3, 0, 64)},
+    "is of bool": {"element": ElementKind.BOOL},
+    "has 1 axes": {"shape": (64,), "strides": (1,)},
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_refused(reason: str) -> None:
+    reported = tensor_map.cannot_map(array(**REFUSED[reason]), "q")
+    assert reported is not None and reported.startswith("'q' ") and reason in reported
+    with pytest.raises(Unsupported, match="the tensor"):
+        tensor_map.encode(array(**REFUSED[reason]), (128, 64))
+
+
+@pytest.mark.parametrize("box", [(257, 64), (0, 64), (128, 0)])
+def test_refused_box(box: tuple[int, int]) -> None:
+    with pytest.raises(Unsupported, match="1 to 256 rows and a column"):
+        tensor_map.encode(array(), box)
+
+
+class Driver:
+    """Stands in for cuTensorMapEncodeTiled and keeps what it was told."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code, self.calls = code, list[tuple[Any, ...]]()
+
+    def __call__(
+        self, to: int, kind: int, rank: int, pointer: int, extents: Any, strides: Any, box: Any, *rest: Any
+    ) -> int:
+        assert to % 64 == 0
+        ctypes.memmove(to, (ctypes.c_int64 * 16)(*range(-8, 8)), 128)
+        self.calls.append((kind, rank, pointer, list(extents), list(strides), list(box)))
+        return self.code
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    tensor_map._encoded.cache_clear()
+    standing_in = Driver()
+    monkeypatch.setattr(tensor_map, "_function", lambda: standing_in)
+    return standing_in
+
+
+def test_encoded_once(driver: Driver) -> None:
+    """Extents and strides go in with the columns first; the same memory and box need one call."""
+    assert tensor_map.encode(array(), (128, 128)) == tuple(range(-8, 8))
+    assert tensor_map.encode(array(owner=object()), [128, 128]) == tuple(range(-8, 8))
+    assert driver.calls == [(9, 4, 4096, [64, 77, 3, 2], [128, 9856, 29568], [64, 128, 1, 1])]
+    tensor_map.encode(array(pointer=8192), (128, 128))
+    tensor_map.encode(array(), (64, 96))
+    assert len(driver.calls) == 3 and driver.calls[2][5] == [64, 64, 1, 1]
+
+
+def test_axes_that_never_move(driver: Driver) -> None:
+    """An axis that repeats is one matrix, and the stride of a single index, which may be anything, a legal one."""
+    tensor_map.encode(array(strides=(14784, 0, 64, 1)), (128, 64))
+    tensor_map.encode(array(shape=(1, 3, 1, 64), strides=(-7, 64, 5, 1)), (128, 64))
+    assert [call[3:5] for call in driver.calls] == [
+        ([64, 77, 1, 2], [128, 16, 29568]),
+        ([64, 1, 3, 1], [16, 128, 16]),
+    ]
+
+
+def test_the_driver_refuses(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.code = 1
+    monkeypatch.setattr(tensor_map, "driver", lambda: None)
+    monkeypatch.setattr(tensor_map, "error_text", lambda library, name, code: f"{name}: {code}")
+    with pytest.raises(DriverError, match=r"cuTensorMapEncodeTiled: 1: shape \(2, 3, 77, 64\)"):
+        tensor_map.encode(array(), (128, 64))

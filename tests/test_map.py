@@ -1,0 +1,446 @@
+"""The map family: ALiBi and repeat in both directions, on the host device, against NumPy."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import baracuda.runtime as rt
+from baracuda.codegen.generate import texts
+from baracuda.codegen.load import load_folder, load_spec
+from baracuda.codegen.lower import lower
+from baracuda.generated import (
+    AlibiBackwardDescriptor,
+    AlibiBackwardPlan,
+    AlibiDescriptor,
+    AlibiPlan,
+    RepeatBackwardDescriptor,
+    RepeatBackwardPlan,
+    RepeatDescriptor,
+    RepeatPlan,
+)
+from baracuda.runtime import map as map_
+from baracuda.runtime.map_geometry import MAX_AXES, space_words
+
+Array = np.ndarray[Any, Any]
+SPECS = Path(__file__).parents[1] / "specs"
+FLOATS = ("f32", "f16", "bf16", "f64")
+LAYOUTS = ("contiguous", "shifted", "padded", "reversed", "transposed", "sparse")
+
+
+@pytest.fixture
+def watched() -> Iterator[None]:
+    device: Any = rt.get_device("host")
+    device.check = True
+    yield
+    device.check = False
+
+
+def _numpy(element: str) -> Any:
+    return rt.ElementKind(element).row.numpy
+
+
+def _normal(shape: tuple[int, ...], element: str, seed: int = 0) -> Array:
+    values: Array = np.random.default_rng(seed).standard_normal(shape).astype(_numpy(element))
+    return values
+
+
+def _laid(values: Array, how: str) -> Array:
+    """The values in memory that lies as `how` says; what lies around them is poison."""
+    shape, rank = values.shape, values.ndim
+    if how == "shifted":  # by one element, so that nothing is aligned
+        there = _poison((values.size + 1,), values.dtype)[1:].reshape(shape)
+    elif how == "padded":
+        there = _poison((*shape[:-1], shape[-1] + 3), values.dtype)[..., : shape[-1]]
+    elif how == "reversed":
+        there = _poison(shape, values.dtype)[(slice(None, None, -1),) * rank]
+    elif how == "transposed":
+        there = _poison(shape[::-1], values.dtype).T
+    elif how == "sparse":
+        there = _poison(tuple(2 * n for n in shape), values.dtype)[(slice(None, None, 2),) * rank]
+    else:
+        there = _poison(shape, values.dtype)
+    there[...] = values
+    return there
+
+
+def _poison(shape: tuple[int, ...], dtype: Any) -> Array:
+    """16-byte aligned."""
+    count = math.prod(shape)
+    raw = np.full(count * dtype.itemsize + 16, 0xFF, np.uint8)
+    start = -raw.ctypes.data % 16
+    return raw[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
+
+
+def _run(plan: Any, **arrays: Any) -> None:
+    plan.run(**arrays, workspace=_poison((plan.workspace_bytes,), np.dtype(np.uint8)) if plan.workspace_bytes else None)
+
+
+def _distance(queries: int, keys: int) -> Array:
+    return np.arange(keys)[None, :] - np.arange(queries)[:, None]
+
+
+def _alibi(scores: Array, slopes: Array) -> Array:
+    """As the kernel rounds: in the accumulator, every operation by itself."""
+    acc = np.float64 if scores.dtype == np.float64 else np.float32
+    distance = _distance(*scores.shape[2:]).astype(acc)
+    return (scores.astype(acc) + slopes.astype(acc)[:, None, None] * distance).astype(scores.dtype)
+
+
+def _alibi_plan(shape: tuple[int, ...], element: str) -> AlibiPlan:
+    names = ("batch_size", "num_heads", "query_len", "key_len")
+    return AlibiPlan.select(AlibiDescriptor(**dict(zip(names, shape, strict=True)), element=element))  # type: ignore[arg-type]
+
+
+def _alibi_backward_plan(shape: tuple[int, ...], element: str, **flags: bool) -> AlibiBackwardPlan:
+    names = ("batch_size", "num_heads", "query_len", "key_len")
+    given: dict[str, Any] = {**dict(zip(names, shape, strict=True)), **flags}
+    return AlibiBackwardPlan.select(AlibiBackwardDescriptor(**given, element=element))
+
+
+def _repeat_plan(shape: tuple[int, ...], repeats: tuple[int, ...], element: str) -> RepeatPlan:
+    return RepeatPlan.select(RepeatDescriptor(input_shape=shape, repeats=repeats, element=element))
+
+
+def _repeat_backward_plan(shape: tuple[int, ...], repeats: tuple[int, ...], element: str) -> RepeatBackwardPlan:
+    return RepeatBackwardPlan.select(RepeatBackwardDescriptor(input_shape=shape, repeats=repeats, element=element))
+
+
+def _summed(dy: Array, shape: tuple[int, ...], repeats: tuple[int, ...]) -> Array:
+    """In float64: the sum over the copies, and in its second half the sum of magnitudes."""
+    axes = [n for pair in zip(repeats, shape, strict=True) for n in pair]
+    wide = dy.astype(np.float64).reshape(axes)
+    over = tuple(range(0, len(axes), 2))
+    return np.stack([wide.sum(over), np.abs(wide).sum(over)])
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(2, 3, 5, 16), (2, 5, 9, 33), (3, 7, 5, 3), (1, 1, 1, 1)])
+def test_alibi_is_the_definition_in_every_layout(shape: tuple[int, ...], element: str) -> None:
+    plan, scores, slopes = _alibi_plan(shape, element), _normal(shape, element), _normal(shape[1:2], element, 1)
+    wanted = _alibi(scores, slopes)
+    for how in LAYOUTS:
+        y = _laid(np.zeros(shape, scores.dtype), how)
+        _run(plan, scores=_laid(scores, LAYOUTS[-1 - LAYOUTS.index(how)]), slopes=_laid(slopes, "reversed"), y=y)
+        assert np.array_equal(y, wanted), how
+    same = _laid(scores, "contiguous")
+    _run(plan, scores=same, slopes=slopes, y=same)
+    assert np.array_equal(same, wanted)
+
+
+def test_alibi_reads_broadcast_scores() -> None:
+    plan, row, slopes = _alibi_plan((2, 3, 4, 16), "f32"), _normal((16,), "f32"), _normal((1,), "f32", 1)
+    y = np.zeros((2, 3, 4, 16), np.float32)
+    scores, shared = np.broadcast_to(row, y.shape), np.broadcast_to(slopes, (3,))
+    _run(plan, scores=scores, slopes=shared, y=y)
+    assert np.array_equal(y, _alibi(scores, shared))
+    _run(plan, scores=np.broadcast_to(row[:4, None], y.shape), slopes=shared, y=y)
+    assert np.array_equal(y, _alibi(np.broadcast_to(row[:4, None], y.shape), shared))
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(2, 3, 5, 16), (2, 5, 9, 33), (3, 7, 5, 3), (1, 20, 1, 1), (3, 1, 128, 256)])
+def test_gradients_of_alibi(shape: tuple[int, ...], element: str) -> None:
+    plan, dy = _alibi_backward_plan(shape, element), _normal(shape, element)
+    acc = rt.ElementKind(element).row.acc
+    terms = dy.astype(np.float64) * _distance(*shape[2:])
+    exact, size = terms.sum((0, 2, 3)), np.abs(terms).sum((0, 2, 3))
+    first = None
+    for how in LAYOUTS if dy.size < 2000 else LAYOUTS[:2]:
+        dscores = _laid(np.zeros_like(dy), how)
+        dslopes = _poison(shape[1:2], _numpy(acc))
+        _run(plan, dy=_laid(dy, LAYOUTS[-1 - LAYOUTS.index(how)]), dscores=dscores, dslopes=dslopes)
+        assert np.array_equal(dscores, dy), how
+        assert np.all(np.abs(dslopes - exact) <= 20 * acc.row.unit_roundoff * size), how
+        first = dslopes.copy() if first is None else first
+        assert np.array_equal(first, dslopes), f"{how} adds in another order"
+    in_place, rounded = _laid(dy, "contiguous"), np.zeros(shape[1:2], _numpy(element))
+    _run(plan, dy=in_place, dscores=in_place, dslopes=rounded)
+    assert first is not None and np.array_equal(in_place, dy) and np.array_equal(rounded, first.astype(rounded.dtype))
+    alone = np.zeros_like(first)
+    _run(_alibi_backward_plan(shape, element, has_dscores=False), dy=dy, dslopes=alone)
+    assert np.array_equal(alone, first)
+    copied = np.zeros_like(dy)
+    _run(_alibi_backward_plan(shape, element, has_dslopes=False), dy=dy, dscores=copied)
+    assert np.array_equal(copied, dy)
+
+
+def test_a_copy_in_place_writes_nothing() -> None:
+    dy = _normal((2, 3, 4, 16), "f32")
+    plan = _alibi_backward_plan(dy.shape, "f32", has_dslopes=False)
+    views = {"dy": rt.view(dy, "dy"), "dscores": rt.view(dy, "dscores")}
+    assert plan._launches(views, 0) == []
+    both = _alibi_backward_plan(dy.shape, "f32")
+    views["dslopes"] = rt.view(np.zeros(3, np.float32), "dslopes")
+    (launch,) = both._launches(views, 0)
+    assert "BARACUDA_HAS_DSCORES=0" in launch.source.defines and launch.source in set(both.sources())
+
+
+def test_sums_of_nothing_are_zero() -> None:
+    for shape in ((0, 3, 4, 8), (2, 3, 0, 8), (2, 3, 4, 0)):
+        dslopes = np.full(3, 7, np.float32)
+        empty = np.zeros(shape, np.float32)
+        _run(_alibi_backward_plan(shape, "f32"), dy=empty, dscores=empty.copy(), dslopes=dslopes)
+        assert not dslopes.any(), shape
+
+
+_TILES = [
+    ((1,), (1,)), ((3,), (5,)), ((1,), (1000,)), ((6, 32), (3, 1)), ((4, 16), (2, 3)), ((9, 5, 33), (3, 2, 3)),
+    ((40, 1), (1, 24)), ((2, 1, 3, 1, 2, 1, 2, 3), (1, 2, 1, 3, 2, 1, 1, 2)), ((0, 5), (2, 3)), ((3, 4, 5), (1, 1, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("element", [e.value for e in rt.ElementKind])
+def test_repeat_moves_every_bit_of_every_element(element: str) -> None:
+    kind = _numpy(element)
+    for turn, (shape, repeats) in enumerate(_TILES):
+        raw = np.random.default_rng(turn).integers(0, 256, (*shape, kind.itemsize), np.uint8)
+        x = (raw % 2 if element == "bool" else raw).view(kind)[..., 0]  # NaNs of any payload among them
+        wanted = np.tile(x, repeats)
+        for how in LAYOUTS[turn % 2 :: 2]:
+            y = _laid(np.zeros(wanted.shape, kind), how)
+            _run(_repeat_plan(shape, repeats, element), x=_laid(x, LAYOUTS[-1 - LAYOUTS.index(how)]), y=y)
+            assert np.ascontiguousarray(y).tobytes() == wanted.tobytes(), (shape, repeats, how)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_the_gradient_of_repeat_adds_in_one_order(element: str) -> None:
+    acc = rt.ElementKind(element).row.acc.row
+    for shape, repeats in [*_TILES, ((2,), (700,)), ((1,), (20000,)), ((5,), (4001,)), ((1, 7), (3000, 1))]:
+        dy = _normal(tuple(a * b for a, b in zip(shape, repeats, strict=True)), element)
+        plan, first = _repeat_backward_plan(shape, repeats, element), None
+        exact, size = _summed(dy, shape, repeats)
+        for how in LAYOUTS if dy.size < 3000 else LAYOUTS[:2]:
+            dx = _laid(np.full(shape, 7, dy.dtype), LAYOUTS[-1 - LAYOUTS.index(how)])
+            _run(plan, dy=_laid(dy, how), dx=dx)
+            allowed = 20 * acc.unit_roundoff * size + rt.ElementKind(element).row.unit_roundoff * np.abs(exact)
+            assert np.all(np.abs(dx.astype(np.float64) - exact) <= allowed), (shape, repeats, how)
+            first = dx.copy() if first is None else first
+            assert np.array_equal(first, dx), (shape, repeats, how)
+
+
+def test_long_sums_stay_accurate() -> None:
+    """Half a million terms of one size: added one by one in float32 they would lose four digits."""
+    for shape, repeats in (((1,), (1 << 19,)), ((3,), (1 << 17,))):
+        dy = np.full(shape[0] * repeats[0], 0.1, np.float32)
+        dx = np.zeros(shape, np.float32)
+        _run(_repeat_backward_plan(shape, repeats, "f32"), dy=dy, dx=dx)
+        assert np.abs(dx / (np.float64(np.float32(0.1)) * repeats[0]) - 1).max() < 2.0**-22
+
+
+def test_infinities_and_nans_of_a_sum() -> None:
+    plan, dx = _repeat_backward_plan((4,), (9,), "f32"), np.zeros(4, np.float32)
+    dy = np.ones((9, 4), np.float32)
+    dy[3, 0], dy[2, 1], dy[5, 1], dy[1, 2] = np.inf, np.inf, -np.inf, np.nan
+    _run(plan, dy=dy.ravel(), dx=dx)
+    assert dx[0] == np.inf and np.isnan(dx[1]) and np.isnan(dx[2]) and dx[3] == 9
+
+
+def test_splits_follow_from_the_shape_alone() -> None:
+    plan = _repeat_backward_plan((1,), (1 << 28,), "f32")
+    cut = plan._cut
+    assert cut is not None and cut.walk == "rows" and 528 <= cut.splits <= 1056 and cut.kept == 1
+    assert cut.splits * cut.per_split >= cut.units > (cut.splits - 1) * cut.per_split
+    heads = _alibi_backward_plan((8, 32, 2048, 2048), "bf16")._cut
+    assert heads is not None and heads.blocks * heads.splits >= 4 * 132
+    columns = _repeat_backward_plan((1024, 17, 33), (3, 5, 7), "bf16")._cut
+    assert columns is not None and columns.walk == "columns" and columns.blocks * columns.splits >= 4 * 132
+
+
+@pytest.mark.usefixtures("watched")
+def test_every_access_is_in_order() -> None:
+    for shape in ((2, 3, 5, 16), (1, 2, 3, 33)):
+        scores, slopes = _normal(shape, "f32"), _normal(shape[1:2], "f32", 1)
+        for how in ("contiguous", "padded", "shifted"):
+            y = _laid(scores, how)
+            _run(_alibi_plan(shape, "f32"), scores=_laid(scores, how), slopes=slopes, y=y)
+            assert np.array_equal(y, _alibi(scores, slopes))
+            dslopes = np.zeros(shape[1], np.float32)
+            _run(_alibi_backward_plan(shape, "f32"), dy=_laid(scores, how), dscores=y, dslopes=dslopes)
+            _run(_alibi_backward_plan(shape, "f32"), dy=y, dscores=y, dslopes=dslopes)
+    for shape, repeats in (((3, 33), (3, 2)), ((2, 16), (40, 1)), ((1,), (20000,)), ((3, 1), (700, 2))):
+        x, dx = _normal(shape, "f16"), np.zeros(shape, np.float16)
+        y = np.zeros_like(np.tile(x, repeats))
+        _run(_repeat_plan(shape, repeats, "f16"), x=x, y=y)
+        _run(_repeat_backward_plan(shape, repeats, "f16"), dy=y, dx=dx)
+        assert np.array_equal(y, np.tile(x, repeats))
+
+
+def test_wide_indices_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    dy, shape, repeats = _normal((27, 66), "f32"), (9, 22), (3, 3)
+    results = []
+    for most in (2**31, 1):
+        monkeypatch.setattr(map_, "_NARROW", most)
+        RepeatBackwardPlan._selected.clear()
+        RepeatPlan._selected.clear()
+        dx, y = np.zeros(shape, np.float32), np.zeros((27, 66), np.float32)
+        plan = _repeat_backward_plan(shape, repeats, "f32")
+        assert plan._wide is (most == 1)
+        _run(plan, dy=dy, dx=dx)
+        _run(_repeat_plan(shape, repeats, "f32"), x=dx, y=y)
+        assert np.array_equal(y, np.tile(dx, repeats))
+        results.append(dx)
+    RepeatBackwardPlan._selected.clear()
+    RepeatPlan._selected.clear()
+    assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize(("wide", "bits"), [(False, 32), (True, 64)])
+def test_division_by_multiplication_is_exact(wide: bool, bits: int) -> None:
+    rng = np.random.default_rng(0)
+    top = 2 ** (bits - 1)
+    edges = (2, 3, 7, 10, 255, 256, 641, top // 2 - 1, top // 2, top // 2 + 1, top - 1)
+    for d in (*edges, *rng.integers(2, top, 50).tolist()):
+        words = space_words((1, d), wide=wide)
+        magic, shift = words[2 + MAX_AXES + 1] % 2**bits, words[2 + 2 * MAX_AXES + 1]
+        for q in (0, 1, (top - 1) // d, *rng.integers(0, top // d + 1, 20).tolist()):
+            for n in (q * d - 1, q * d, q * d + 1, top - 1):
+                if 0 <= n < top:
+                    assert (n * magic >> bits) >> shift == n // d, (n, d)
+
+
+def test_a_thousand_shapes_need_few_kernels() -> None:
+    rng = np.random.default_rng(0)
+    for element in ("bf16", "f64"):
+        for plan_of in (_repeat_plan, _repeat_backward_plan):
+            sources = set()
+            for _ in range(1000):
+                rank = int(rng.integers(1, 5))
+                shape, repeats = (tuple(rng.integers(1, n, rank).tolist()) for n in (70, 9))
+                plan: Any = plan_of(shape, repeats, element)
+                views = {
+                    n: rt.TensorView(4096, s[0], _row_major(s[0]), rt.ElementKind(element), "host", False, None, None)
+                    for n, s in plan.shapes().items()
+                }
+                launches = plan._launches(views, 0)
+                assert len(launches) <= 2
+                sources |= {launch.source for launch in launches}
+            assert len(sources) <= 8
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: _repeat_plan((), (), "f32"), rt.Unsupported, r"1 <= len\(input_shape\) <= 8"),
+        (lambda: _repeat_plan((1,) * 9, (1,) * 9, "f32"), rt.Unsupported, "len"),
+        (lambda: _repeat_plan((1, 2), (1,), "f32"), rt.InvalidProblem, "len"),
+        (lambda: _repeat_plan((1, -2), (1, 1), "f32"), rt.InvalidProblem, "input_shape"),
+        (lambda: _repeat_plan((1, 2), (1, 0), "f32"), rt.InvalidProblem, "repeats"),
+        (lambda: _repeat_plan((2**40,), (2**23,), "u8"), rt.InvalidProblem, "63 bits"),
+        (lambda: _repeat_plan((0, 2**40), (1, 2**23), "u8"), rt.InvalidProblem, "63 bits"),
+        (lambda: _repeat_backward_plan((2**32, 2**16), (2**8, 2**8), "f32"), rt.InvalidProblem, "63 bits"),
+        (lambda: _repeat_backward_plan((4,), (2,), "i32"), rt.Unsupported, "element"),
+        (lambda: _alibi_plan((2, -1, 3, 4), "f32"), rt.InvalidProblem, ">= 0"),
+        (lambda: _alibi_plan((2**20, 2**20, 2**20, 8), "f32"), rt.InvalidProblem, "63 bits"),
+        (lambda: _alibi_backward_plan((1,) * 4, "f32", has_dscores=False, has_dslopes=False), rt.InvalidProblem, "or"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(make: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        make()
+
+
+def test_what_fits_in_63_bits_is_selected() -> None:
+    assert _repeat_plan((2**40 - 1,), (2**23,), "u8")._wide
+    assert not _alibi_backward_plan((8, 32, 4096, 4096), "bf16")._wide
+
+
+def test_arguments_that_cannot_work_are_refused() -> None:
+    plan, x = _repeat_plan((3, 4), (2, 2), "f32"), np.zeros((3, 4), np.float32)
+    with pytest.raises(rt.InvalidProblem, match="'y' must have shape"):
+        plan.run(x=x, y=np.zeros((6, 4), np.float32))
+    with pytest.raises(rt.InvalidProblem, match="must not overlap"):
+        plan.run(x=x, y=np.lib.stride_tricks.as_strided(np.zeros(8, np.float32), (6, 8), (0, 4)))
+    with pytest.raises(rt.BufferTooSmall):
+        plan.run(x=x, y=rt.TensorRef(np.zeros(47, np.float32), (6, 8)))
+    packed = RepeatPlan.select(plan.descriptor, layouts=["packed"])
+    with pytest.raises(rt.Unsupported, match="strided"):
+        packed.run(x=x, y=np.zeros((8, 6), np.float32).T[:, ::-1])
+
+
+def _finding(tmp_path: Path, op: str, *edits: tuple[str, str]) -> str:
+    (source,) = SPECS.rglob(f"{op}.yaml")
+    text = source.read_text()
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / f"{op}.yaml"
+    path.write_text(text)
+    with pytest.raises(rt.SpecError) as caught:
+        load_spec(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("op", "old", "new", "says"),
+    [
+        ("repeat", "cell: {of: input_shape}", "cell: {of: input_shap}", "did you mean 'input_shape'?"),
+        ("repeat", "{dims: [copy * cell]", "{dims: [copy * sell]", "unknown dim 'sell'"),
+        ("repeat", "{dims: [copy * cell]", "{dims: [copy *]", "is neither a dim nor a product of dims"),
+        ("repeat", "{dims: [copy * cell]", "{dims: [copy * copy]", "names a dim twice"),
+        ("repeat", "{dims: [copy * cell]", "{dims: [copy]", "'y' varies along cell, which its dims do not list"),
+        ("repeat", "  y = x\nreference", "  y = x + 1\nreference", "i8 can only be moved"),
+        ("repeat", "  y = x\nreference", "  y = x * index(cell)\nreference", "only a dim of an int field has an index"),
+        ("repeat_backward", "sum(dy, copy)", "max(dy, copy)", "reduces by sum only"),
+        ("repeat_backward", "sum(dy, copy)", "dy", "'dx' varies along copy"),
+        ("repeat_backward", "sum(dy, copy)", "sum(dy - sum(dy, copy), copy)", "is a sum of what needs a sum itself"),
+        ("alibi", "[batch, head, query, key], may", "[batch * head, query, key], may", "must be the axes of a shape"),
+        ("alibi", "slopes: {dims: [head]", "whole: {dims: [head]", "'whole' is a reserved word"),
+        ("alibi_backward", "batch, query, key)\n", "batch, query)\n", "varies along key"),
+        ("alibi_backward", "  dscores = dy\n", "  dscores = dy + sum(dy, key)\n", "run over the same dims"),
+        ("alibi_backward", "  dscores = dy\n", "  dscores = dy + sum(dy, batch, query, key)\n", "sums come last"),
+        ("alibi_backward", "dslopes: [det", "dslopes: [batch_invariant, det", "drop batch_invariant"),
+    ],
+)  # fmt: skip
+def test_specs_that_contradict_themselves(tmp_path: Path, op: str, old: str, new: str, says: str) -> None:
+    assert says in _finding(tmp_path, op, (old, new))
+
+
+def test_lines_that_need_sums_read_kept_inputs_and_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no op of ours does: two sums, one of them nameless, a mean of them, scaled by a kept input."""
+    text = (SPECS / "shape_layout" / "repeat_backward.yaml").read_text()
+    text = text.replace("op: repeat_backward", "op: spread").replace("RepeatBackwardPlan", "SpreadPlan")
+    text = text.replace("check_order: [dx, dy]\n", "").replace(
+        "outputs:\n", "  gain: {dims: [cell], doc: a factor}\noutputs:\n"
+    )
+    text = text.replace(
+        "  dx = sum(dy, copy)\ngradient:\n  of: repeat\n  cotangents: {dy: y}\n  wrt: {dx: x}\n",
+        "  square = dy * dy\n  total = sum(square, copy)\n  dx = gain * (total + sum(dy, copy)) / size(copy)\n"
+        "reference: |\n  dx = gain * sum(dy * dy + dy, copy) / size(copy)\n",
+    )
+    path = tmp_path / "spread.yaml"
+    path.write_text(text)
+    files = texts([lower(load_spec(path).spec, "spread.yaml")])
+    module: Any = ModuleType("spread")
+    module.__package__ = "spread"
+    monkeypatch.setitem(sys.modules, "spread", module)
+    exec(compile(files["shape_layout/spread.py"], "spread.py", "exec"), module.__dict__)
+    descriptor = module.SpreadDescriptor(input_shape=(3, 8), repeats=(40, 2), element="f32")
+    plan = module.SpreadPlan.select(descriptor)
+    source = replace(plan._row.source)
+    source.__dict__["text"] = files["shape_layout/spread.cu"]
+    plan._row = replace(plan._row, source=source)
+    dy, gain, dx = _normal((120, 16), "f32"), _normal((3, 8), "f32", 1), np.zeros((3, 8), np.float32)
+    _run(plan, dy=dy, gain=gain, dx=dx)
+    wide = dy.astype(np.float64).reshape(40, 3, 2, 8)
+    assert np.allclose(dx, gain * (wide**2 + wide).sum((0, 2)) / 80, rtol=1e-5)
+
+
+def test_generated_files_are_current() -> None:
+    ops = [lower(one.spec, one.shown) for one in load_folder(SPECS).values() if one.spec.family == "map"]
+    generated = Path(__file__).parents[1] / "generated"
+    for path, text in texts(ops).items():
+        if not path.endswith("__init__.py"):
+            assert (generated / path).read_text() == text, f"{path} is stale; run baracuda-gen generate"

@@ -45,6 +45,7 @@ class Row:
     arch: str
     elements: tuple[str, ...]
     schedule: Schedule
+    layout: str  # the only one it works on, or ""
     serves: str  # what it serves, as the spec says it, or ""
     python: str
 
@@ -111,6 +112,11 @@ class BodyOp(Op):
     maps: tuple[Maps, ...]
     pinned: tuple[Pinned, ...]
     needs_math: bool
+
+    @property
+    def plans(self) -> tuple[str, ...]:
+        """The plan classes of its module."""
+        return (self.plan, *(p.plan for p in self.pinned))
 
     @property
     def scalar_codes(self) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from .commands import arguments
-from .families import FAMILIES
 
 
 @click.group(cls=arguments.Commands, context_settings=arguments.SETTINGS)
@@ -133,7 +132,7 @@ def doctor(**given: Any) -> None:
 
 @main.command()
 @click.argument("op")
-@click.option("--family", type=click.Choice(list(FAMILIES)), required=True)
+@click.option("--family", type=click.Choice(["row"]), required=True)
 @click.option("--category", default="custom", show_default=True)
 @arguments.SPECS
 def new(**given: Any) -> None:

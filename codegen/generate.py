@@ -74,7 +74,7 @@ def _package(doc: str, modules: list[str]) -> str:
 
 
 def _index(ops: list[Op]) -> str:
-    rows = {name: f"{op.category}.{op.name}" for op in ops for name in (op.plan, op.descriptor)}
+    rows = {name: f"{op.category}.{op.name}" for op in ops for name in (*op.plans, op.descriptor)}
     listed = "".join(f'    "{name}": "{module}",\n' for name, module in sorted(rows.items()))
     return _INDEX.format(mark=MARK, rows=listed)
 

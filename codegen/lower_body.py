@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Collection, Iterable, Mapping
+from itertools import takewhile
 
 from baracuda.runtime import Schedule
 from baracuda.runtime.element import ElementKind
@@ -17,6 +19,24 @@ from .spec import BodySpec, KernelSpec
 _CTYPE = {"T": "T", "acc": "acc_of<T>", "f32": "float", "i32": "int", "i64": "i64"}
 
 
+def expanded(text: str, terms: Mapping[str, str], known: Collection[str]) -> str:
+    """`text` with each term replaced by what it stands for; terms may use those above them."""
+    tree = ast.parse(read_condition(text, (*known, *terms)), mode="eval")
+    return ast.unparse(_Expand(dict(terms)).visit(tree))
+
+
+class _Expand(ast.NodeTransformer):
+    def __init__(self, terms: Mapping[str, str]) -> None:
+        self.terms = terms
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.terms:
+            return node
+        above = dict(takewhile(lambda term: term[0] != node.id, self.terms.items()))
+        inner = ast.parse(self.terms[node.id].strip(), mode="eval").body
+        return _Expand(above).visit(inner)  # type: ignore[no-any-return]
+
+
 def owners_of(spec: BodySpec) -> dict[str, str]:
     """Whose attribute each name of an expression is: of the descriptor, the schedule's numbers or the settings."""
     numbers = {name: "s" for row in spec.schedules for name in row.numbers}
@@ -29,7 +49,7 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
     owners = owners_of(spec)
 
     def python(text: str | int) -> str:
-        return to_python(read_condition(str(text), owners), owners)
+        return to_python(expanded(str(text), spec.terms, owners), owners)
 
     tensors = tuple(_tensor(n, spec) for n in spec.arguments)
     described = {n: t.shape for n, t in spec.arguments.items()}
@@ -72,8 +92,6 @@ def _tensor(name: str, spec: BodySpec) -> Tensor:
 
 def read_shape(text: str) -> tuple[str, ...]:
     """The axes of a shape that is written as a tuple."""
-    import ast
-
     tree = ast.parse(text.strip(), mode="eval").body
     return tuple(ast.unparse(part) for part in tree.elts) if isinstance(tree, ast.Tuple) else ()
 
@@ -85,8 +103,6 @@ def _setting(name: str, text: str, spec: BodySpec, python: str) -> Setting:
 
 
 def _is_boolean(text: str) -> bool:
-    import ast
-
     return isinstance(ast.parse(text.strip(), mode="eval").body, ast.Compare | ast.BoolOp)
 
 
@@ -103,7 +119,8 @@ def _rows(spec: BodySpec, python: object) -> Iterable[Row]:
     assert callable(python)
     for row in spec.schedules:
         schedule = Schedule(row.threads, tuple(row.numbers.items()))
-        yield Row(row.arch, tuple(row.dtypes), schedule, row.fits or "", python(row.fits) if row.fits else "")
+        serves = python(row.fits) if row.fits else ""
+        yield Row(row.arch, tuple(row.dtypes), schedule, row.layout or "", row.fits or "", serves)
 
 
 def _entries(spec: BodySpec, rows: tuple[Row, ...]) -> Iterable[Entry]:

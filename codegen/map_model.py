@@ -52,6 +52,11 @@ class Body:
     stores: tuple[Store, ...]
     sums: tuple[Sum, ...]
 
+    @property
+    def is_all(self) -> bool:
+        """Whether the space has no other axes than those of what is stored."""
+        return self.name == "cells"
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -257,6 +257,11 @@ class Op:
         """Tensors that may be absent."""
         return tuple(t for t in self.tensors if t.optional)
 
+    @property
+    def plans(self) -> tuple[str, ...]:
+        """The plan classes of its module."""
+        return (self.plan,)
+
     def allowance(self, arch: str) -> Allowance:
         """What a kernel of the SKUs of `arch` may use."""
         return dict(self.allowances)[arch]

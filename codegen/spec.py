@@ -202,7 +202,7 @@ class AxesSpec(Strict):
 
 
 class MapTensor(TensorSpec):
-    """A tensor over some of the dims, in the order of its axes; `copy * cell` is a product of two shapes, axis by axis."""
+    """A tensor over some of the dims, in the order of its axes; `copy * cell` multiplies two shapes axis by axis."""
 
     dims: Annotated[tuple[Text, ...], Field(min_length=1, strict=False)]
 
@@ -272,6 +272,7 @@ class ScheduleSpec(Strict):
     threads: Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
     numbers: dict[Ident, int] = {}
     fits: Text | None = None
+    layout: Layout | None = None  # the only one it works on; which no other schedule then does
 
 
 class PinnedSpec(Strict):
@@ -288,6 +289,7 @@ class BodySpec(OpSpec):
     outputs: dict[Ident, BodyTensor]
     body: dict[Arch, Annotated[str, Field(pattern=r"^[a-z0-9_]+\.cuh$")]]
     settings: dict[Macro, Text] = {}
+    terms: dict[Ident, Text] = {}  # expressions that the ones below have in common
     layouts: dict[Layout, dict[Ident, int]] = {}
     workspace: dict[Ident, WorkspaceSpec] = {}
     kernels: Annotated[list[KernelSpec], Field(min_length=1)]

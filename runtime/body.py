@@ -28,7 +28,15 @@ from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuara
 from .workspace import rounded
 
 B = TypeVar("B", bound=Descriptor)
+_MAP_ALIGNMENT = 8  # words; tensor maps stand first in a struct, and align it
 _REMEMBERED = 256  # geometries kept per plan
+
+
+class _Numbers(SimpleNamespace):
+    """Numbers of a schedule; one that it lacks, and others have, is 0."""
+
+    def __getattr__(self, name: str) -> int:
+        return 0
 
 
 class BodyKernel(NamedTuple):
@@ -44,6 +52,9 @@ class BodyKernel(NamedTuple):
 class Serves:
     """Which problems a schedule serves, as text and as a function of descriptor, numbers and settings."""
 
+    arch: str
+    elements: tuple[str, ...]
+    schedule: str
     text: str
     holds: Callable[[Any, Any, Any], bool]
 
@@ -68,7 +79,7 @@ class BodyPlan(Plan[B]):
     FIELDS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
     CHOSEN: ClassVar[tuple[str, ...]]
     WORKSPACE: ClassVar[tuple[tuple[str, str], ...]]  # arrays of scratch and their element
-    SERVES: ClassVar[dict[tuple[str, str, str], Serves]]  # (arch, element, schedule) -> what it serves
+    SERVES: ClassVar[tuple[Serves, ...]]  # schedules that do not serve every problem
     BODIES: ClassVar[tuple[str, ...]]  # architectures with a header of their own
     MAPS: ClassVar[dict[str, tuple[Box, ...]]] = {}  # architecture -> tensor maps, in the order of the struct
     PINNED: ClassVar[str] = ""  # the only architecture whose SKUs are candidates
@@ -105,6 +116,8 @@ class BodyPlan(Plan[B]):
         accepted, refused = [], []
         for row in cls._candidates(descriptor):
             reason = cls._refusal(descriptor, row.sku, preference, device)
+            if reason is None and layouts is not None and not layouts & set(held := cls._works_on(row.sku)):
+                reason = f"works on {' and '.join(held)}, layouts are {', '.join(sorted(layouts))}"
             if reason is None:
                 accepted.append(row)
             else:
@@ -112,14 +125,15 @@ class BodyPlan(Plan[B]):
         if not accepted:
             raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
         where = device or default_device()
-        first = next((row for row in accepted if cls._unfit(descriptor, row.sku, where) is None), accepted[0])
+        fitting = (row for row in _own_first(accepted, where) if cls._unfit(descriptor, row.sku, where) is None)
+        first = next(fitting, accepted[0])
         return cls(descriptor, accepted, first.sku, layouts or frozenset(cls.LAYOUTS))
 
     @classmethod
     def _check_sizes(cls, descriptor: B) -> None:
         for name, (shape, *_) in cls._shapes_of(descriptor).items():
             if (count := prod(shape)) >= 1 << 63:
-                raise InvalidProblem(f"{cls.__name__}: {name!r} of shape {shape} has {count} elements; at most 2^63 - 1")
+                raise InvalidProblem(f"{cls.__name__}: {name!r} of shape {shape} has {count} elements, 2^63 or more")
 
     @classmethod
     def _candidates(cls, descriptor: B) -> tuple[Registered, ...]:
@@ -134,7 +148,7 @@ class BodyPlan(Plan[B]):
         descriptor.check()
         where = cls._device_called(device) or default_device()
         verdicts = []
-        for row in cls._candidates(descriptor):
+        for row in _own_first(cls._candidates(descriptor), where):
             reason = cls._refusal(descriptor, row.sku, preference or DEFAULT, where)
             verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
         return Explanation(descriptor, tuple(verdicts))
@@ -152,9 +166,10 @@ class BodyPlan(Plan[B]):
     @classmethod
     def cannot_hold(cls, descriptor: B, sku: KernelSku) -> str | None:
         """A problem that the schedule does not serve, or that takes more shared memory than its architecture has."""
-        serves = cls.SERVES.get((sku.arch, sku.element.value, str(sku.schedule)))
-        if serves is not None and not serves.holds(descriptor, *cls._constants(descriptor, sku)):
-            return f"needs {serves.text}"
+        for serves in cls.SERVES:
+            mine = (serves.arch, serves.schedule) == (sku.arch, str(sku.schedule)) and sku.element in serves.elements
+            if mine and not serves.holds(descriptor, *cls._constants(descriptor, sku)):
+                return f"needs {serves.text}"
         return cls._too_much_shared(descriptor, sku, sku.arch)
 
     @classmethod
@@ -167,7 +182,7 @@ class BodyPlan(Plan[B]):
     def _constants(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[Any, Any]:
         schedule, row = sku.schedule, sku.element.row
         assert isinstance(schedule, Schedule)
-        numbers = SimpleNamespace(
+        numbers = _Numbers(
             threads=schedule.threads,
             itemsize=row.bytes,
             accsize=row.acc.row.bytes,
@@ -210,10 +225,26 @@ class BodyPlan(Plan[B]):
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """One source for each kernel and layout that the chosen SKU may be given."""
+        yield from self._sources_of(self._row, dtypes)
+
+    def _sources_of(
+        self, row: Registered, dtypes: Mapping[str, ElementKind | str] | None
+    ) -> Iterator[KernelSource]:
         held = tuple(ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN)
-        for layout in self._layouts_of(self.sku):
-            for kernel in self._kernels(self.sku, 1):
-                yield self._source(self._row, kernel, layout, held)
+        for layout in self._layouts_of(row.sku):
+            for kernel in self._kernels(row.sku, 1):
+                yield self._source(row, kernel, layout, held)
+
+    def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
+        """Compile and load all that `run` may need, of every candidate that fits `device`."""
+        where = self._device_called(device)
+        assert where is not None
+        self._fit(where)
+        for row in self._rows:
+            if self._unfit(self.descriptor, row.sku, where) is None:
+                for source in self._sources_of(row, dtypes):
+                    where.load(source)
+        return self
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that the caller's arrays may ask for."""
@@ -223,9 +254,15 @@ class BodyPlan(Plan[B]):
                     source = self._source(self._row, kernel, layout, held)
                     yield layout, dict(zip(self.CHOSEN, held, strict=True)), source
 
+    @classmethod
+    def _works_on(cls, sku: KernelSku) -> tuple[str, ...]:
+        """The layouts that arrays for `sku` may have: its own, or what is no other SKU's own."""
+        own = {row.sku.layout for row in REGISTRY.candidates(cls.OP) if row.sku.layout}
+        held = (sku.layout,) if sku.layout else tuple(name for name in cls.LAYOUTS if name not in own)
+        return held[:1] if sku.arch in cls.MAPS else held
+
     def _layouts_of(self, sku: KernelSku) -> tuple[str, ...]:
-        held = tuple(name for name in self.LAYOUTS if name in self.layouts)
-        return held[:1] if sku.arch in self.MAPS else held
+        return tuple(name for name in self._works_on(sku) if name in self.layouts)
 
     def _kernels(self, sku: KernelSku, multiprocessors: int) -> tuple[BodyKernel, ...]:
         return self._kernels_of(self.descriptor, *self._constants(self.descriptor, sku, multiprocessors))
@@ -247,7 +284,8 @@ class BodyPlan(Plan[B]):
             defines += [f"BARACUDA_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
             defines += [f"DYN_SHARED_BYTES={kernel.shared}"] if kernel.shared else []
             file = row.source
-            policy = file.contraction, file.flush_subnormals, kernel.shared
+            only = row.sku.arch if row.sku.arch.endswith("a") else ""
+            policy = file.contraction, file.flush_subnormals, kernel.shared, only
             source = KernelSource(file.path, file.text, symbol, tuple(defines), *policy)
             self._sources[key] = source
         return source
@@ -265,7 +303,7 @@ class BodyPlan(Plan[B]):
 
     def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, BodyKernel, _Words]]:
         refused = []
-        for row in self._rows:
+        for row in _own_first(self._rows, device):
             layout = layout_of(self.LAYOUT_AXES, self.LAYOUTS, views)
             if layout not in self._layouts_of(row.sku):
                 accepted = " or ".join(self._layouts_of(row.sku))
@@ -301,6 +339,11 @@ class BodyPlan(Plan[B]):
         return _Words(maps, ranks, tuple(fields), tuple(offsets))
 
 
+def _own_first(rows: Sequence[Registered], device: Device) -> list[Registered]:
+    """`rows` with those made for the device's own architecture before those of earlier ones."""
+    return sorted(rows, key=lambda row: row.sku.arch.rstrip("a") != device.arch)
+
+
 @dataclass(frozen=True, slots=True)
 class _Words:
     """The argument struct of all kernels of an op: tensor maps, tensors, fields, scratch."""
@@ -323,6 +366,8 @@ class _Words:
             words.extend((0,) * rank if there is None else strides_of(there, rank))
         words.extend(self.fields)
         words.extend(workspace + offset for offset in self.scratch)
+        if self.maps:
+            words.extend((0,) * (-len(words) % _MAP_ALIGNMENT))
         return words
 
 
@@ -333,14 +378,19 @@ def body_kernels(
     op: str,
     direction: Direction,
     rungs: Sequence[str],
-    schedules: Sequence[tuple[str, Sequence[ElementKind], Schedule]],
+    schedules: Sequence[tuple[str, Sequence[ElementKind], Schedule, str | None]],
 ) -> Iterator[Registered]:
-    """A row of the kernel table for each element of each schedule, in the order given."""
-    for arch, elements, schedule in schedules:
+    """A row of the kernel table for each element of each schedule, in the order given.
+
+    A schedule is given with its architecture, elements and, where it works on one layout only, that.
+    """
+    for arch, elements, schedule, layout in schedules:
         for element in elements:
             acc = element.row.acc
             guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
-            sku = KernelSku(category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule)
+            sku = KernelSku(
+                category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule, layout=layout
+            )
             yield Registered(sku, source)
 
 

@@ -104,7 +104,7 @@ class CudaDevice:
 
         Raises CompileError, or DriverError when the device cannot run that architecture or records a graph.
         """
-        key = (source, arch or self.arch)
+        key = (source, arch or source.arch or self.arch)
         if kernel := self._kernels.get(key):
             return kernel
         with self._loading.setdefault(key, threading.Lock()):
@@ -114,7 +114,7 @@ class CudaDevice:
 
     def is_loaded(self, source: KernelSource, arch: str | None = None) -> bool:
         """Whether `load` would return at once."""
-        return (source, arch or self.arch) in self._kernels
+        return (source, arch or source.arch or self.arch) in self._kernels
 
     @cached_property
     def _context(self) -> int:

@@ -23,6 +23,7 @@ class KernelSource:
     contraction: bool = False  # may a * b + c become one fma?
     flush_subnormals: bool = False
     dynamic_shared: int = 0  # bytes that every launch reserves
+    arch: str = ""  # the only architecture it is compiled for, where there is one
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,15 @@ class MapPlan(Plan[M]):
         """The parts of sums that several blocks share."""
         return sum(cls._parts_bytes(descriptor, sku))
 
+    @property
+    def workspace_bytes(self) -> int:
+        """How many bytes of workspace `run` needs, exactly."""
+        return self._workspace
+
+    @cached_property
+    def _workspace(self) -> int:
+        return self.workspace_of(self.descriptor, self.sku)
+
     @classmethod
     def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
         cut = cls.cut(descriptor, sku)

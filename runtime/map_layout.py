@@ -35,15 +35,16 @@ def layout_of(tensors: Sequence[Placed], extents: Sequence[int], vec: int, *, ce
     """The layout, and a bit for each operand that holds packs whole.
 
     Packed: each tensor does, or has one element for all cells of a pack. Flat: a pack lies in two rows at most, and
-    where only `cells` are stored, what is written holds packs whole.
+    where only `cells` are stored, what is written is contiguous as a whole.
     """
     if extents[-1] < vec:
         return "strided", 0
+    contiguous = contiguous_strides(extents)
     whole = {t.operand for t in tensors if t.is_whole(extents, vec)}
     bits = sum(1 << operand for operand in whole)
     splat = {t.operand for t in tensors if t.strides[-1] == 0 and not t.written}
     if extents[-1] % vec == 0 and all(t.operand in whole | splat for t in tensors):
         return "packed", bits
-    if cells and not all(t.operand in whole for t in tensors if t.written):
+    if cells and not all(t.operand in whole and t.strides == contiguous for t in tensors if t.written):
         return "strided", 0
     return "flat", bits

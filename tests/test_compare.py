@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from baracuda.codegen.cli import main
+from baracuda.codegen.commands import compare as commanded
 from baracuda.codegen.commands.project import installed, plans_of
 from baracuda.codegen.compare import judge as judging
 from baracuda.codegen.compare import report, run, state, torch_values
@@ -173,14 +174,12 @@ def test_a_process_that_dies_fails_its_problem_alone(tmp_path: Path, monkeypatch
 
 
 def test_shards_are_parts_of_one_whole() -> None:
-    from baracuda.codegen.commands.compare import shard
-
     work = [(op, index) for index in range(7) for op in "ab"]
-    parts = [shard(work, f"{part}/3") for part in (1, 2, 3)]
+    parts = [commanded.shard(work, f"{part}/3") for part in (1, 2, 3)]
     assert sorted(key for part in parts for key in part) == sorted(work)
     assert all({op for op, _ in part} == {"a", "b"} for part in parts)
     with pytest.raises(InvalidProblem, match="1 <= I <= N"):
-        shard(work, "0/3")
+        commanded.shard(work, "0/3")
 
 
 # ---------------------------------------------------------------------------------------------------------- with torch
@@ -244,8 +243,9 @@ def test_an_exception_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judged("softmax", 0).failure.startswith("InvalidProblem: never (test_compare.py:")
 
 
-def test_the_command_resumes(tmp_path: Path) -> None:
+def test_the_command_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setattr(commanded, "_against", lambda *_: "texts")  # which may be edited meanwhile
     kept = tmp_path / "state.jsonl"
     command = ["softmax", "--device", "host", "--limit", 1 << 10, "--jobs", 1, "--state", kept, "--json"]
     first = invoke(*command, "--count", 2)

@@ -63,7 +63,10 @@ def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
     loaded = load_folder(specs)
     if unknown := [op for op in ops if op not in loaded]:
         raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
-    subjects = {op: Subject(one, loaded, package) for op, one in loaded.items()}
+    rows = {op: one for op, one in loaded.items() if one.spec.family == "row"}
+    if others := [op for op in ops if op not in rows]:
+        raise Unsupported(f"{others[0]!r} is of family {loaded[others[0]].spec.family}; mutants are made of rows")
+    subjects = {op: Subject(one, loaded, package) for op, one in rows.items()}
     return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
 
 

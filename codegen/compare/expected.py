@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,14 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Expected:
-    """All inputs, what the forward saves rounded as it is stored; and real results as `Problem.flat` gives them."""
+    """All inputs, what the forward saves rounded as it is stored; and real results as `Problem.flat` gives them.
+
+    Of a gradient also what the forward gives, in the caller's shapes.
+    """
 
     arrays: Arrays
     exact: Mapping[str, Any]
+    forward: Mapping[str, Any] = field(default_factory=dict)
 
 
 def values_of(spec: OpSpec) -> Values | None:
@@ -49,14 +53,14 @@ def expect(problem: Problem, arrays: Arrays, hidden: Hidden, held: Mapping[str, 
         found = {argument: outputs[name] for argument, name in problem.results.items()}
         flat = {problem.results[a]: problem.flat(a, _shaped(problem, a, t)) for a, t in found.items()}
         return Expected(arrays, flat)
-    results = _gradients(torch, values, problem, hidden.fields, tensors)
+    results, outputs = _gradients(torch, values, problem, hidden.fields, tensors)
     full, flat = dict(arrays), {}
     for name, tensor in results.items():
         array = _shaped(problem, name, tensor)
         flat[name] = problem.flat(name, array)
         if name in problem.saved:
             full[name] = array.astype(held[name].row.numpy)
-    return Expected(full, flat)
+    return Expected(full, flat, {name: tensor.detach().cpu().numpy() for name, tensor in outputs.items()})
 
 
 def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
@@ -72,9 +76,12 @@ def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
     fields |= problem.values
     arrays = {}
     for name, tensor in forward.inputs.items():
+        if name in problem.spec.inputs:
+            continue
         like = _gradient_of(problem, name)
-        there = not tensor.optional or fields[tensor.optional] or like in problem.arguments
-        if name not in problem.spec.inputs and there:
+        if tensor.optional and like in problem.arguments:
+            fields[tensor.optional] = True
+        if not tensor.optional or fields[tensor.optional]:
             arrays[name] = _drawn(problem, tensor, name, style, rng, problem.shape_of(like))
     return Hidden(fields, arrays)
 
@@ -97,8 +104,8 @@ def _drawn(
 
 def _gradients(
     torch: Any, values: Values, problem: Problem, fields: Mapping[str, Any], tensors: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the forward saves, and the slope of its outputs, weighted by the cotangents, along each input."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the forward saves, the slope of its weighted outputs along each input, and the outputs themselves."""
     gradient = problem.spec.gradient
     assert gradient is not None
     inputs = {here: tensors[there] for here, there in gradient.wrt.items() if here in problem.written}
@@ -110,9 +117,9 @@ def _gradients(
     found = {name: outputs[name] if name in outputs else tensors[name] for name in gradient.saved}
     there = {name: tensor.detach() for name, tensor in found.items() if name in problem.arguments}
     if not getattr(loss, "requires_grad", False):
-        return there | {name: torch.zeros_like(x) for name, x in inputs.items()}
+        return there | {name: torch.zeros_like(x) for name, x in inputs.items()}, outputs
     slopes = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
-    return there | dict(zip(inputs, slopes, strict=True))
+    return there | dict(zip(inputs, slopes, strict=True)), outputs
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -18,13 +18,12 @@ from ..verify.accuracy import Accuracy, compare
 from ..verify.arrange import Arranged, arrange
 from ..verify.checks import as_float
 from ..verify.memory import Memory
-from ..verify.oracle import tolerances
 from ..verify.problem import Arrays, Problem
 from ..verify.subject import Subject
+from .bounds import allowed
 from .draw import Drawn, draw
-from .expected import draw_hidden, expect
+from .expected import Expected, draw_hidden, expect
 
-_ROUNDOFFS = 2.0**-50  # relative errors of torch's means and the like
 _LONGEST = 600  # characters of a message
 
 
@@ -112,11 +111,13 @@ def _judge(drawn: Drawn, memory: Memory, torch_device: str, repeats: int, output
     problem = drawn.problem
     held = problem.held(drawn.choice)
     arrays = _inputs(drawn, held)
-    expected = expect(problem, arrays, draw_hidden(problem, drawn.style, drawn.seed), held, torch_device)
+    hidden = draw_hidden(problem, drawn.style, drawn.seed)
+    expected = expect(problem, arrays, hidden, held, torch_device)
     arranged = _placed(drawn, expected.arrays, memory)
     got = arranged.run()
     wrong = []
-    for name, accuracy in _accuracies(problem, expected.arrays, expected.exact, got, held).items():
+    bound = allowed(problem, expected, hidden, held)
+    for name, accuracy in _accuracies(problem, expected, bound, got, held).items():
         outputs[name] = Measured(accuracy.worst_ratio, accuracy.max_error, accuracy.relative)
         if not accuracy.worst_ratio <= 1:
             wrong.append(f"{name!r} is wrong, {accuracy}")
@@ -152,25 +153,12 @@ def _placed(drawn: Drawn, arrays: Arrays, memory: Memory) -> Arranged:
 
 
 def _accuracies(
-    problem: Problem, arrays: Arrays, exact: Mapping[str, Any], got: Arrays, held: Mapping[str, ElementKind]
+    problem: Problem, expected: Expected, bound: Mapping[str, Any], got: Arrays, held: Mapping[str, ElementKind]
 ) -> dict[str, Accuracy]:
-    with np.errstate(all="ignore"):
-        allowed = tolerances(problem, arrays, exact, held, saved=_saved(problem, arrays, exact))
-    slack = 2 if problem.element.row.acc == ElementKind.F64 else 1  # where torch's errors are as large as the kernel's
     found = {}
     for argument, name in problem.results.items():
         value = problem.flat(argument, as_float(got[argument]))
-        found[argument] = compare(value, exact[name], slack * np.asarray(allowed[argument]), held[argument])
-    return found
-
-
-def _saved(problem: Problem, arrays: Arrays, exact: Mapping[str, Any]) -> dict[str, Any]:
-    """Real values of saved inputs, as far from what is stored as they may be: torch has them to some roundoffs."""
-    found = {}
-    for name in problem.saved & arrays.keys():
-        value = problem.flat(name, arrays[name].astype(np.float64))
-        with np.errstate(invalid="ignore"):
-            found[name] = value - np.abs(value - exact[name]) - _ROUNDOFFS * np.abs(exact[name])
+        found[argument] = compare(value, expected.exact[name], bound[argument], held[argument])
     return found
 
 

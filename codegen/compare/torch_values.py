@@ -146,12 +146,13 @@ def _shared(fields: Fields, tensor: Any) -> Any:
 
 def _causal_conv1d(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x, halo = tensors["x"], fields["width"] - 1
-    parts, states = [x[:, :, :0]], [x.new_zeros(0, x.shape[1], halo)]
+    parts, states = [], [x.new_zeros(0, x.shape[1], halo)]
     for before, part in _sequences(fields, tensors):
         extended = torch.cat([before, part], 2)
         parts.append(_filtered(torch, fields, tensors, extended))
         states.append(extended[:, :, part.shape[2] :])
-    return {"y": torch.cat(parts, 2), "final_states": torch.cat(states)}
+    y = torch.cat(parts, 2) if parts else torch.zeros_like(x)  # what is in no sequence comes to nothing
+    return {"y": y, "final_states": torch.cat(states)}
 
 
 def _sequences(fields: Fields, tensors: Tensors) -> Iterator[tuple[Any, Any]]:

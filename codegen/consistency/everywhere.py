@@ -46,6 +46,13 @@ def texts(spec: OpSpec) -> Iterator[Finding]:
 
 def fields(spec: OpSpec) -> Iterator[Finding]:
     for name, field in spec.descriptor.items():
+        other = spec.descriptor.get(field.same_as) if field.same_as else None
+        if field.same_as and (other is None or other.type != field.type or other.same_as):
+            place = ("descriptor", name, "same_as")
+            hint = near(field.same_as, spec.descriptor)
+            yield place, 0, f"{field.same_as!r} is no field of type {field.type}; {hint}"
+        if field.same_as and field.default is not None:
+            yield ("descriptor", name, "default"), 0, "a field takes another's value or has a default, not both"
         if field.default is not None and not _is_default(field):
             yield ("descriptor", name, "default"), 0, f"{name!r} must be of type {field.type}, got {field.default!r}"
     if len(set(spec.dtypes)) != len(spec.dtypes):
@@ -149,6 +156,15 @@ def promises(spec: OpSpec) -> Iterator[Finding]:
                 0,
                 f"{dtype!r} is not a dtype of this op; {near(dtype, spec.dtypes)}",
             )
+
+
+def draws(spec: OpSpec) -> Iterator[Finding]:
+    """What random problems are made of: fields that there are."""
+    for name in spec.tests.draw:
+        if name not in spec.descriptor:
+            yield ("tests", "draw", name), 0, f"unknown field {name!r}; {near(name, spec.descriptor)}"
+    if spec.tests.batch is not None and spec.tests.batch not in spec.descriptor:
+        yield ("tests", "batch"), 0, f"unknown field {spec.tests.batch!r}; {near(spec.tests.batch, spec.descriptor)}"
 
 
 def arch(spec: OpSpec) -> Iterator[Finding]:

@@ -45,6 +45,9 @@ def tensors(spec: RowSpec) -> Iterator[Finding]:
 
 
 def arch(spec: RowSpec) -> Iterator[Finding]:
+    for dtype in spec.dtypes:
+        if dtype not in ("f32", "f16", "bf16", "f64"):
+            yield ("dtypes",), 0, f"the row family computes in f32, f16, bf16 and f64, got {dtype}"
     for arch, need in spec.arch.items():
         if need.needs:
             yield ("arch", arch, "needs"), 0, "the row family's kernels use no tma, wgmma or cluster; leave it out"

@@ -10,7 +10,7 @@ import numpy as np
 
 from baracuda.runtime import ElementKind, TensorView
 
-from .memory import Buffer, Memory, Placed, laid_out, place
+from .memory import Buffer, Memory, Placed, laid_out, packed_along, place
 from .problem import Arrays, Problem
 
 Choice = Mapping[str, ElementKind]
@@ -58,7 +58,11 @@ def arrange(
     for name in problem.arguments:
         values = arrays.get(name)
         shape = problem.shape_of(name) if values is None else values.shape
-        strides, shift = laid_out((patterns or {}).get(name, "contiguous"), shape, vec, problem.arguments[name].layout)
+        pattern, axis = (patterns or {}).get(name, "contiguous"), problem.packed_axis(name)
+        if axis is None:
+            strides, shift = laid_out(pattern, shape, vec, problem.arguments[name].layout)
+        else:
+            strides, shift = packed_along(axis, pattern, shape, vec)
         kind = held[name] if values is None else ElementKind(_tag(values))
         placed[name] = place(memory, shape, kind, strides, values, shift)
     needed = problem.plan.workspace_bytes
@@ -82,6 +86,8 @@ def same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays hold the same bits, any NaN counting as any other."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    if a.dtype.kind == "c":  # moved, not computed
+        return np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
     word = np.dtype(f"u{a.dtype.itemsize}")
     equal = np.ascontiguousarray(a).view(word) == np.ascontiguousarray(b).view(word)
     if a.dtype.kind not in "iub":

@@ -37,7 +37,8 @@ class BodyProblem(Problem, family="body"):
         batch = self.spec.tests.batch
         if batch is None or self.values[batch] < 2:
             return None
-        return Problem.of(self.subject, {**self.case, batch: self.values[batch] // 2}, self.element, self.arch)
+        smaller = {**self.case, batch: self.values[batch] // 2}
+        return Problem.of(self.subject, smaller, self.element, self.arch, self.layout)
 
     @property
     def forward_values(self) -> dict[str, Any]:

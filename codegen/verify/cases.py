@@ -54,10 +54,17 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` if its plan, held to the architecture of `sku`, selects `sku`."""
     try:
-        problem = Problem.of(subject, case, sku.element, sku.arch)
+        problem = Problem.of(subject, case, sku.element, sku.arch, sku.layout)
     except Unsupported:
         return None
-    return problem if problem.plan.sku == sku else None
+    return problem if problem.plan.sku == sku and _can_be_laid_out(problem) else None
+
+
+def _can_be_laid_out(problem: Problem) -> bool:
+    """Whether every tensor that the problem's layout packs comes in whole packs of 16 bytes."""
+    vec = 16 // problem.element.row.bytes
+    axes = {name: problem.packed_axis(name) for name in problem.arguments}
+    return all(axis is None or problem.shape_of(name)[axis] % vec == 0 for name, axis in axes.items())
 
 
 def random_problems(

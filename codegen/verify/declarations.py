@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from baracuda.runtime import Argument, ElementKind, Unsupported
+from baracuda.runtime import Argument, Unsupported
 
 from ..spec import OpSpec, RowSpec, RowTensor, TensorSpec
 from .arrange import arrange, same_bits
 from .memory import Memory
 from .oracle import with_saved
 from .problem import Problem
+from .refusals import stranger
 from .subject import Subject
 
 
@@ -52,7 +53,7 @@ def check_order(problem: Problem, memory: Memory) -> None:
     given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
     order = [n for n in problem.spec.check_order or problem.spec.arguments if n in arranged.arguments]
     for place in range(len(order)):
-        wrong = {n: given[n]._replace(element=ElementKind.I16) for n in order[place:]}
+        wrong = {n: given[n]._replace(element=stranger(problem, n)) for n in order[place:]}
         call = partial(problem.plan.run, **{**given, **wrong}, workspace=arranged.workspace)
         try:
             call()
@@ -60,7 +61,7 @@ def check_order(problem: Problem, memory: Memory) -> None:
             if repr(order[place]) in str(error):
                 continue
             raise AssertionError(f"{order[place:]} are wrong, so {order[place]!r} is named; got {error}") from None
-        raise AssertionError(f"{order[place:]} are of i16, and nothing is said")
+        raise AssertionError(f"{order[place:]} are of types they may not have, and nothing is said")
 
 
 def check_entry_points(problem: Problem, memory: Memory) -> None:

@@ -28,9 +28,14 @@ class MapProblem(Problem, family="map"):
     spec: MapSpec
 
     def __init__(
-        self, subject: Subject, case: Mapping[str, Any], element: ElementKind | str, arch: str | None = None
+        self,
+        subject: Subject,
+        case: Mapping[str, Any],
+        element: ElementKind | str,
+        arch: str | None = None,
+        layout: str | None = None,
     ) -> None:
-        super().__init__(subject, case, element, arch)
+        super().__init__(subject, case, element, arch, layout)
         given = {dim: self.values[spec.of] for dim, spec in self.spec.dims.items()}
         self.axes = {dim: (v,) if isinstance(v, int) else tuple(v) for dim, v in given.items()}
 
@@ -80,6 +85,11 @@ class MapProblem(Problem, family="map"):
         unflat = full.reshape([self.axes[parts[i][0]][parts[i][1]] for i in turned])
         return unflat.transpose(np.argsort(turned)).reshape(shape)
 
+    def _hidden_shape(self, name: str) -> tuple[int, ...]:
+        assert isinstance(self.forward, MapSpec)
+        over = {dim for text in self.forward.inputs[name].dims for dim in dims_in(text)}
+        return tuple(n if dim in over else 1 for dim, n in self.space.extents.items())
+
     @property
     def half(self) -> Problem | None:
         """Half of the field that the spec calls the batch: of a shape, of its first extent."""
@@ -91,7 +101,7 @@ class MapProblem(Problem, family="map"):
         if first < 2:
             return None
         smaller = first // 2 if isinstance(value, int) else [first // 2, *value[1:]]
-        return Problem.of(self.subject, {**self.case, batch: smaller}, self.element, self.arch)
+        return Problem.of(self.subject, {**self.case, batch: smaller}, self.element, self.arch, self.layout)
 
     def depth(self, dims: tuple[str, ...], count: int) -> float:
         """The longest chain of additions that the schedule makes of a sum of `count` terms."""

@@ -250,6 +250,13 @@ def laid_out(pattern: str, shape: tuple[int, ...], vec: int, layout: str) -> tup
     return (*(s * pitch for s in strides), 1), shift
 
 
+def packed_along(axis: int, pattern: str, shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    """Strides of a tensor whose neighbours along `axis` are neighbours in memory, with gaps or without."""
+    turned = (*shape[:axis], *shape[axis + 1 :], shape[axis])
+    strides, _ = PATTERNS["gap" if pattern not in ("contiguous", "shifted") else "contiguous"](turned, vec)
+    return (*strides[:axis], strides[-1], *strides[axis:-1]), 0
+
+
 PATTERNS: dict[str, Pattern] = {
     "contiguous": lambda shape, vec: (contiguous_strides(shape), 0),
     "gap": _gap,

@@ -31,22 +31,36 @@ class Problem:
         Problem.FAMILIES[family] = cls
 
     def __init__(
-        self, subject: Subject, case: Mapping[str, Any], element: ElementKind | str, arch: str | None = None
+        self,
+        subject: Subject,
+        case: Mapping[str, Any],
+        element: ElementKind | str,
+        arch: str | None = None,
+        layout: str | None = None,
     ) -> None:
         self.subject, self.spec, self.element = subject, subject.spec, ElementKind(element)
-        self.case, self.arch = dict(case), arch
+        self.case, self.arch, self.layout = dict(case), arch, layout
         self.values = subject.values(case)
         self.descriptor: Any = subject.descriptor(case, element)
         self.descriptor.check()
         preference = PlanPreference(archs=frozenset({arch})) if arch else None
-        self.plan: Any = subject.plan.select(self.descriptor, preference)
+        self.plan: Any = subject.plan.select(self.descriptor, preference, layouts=[layout] if layout else None)
 
     @staticmethod
     def of(
-        subject: Subject, case: Mapping[str, Any], element: ElementKind | str, arch: str | None = None
+        subject: Subject,
+        case: Mapping[str, Any],
+        element: ElementKind | str,
+        arch: str | None = None,
+        layout: str | None = None,
     ) -> Problem:
-        """The problem of an op's family; kernels of `arch` only when it is given."""
-        return Problem.FAMILIES[subject.spec.family](subject, case, element, arch)
+        """The problem of an op's family; kernels of `arch` only, and arrays of `layout` only, when they are given."""
+        return Problem.FAMILIES[subject.spec.family](subject, case, element, arch, layout)
+
+    def packed_axis(self, name: str) -> int | None:
+        """The axis along which `layout` wants the elements of a tensor side by side."""
+        axis = self.plan.LAYOUT_AXES[self.layout].get(name) if self.layout else None
+        return None if axis is None else int(axis) % len(self.shape_of(name))
 
     @property
     def size(self) -> int:

@@ -161,7 +161,7 @@ def _copied(spec: Spec) -> frozenset[str]:
 
 def _noise(problem: Programmed, names: Mapping[str, Any]) -> Flat:
     """How far the oracle itself may be off: a reference may cancel where the program does not."""
-    if problem.spec.reference is None:
+    if problem.spec.reference is None or wide_type(problem.element).kind != "f":
         return {}
     kind = np.finfo(wide_type(problem.element))
     how = Arithmetic(float(kind.eps), 0.0, lambda dims, count: float(count), dict.fromkeys(_CASTS, 0.0))

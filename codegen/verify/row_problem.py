@@ -23,9 +23,14 @@ class RowProblem(Problem, family="row"):
     spec: RowSpec
 
     def __init__(
-        self, subject: Subject, case: Mapping[str, Any], element: ElementKind | str, arch: str | None = None
+        self,
+        subject: Subject,
+        case: Mapping[str, Any],
+        element: ElementKind | str,
+        arch: str | None = None,
+        layout: str | None = None,
     ) -> None:
-        super().__init__(subject, case, element, arch)
+        super().__init__(subject, case, element, arch, layout)
         self.shape = tuple(getattr(self.descriptor, self.descriptor._shape))
         self.col_axes = tuple(sorted(self.descriptor.col_axes))
         self.row_axes = tuple(a for a in range(len(self.shape)) if a not in self.col_axes)
@@ -85,7 +90,8 @@ class RowProblem(Problem, family="row"):
         if not self.row_axes or self.shape[self.row_axes[0]] < 2:
             return None
         smaller = [n // 2 if a == self.row_axes[0] else n for a, n in enumerate(self.shape)]
-        return Problem.of(self.subject, {**self.values, self.descriptor._shape: smaller}, self.element, self.arch)
+        case = {**self.values, self.descriptor._shape: smaller}
+        return Problem.of(self.subject, case, self.element, self.arch, self.layout)
 
     def _drawn(self, rng: np.random.Generator, style: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         if style != "swamped":

@@ -76,6 +76,8 @@ def pytest_generate_tests(metafunc: Any) -> None:
     if "sku" in metafunc.fixturenames:
         there = "cuda" if _device() == "cuda" else "host"
         rows = [sku for subject in subjects() for sku in skus(subject, there)]
+        if there == "host":  # on one or two cores
+            rows = [sku for sku in rows if _is_worth(metafunc.function.__name__, sku)]
         metafunc.parametrize("sku", rows, ids=[s.symbol for s in rows])
     if "subject" in metafunc.fixturenames:
         metafunc.parametrize("subject", subjects(), ids=[s.spec.op for s in subjects()])
@@ -117,6 +119,24 @@ def test_broadcast_inputs(sku: KernelSku, memory: Memory) -> None:
 
 def test_huge_strides(sku: KernelSku, memory: Memory) -> None:
     checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
+
+
+# What is the plan's, and the same for all its kernels; and what is the kernel's and the same for all tiles of a type.
+_OF_PLAN = (
+    *("test_stored_types", "test_broadcast_inputs", "test_huge_strides", "test_in_place", "test_argument_refusals"),
+    *("test_preferences", "test_check_order", "test_entry_points", "test_explicit_formula"),
+)
+_OF_TYPE = ("test_layouts", "test_special_values", "test_batch_invariance", "test_accesses")
+
+
+def _is_worth(test: str, sku: KernelSku) -> bool:
+    """Whether a test says something of `sku` that it has not said of another kernel of the op; on a GPU all are run."""
+    subject = _subject_of(sku)
+    if subject.spec.family == "row" or not (test in _OF_PLAN or test in _OF_TYPE):
+        return True
+    if sku != _narrowest(sku) and sku.layout is None:
+        return False
+    return test in _OF_TYPE or sku.element in subject.spec.dtypes[:2]
 
 
 def _twos(problem: Problem) -> int:

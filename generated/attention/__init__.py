@@ -7,6 +7,7 @@ __all__ = [
     "alibi",
     "alibi_backward",
     "flash_sdpa",
+    "flash_sdpa_backward",
     "sdpa",
     "sdpa_backward",
 ]

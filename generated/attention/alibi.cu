@@ -26,7 +26,8 @@ template <typename T> struct alibi_args {
 };
 
 // The values of cells.
-template <typename T, int N, int PACKS> __device__ void alibi_cells(const alibi_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+template <typename T, int N, int PACKS>
+__device__ void alibi_cells(const alibi_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> scores_slice[PACKS];
     read(scores_slice, args.scores, run, operand::scores, args.whole, live);
@@ -45,7 +46,7 @@ template <typename T, int N, int PACKS> __device__ void alibi_cells(const alibi_
             y_pack[k].lane[i] = T(scores + slopes * acc_t(math::subtract(index_key, index_query)));
         }
     }
-    write(y_pack, args.y, run, operand::y, args.whole, live);
+    write<true>(y_pack, args.y, run, operand::y, args.whole, live);
 }
 
 // Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
@@ -89,5 +90,5 @@ extern "C" __global__ void __launch_bounds__(256, 1) alibi_f64_t256_packs2_block
     alibi<double, Schedule<256, 2>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +3 2 +6 10 +6 1 -1 1 -1 1 +10 2 +1 2 +2 1 +7 2 -2 2 +2 1 +1 5 +1 1 -1 1
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +3 2 +6 10 +6 1 -1 1 -1 1 +10 2 +1 3 +2 1 +7 2 -2 2 +2 1 +1 5 +1 1 -1 1
 // @lines +2 1 -1 1 +8 1 +4 2 +1 1 +1 2 +66 3 +7 9 +1 6 +1 6 -6 6 -6 6 -6 5

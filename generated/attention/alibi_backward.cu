@@ -35,7 +35,8 @@ template <typename T> struct alibi_backward_args {
 };
 
 // The values of cells.
-template <typename T, int N, int PACKS> __device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+template <typename T, int N, int PACKS>
+__device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy, run, operand::dy, args.whole, live);
@@ -48,11 +49,12 @@ template <typename T, int N, int PACKS> __device__ void alibi_backward_cells(con
             dscores_pack[k].lane[i] = dy_slice[k].lane[i];
         }
     }
-    if (HAS_DSCORES) write(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
+    if (HAS_DSCORES) write<true>(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
 }
 
 // The values of cells, and what they add to the sums.
-template <typename T, int N, int PACKS> __device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
+template <typename T, int N, int PACKS>
+__device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy, run, operand::dy, args.whole, live);
@@ -69,11 +71,12 @@ template <typename T, int N, int PACKS> __device__ void alibi_backward_terms(con
             if (HAS_DSLOPES) dslopes_term[k][i] = dy * acc_t(math::subtract(index_key, index_query));
         }
     }
-    if (HAS_DSCORES) write(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
+    if (HAS_DSCORES) write<false>(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
 }
 
 // What is made of the sums of kept cells.
-template <typename T, int N, int PACKS> __device__ void alibi_backward_finish(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
+template <typename T, int N, int PACKS>
+__device__ void alibi_backward_finish(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
     using acc_t = acc_of<T>;
     Pack<dslopes_of<T>, N> dslopes_pack[PACKS];
 #pragma unroll
@@ -85,7 +88,7 @@ template <typename T, int N, int PACKS> __device__ void alibi_backward_finish(co
             dslopes_pack[k].lane[i] = dslopes_of<T>(dslopes);
         }
     }
-    if (HAS_DSLOPES) write(dslopes_pack, args.dslopes, run, operand::dslopes, args.whole, live);
+    if (HAS_DSLOPES) write<false>(dslopes_pack, args.dslopes, run, operand::dslopes, args.whole, live);
 }
 
 // Block (x, y): the x-th group of owners, the y-th of the splits of what they sum. An owner is a kept cell (ROWS) or a
@@ -184,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_f64_t256_pac
     alibi_backward<double, Schedule<256, 2>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 6 +1 1 +1 1 +1 1 -1 1 +2 2 +1 10 +1 3 +2 1 -1 1 -1 1 +8 1 +1 2 +1 2 +2
-// @lines 1 +7 2 +2 1 +1 5 +13 1 +4 2 +1 1 +1 2 -48 2 +2 1 +7 2 +2 1 +1 5 +1 1 -1 1 +2 1 +8 1 +2 1 +1 2 +1 1 +1 2 -48 2
+// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 6 +1 1 +1 1 +1 1 -1 1 +2 2 +1 10 +1 3 +2 1 -1 1 -1 1 +8 1 +1 2 +1 3 +2
+// @lines 1 +7 2 +2 1 +1 5 +13 1 +4 2 +1 1 +1 2 -49 3 +2 1 +7 2 +2 1 +1 5 +1 1 -1 1 +2 1 +8 1 +2 1 +1 2 +1 1 +1 2 -49 3
 // @lines +2 1 +11 1 +1 5 +7 1 +5 1 +4 2 +1 1 +1 2 +2 13 +1 1 +1 1 +1 1 +1 7 +1 1 +1 1 +1 2 +1 2 +1 1 +1 13 +1 2 +1 6 +1
 // @lines 3 +1 4 +2 9 +1 6 +1 6 -6 6 -6 6 -6 5

@@ -4,7 +4,11 @@
 //     s[i, j] = scale * q[i] . k[j], then softcap * tanh(s / softcap), minus slope * |i + shift - j|, plus mask
 //     y = softmax(s) v over the keys j that query i sees, lse = log(sum(exp(s)))
 #include <baracuda/strided.cuh>
+#if defined(BARACUDA_SM_90A)
+#include <baracuda/flash_sm90.cuh>
+#else
 #include <baracuda/flash_forward.cuh>
+#endif
 
 namespace baracuda {
 
@@ -18,6 +22,46 @@ struct Variant {
     static constexpr bool SOFTCAP = BARACUDA_SOFTCAP;
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
+};
+struct Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_registers0_persistent1 {
+    static constexpr int THREADS = 512;
+    static constexpr int BLOCK_Q = 192;
+    static constexpr int BLOCK_K = 128;
+    static constexpr int STAGES = 4;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers1_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 128;
+    static constexpr int STAGES = 2;
+    static constexpr int QUERY_REGISTERS = 1;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers0_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 128;
+    static constexpr int STAGES = 2;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_registers0_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 96;
+    static constexpr int STAGES = 2;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_registers0_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 64;
+    static constexpr int STAGES = 2;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PERSISTENT = 1;
 };
 struct Schedule_sm_80_t128_block_q128_block_k64_stages2 {
     static constexpr int THREADS = 128;
@@ -79,8 +123,19 @@ struct Schedule_sm_89_t256_block_q128_block_k32_stages1 {
     static constexpr int BLOCK_K = 32;
     static constexpr int STAGES = 1;
 };
+struct Schedule_sm_89_t64_block_q16_block_k16_stages1 {
+    static constexpr int THREADS = 64;
+    static constexpr int BLOCK_Q = 16;
+    static constexpr int BLOCK_K = 16;
+    static constexpr int STAGES = 1;
+};
 
 template <typename T> struct flash_sdpa_args {
+#ifdef BARACUDA_SM_90A
+    TensorMap q_map;
+    TensorMap k_map;
+    TensorMap v_map;
+#endif
     Strided<const T, 4> q;
     Strided<const T, 4> k;
     Strided<const T, 4> v;
@@ -106,6 +161,66 @@ template <typename T> struct flash_sdpa_args {
 }  // namespace baracuda
 
 using namespace baracuda;
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t512_block_q192_block_k128_stages4_query_registers0_persistent1_main
+extern "C" __global__ void __launch_bounds__(512, 1) flash_sdpa_sm_90a_f16_t512_block_q192_block_k128_stages4_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_registers0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t512_block_q192_block_k128_stages4_query_registers0_persistent1_main
+extern "C" __global__ void __launch_bounds__(512, 1) flash_sdpa_sm_90a_bf16_t512_block_q192_block_k128_stages4_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_registers0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_registers1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_registers1_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers1_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_registers1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_registers1_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers1_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_registers0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_registers0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k96_stages2_query_registers0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k96_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_registers0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k96_stages2_query_registers0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k96_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_registers0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k64_stages2_query_registers0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k64_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_registers0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k64_stages2_query_registers0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k64_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_registers0_persistent1, Variant>(args);
+}
+#endif
 
 #ifdef SKU_flash_sdpa_f16_t128_block_q128_block_k64_stages2_main
 extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_f16_t128_block_q128_block_k64_stages2_main(__grid_constant__ const flash_sdpa_args<f16> args) {
@@ -202,9 +317,18 @@ extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_sm_89_bf16_t256_
     flash_sdpa_main<bf16, Schedule_sm_89_t256_block_q128_block_k32_stages1, Variant>(args);
 }
 #endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1 1 -1
-// @lines 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5
-// @lines 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1
-// @lines 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+
+#ifdef SKU_flash_sdpa_sm_89_f64_t64_block_q16_block_k16_stages1_main
+extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_sm_89_f64_t64_block_q16_block_k16_stages1_main(__grid_constant__ const flash_sdpa_args<double> args) {
+    flash_sdpa_main<double, Schedule_sm_89_t64_block_q16_block_k16_stages1, Variant>(args);
+}
+#endif
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +2 2 +3 4 +2 4 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1
+// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1
+// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
+// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 +1 1 -1 1 -1 1 +1
+// @lines 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 5

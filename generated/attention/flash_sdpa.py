@@ -18,6 +18,7 @@ import baracuda.runtime as rt
 __all__ = [
     "FlashSdpaDescriptor",
     "FlashSdpaPlan",
+    "FlashSdpaSm90Plan",
     "FlashSdpaSm89Plan",
 ]
 
@@ -189,47 +190,98 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         "strided": {},
     }
     WORKSPACE = ()
-    BODIES = ()
-    SERVES: ClassVar[dict[tuple[str, str, str], rt.Serves]] = {
-        ("sm_80", "f16", "t128.block_q128.block_k64.stages2"): rt.Serves(
+    BODIES = ("sm_90a",)
+    SERVES = (
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t512.block_q192.block_k128.stages4.query_registers0.persistent1",
+            "mappable and max(DK, DV) <= 64",
+            lambda d, s, v: (not d.has_mask and (not d.has_alibi_slopes) and (d.key_len > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)) and max(v.DK, v.DV) <= 64,
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.block_q128.block_k128.stages2.query_registers1.persistent1",
+            "mappable and max(DK, DV) <= 128",
+            lambda d, s, v: (not d.has_mask and (not d.has_alibi_slopes) and (d.key_len > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)) and max(v.DK, v.DV) <= 128,
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.block_q128.block_k128.stages2.query_registers0.persistent1",
+            "mappable and DK <= 192 and DV <= 128",
+            lambda d, s, v: (not d.has_mask and (not d.has_alibi_slopes) and (d.key_len > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)) and v.DK <= 192 and (v.DV <= 128),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.block_q128.block_k96.stages2.query_registers0.persistent1",
+            "mappable and max(DK, DV) <= 192",
+            lambda d, s, v: (not d.has_mask and (not d.has_alibi_slopes) and (d.key_len > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)) and max(v.DK, v.DV) <= 192,
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.block_q128.block_k64.stages2.query_registers0.persistent1",
+            "mappable",
+            lambda d, s, v: not d.has_mask and (not d.has_alibi_slopes) and (d.key_len > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f16", "bf16"),
+            "t128.block_q128.block_k64.stages2",
             "max(DK, DV) <= 64 and not has_mask",
             lambda d, s, v: max(v.DK, v.DV) <= 64 and (not d.has_mask),
         ),
-        ("sm_80", "bf16", "t128.block_q128.block_k64.stages2"): rt.Serves(
-            "max(DK, DV) <= 64 and not has_mask",
-            lambda d, s, v: max(v.DK, v.DV) <= 64 and (not d.has_mask),
-        ),
-        ("sm_80", "f16", "t128.block_q128.block_k64.stages1"): rt.Serves(
+        rt.Serves(
+            "sm_80",
+            ("f16", "bf16"),
+            "t128.block_q128.block_k64.stages1",
             "max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes",
             lambda d, s, v: max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes),
         ),
-        ("sm_80", "bf16", "t128.block_q128.block_k64.stages1"): rt.Serves(
-            "max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes",
-            lambda d, s, v: max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes),
-        ),
-        ("sm_80", "f32", "t128.block_q128.block_k32.stages1"): rt.Serves(
+        rt.Serves(
+            "sm_80",
+            ("f32",),
+            "t128.block_q128.block_k32.stages1",
             "max(DK, DV) <= 64",
             lambda d, s, v: max(v.DK, v.DV) <= 64,
         ),
-        ("sm_80", "f32", "t128.block_q128.block_k16.stages1"): rt.Serves(
+        rt.Serves(
+            "sm_80",
+            ("f32",),
+            "t128.block_q128.block_k16.stages1",
             "max(DK, DV) <= 128",
             lambda d, s, v: max(v.DK, v.DV) <= 128,
         ),
-        ("sm_80", "f64", "t128.block_q64.block_k32.stages1"): rt.Serves(
+        rt.Serves(
+            "sm_80",
+            ("f64",),
+            "t128.block_q64.block_k32.stages1",
             "max(DK, DV) <= 64",
             lambda d, s, v: max(v.DK, v.DV) <= 64,
         ),
-        ("sm_80", "f64", "t128.block_q64.block_k16.stages1"): rt.Serves(
+        rt.Serves(
+            "sm_80",
+            ("f64",),
+            "t128.block_q64.block_k16.stages1",
             "max(DK, DV) <= 128",
             lambda d, s, v: max(v.DK, v.DV) <= 128,
         ),
-        ("sm_89", "f16", "t128.block_q128.block_k32.stages2"): rt.Serves(
+        rt.Serves(
+            "sm_89",
+            ("f16", "bf16"),
+            "t128.block_q128.block_k32.stages2",
             "max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes",
             lambda d, s, v: max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes),
         ),
-        ("sm_89", "bf16", "t128.block_q128.block_k32.stages2"): rt.Serves(
-            "max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes",
-            lambda d, s, v: max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes),
+    )
+    MAPS: ClassVar[dict[str, tuple[rt.Box, ...]]] = {
+        "sm_90a": (
+            rt.Box("q", lambda d, s, v: (s.block_q, v.DK)),
+            rt.Box("k", lambda d, s, v: (s.block_k, v.DK)),
+            rt.Box("v", lambda d, s, v: (s.block_k, v.DV)),
         ),
     }
 
@@ -263,9 +315,9 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         return (
             rt.BodyKernel(
                 "main",
-                (rt.ceil_div(d.query_len, s.block_q) * d.num_heads * d.batch_size, 1, 1),
+                (min(rt.ceil_div(d.query_len, s.block_q) * d.num_heads * d.batch_size, s.multiprocessors) if s.persistent else rt.ceil_div(d.query_len, s.block_q) * d.num_heads * d.batch_size, 1, 1),
                 s.threads,
-                s.itemsize * (s.block_q * v.DK + s.stages * s.block_k * (v.DK + v.DV)),
+                2048 + 128 * (rt.ceil_div(v.DK, 64) * (s.block_q + s.stages * s.block_k) + rt.ceil_div(v.DV, 64) * s.stages * s.block_k) if s.persistent else s.itemsize * (s.block_q * v.DK + s.stages * s.block_k * (v.DK + v.DV)),
             ),
         )
 
@@ -387,6 +439,15 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         return self._can_implement(arrays, workspace, stream)
 
 
+class FlashSdpaSm90Plan(FlashSdpaPlan):
+    """Attention with Hopper's copy engine and warpgroup products.
+
+    As FlashSdpaPlan, with the kernels for sm_90a only.
+    """
+
+    PINNED = "sm_90a"
+
+
 class FlashSdpaSm89Plan(FlashSdpaPlan):
     """Attention for Ada's 99 KiB of shared memory, also on later architectures.
 
@@ -410,59 +471,106 @@ rt.REGISTRY.register(
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         schedules=(
             (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule(512, (("block_q", 192), ("block_k", 128), ("stages", 4), ("query_registers", 0), ("persistent", 1))),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule(384, (("block_q", 128), ("block_k", 128), ("stages", 2), ("query_registers", 1), ("persistent", 1))),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule(384, (("block_q", 128), ("block_k", 128), ("stages", 2), ("query_registers", 0), ("persistent", 1))),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule(384, (("block_q", 128), ("block_k", 96), ("stages", 2), ("query_registers", 0), ("persistent", 1))),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule(384, (("block_q", 128), ("block_k", 64), ("stages", 2), ("query_registers", 0), ("persistent", 1))),
+                None,
+            ),
+            (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
                 rt.Schedule(128, (("block_q", 128), ("block_k", 64), ("stages", 2))),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
                 rt.Schedule(128, (("block_q", 128), ("block_k", 64), ("stages", 1))),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
                 rt.Schedule(256, (("block_q", 128), ("block_k", 64), ("stages", 1))),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32,),
                 rt.Schedule(128, (("block_q", 128), ("block_k", 32), ("stages", 1))),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32,),
                 rt.Schedule(128, (("block_q", 128), ("block_k", 16), ("stages", 1))),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32,),
                 rt.Schedule(128, (("block_q", 64), ("block_k", 16), ("stages", 1))),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F64,),
                 rt.Schedule(128, (("block_q", 64), ("block_k", 32), ("stages", 1))),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F64,),
                 rt.Schedule(128, (("block_q", 64), ("block_k", 16), ("stages", 1))),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F64,),
                 rt.Schedule(128, (("block_q", 32), ("block_k", 16), ("stages", 1))),
+                None,
             ),
             (
                 "sm_89",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
                 rt.Schedule(128, (("block_q", 128), ("block_k", 32), ("stages", 2))),
+                None,
             ),
             (
                 "sm_89",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
                 rt.Schedule(256, (("block_q", 128), ("block_k", 32), ("stages", 1))),
+                None,
+            ),
+            (
+                "sm_89",
+                (rt.ElementKind.F64,),
+                rt.Schedule(64, (("block_q", 16), ("block_k", 16), ("stages", 1))),
+                None,
             ),
         ),
     )

@@ -148,24 +148,15 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
     }
     WORKSPACE = (("scores", "acc"),)
     BODIES = ()
-    SERVES: ClassVar[dict[tuple[str, str, str], rt.Serves]] = {
-        ("sm_80", "f32", "t128.lanes32"): rt.Serves(
+    SERVES = (
+        rt.Serves(
+            "sm_80",
+            ("f32", "f16", "bf16", "f64"),
+            "t128.lanes32",
             "key_len <= 4096",
             lambda d, s, v: d.key_len <= 4096,
         ),
-        ("sm_80", "f16", "t128.lanes32"): rt.Serves(
-            "key_len <= 4096",
-            lambda d, s, v: d.key_len <= 4096,
-        ),
-        ("sm_80", "bf16", "t128.lanes32"): rt.Serves(
-            "key_len <= 4096",
-            lambda d, s, v: d.key_len <= 4096,
-        ),
-        ("sm_80", "f64", "t128.lanes32"): rt.Serves(
-            "key_len <= 4096",
-            lambda d, s, v: d.key_len <= 4096,
-        ),
-    }
+    )
 
     @staticmethod
     def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -335,11 +326,13 @@ rt.REGISTRY.register(
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
                 rt.Schedule(128, (("lanes", 32),)),
+                None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
                 rt.Schedule(128, (("lanes", 128),)),
+                None,
             ),
         ),
     )

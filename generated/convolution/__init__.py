@@ -5,4 +5,6 @@
 
 __all__ = [
     "causal_conv1d",
+    "causal_conv1d_backward",
+    "causal_conv1d_update",
 ]

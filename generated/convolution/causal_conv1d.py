@@ -95,6 +95,12 @@ class CausalConv1dDescriptor(rt.Descriptor):
                 "num_sequences == batch_size or has_cu_seqlens",
                 ("has_cu_seqlens", "num_sequences", "batch_size"),
             )
+        if not (self.num_sequences > 0 or self.seq_len == 0 or (not self.has_cu_seqlens)):
+            raise self._violated(
+                rt.InvalidProblem,
+                "num_sequences > 0 or seq_len == 0 or (not has_cu_seqlens)",
+                ("num_sequences", "seq_len", "has_cu_seqlens"),
+            )
         self._check_element()
 
 
@@ -143,8 +149,22 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
     }
     WORKSPACE = ()
     BODIES = ()
-    SERVES: ClassVar[dict[tuple[str, str, str], rt.Serves]] = {
-    }
+    SERVES = (
+        rt.Serves(
+            "sm_80",
+            ("f32", "f16", "bf16", "f64"),
+            "t128.lanes4.owned32.steps2.batch2",
+            "seq_len <= 64",
+            lambda d, s, v: d.seq_len <= 64,
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f32", "f16", "bf16", "f64"),
+            "t128.lanes16.owned8.steps4.batch4",
+            "seq_len <= 512",
+            lambda d, s, v: d.seq_len <= 512,
+        ),
+    )
 
     @staticmethod
     def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -174,7 +194,7 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         return (
             rt.BodyKernel(
                 "main",
-                (1, 1, 1),
+                (max(1, rt.ceil_div(d.channels, s.owned) * rt.ceil_div(d.batch_size * rt.ceil_div(d.seq_len, 8 * s.steps * (1 if s.columns else s.lanes)), s.threads // s.lanes // (1 if s.columns else s.owned))), 1, 1),
                 s.threads,
                 0,
             ),
@@ -304,7 +324,7 @@ rt.REGISTRY.register(
         rt.SourceFile(
             __package__,
             "causal_conv1d.cu",
-            contraction=True,
+            contraction=False,
             flush_subnormals=False,
         ),
         category="convolution",
@@ -315,7 +335,38 @@ rt.REGISTRY.register(
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(256, ()),
+                rt.Schedule(128, (("lanes", 4), ("owned", 32), ("steps", 2), ("batch", 2))),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
+                rt.Schedule(128, (("lanes", 16), ("owned", 8), ("steps", 4), ("batch", 4))),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule(128, (("lanes", 32), ("owned", 1), ("steps", 8), ("batch", 4))),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F32,),
+                rt.Schedule(128, (("lanes", 32), ("owned", 1), ("steps", 4), ("batch", 2))),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F64,),
+                rt.Schedule(256, (("lanes", 32), ("owned", 1), ("steps", 4), ("batch", 1))),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
+                rt.Schedule(128, (("lanes", 8), ("owned", 16), ("steps", 8), ("batch", 1), ("columns", 1))),
+                "channels_last",
             ),
         ),
     )

@@ -25,7 +25,8 @@ template <typename T> struct repeat_args {
 };
 
 // The values of cells.
-template <typename T, int N, int PACKS> __device__ void repeat_cells(const repeat_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+template <typename T, int N, int PACKS>
+__device__ void repeat_cells(const repeat_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> x_slice[PACKS];
     read(x_slice, args.x, run, operand::x, args.whole, live);
@@ -38,7 +39,7 @@ template <typename T, int N, int PACKS> __device__ void repeat_cells(const repea
             y_pack[k].lane[i] = x_slice[k].lane[i];
         }
     }
-    write(y_pack, args.y, run, operand::y, args.whole, live);
+    write<true>(y_pack, args.y, run, operand::y, args.whole, live);
 }
 
 // Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
@@ -160,5 +161,5 @@ extern "C" __global__ void __launch_bounds__(256, 1) repeat_c128_t256_packs4_blo
     repeat<uint4, Schedule<256, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +3 2 +6 10 +6 1 -1 1 +10 2 +1 2 +2 1 +7 2 +2 1 +1 5 +13 1 +4 2 +1 1 +1 2
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +3 2 +6 10 +6 1 -1 1 +10 2 +1 3 +2 1 +7 2 +2 1 +1 5 +13 1 +4 2 +1 1 +1 2
 // @lines +66 3 +7 9 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

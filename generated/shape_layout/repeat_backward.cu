@@ -30,7 +30,8 @@ template <typename T> struct repeat_backward_args {
 };
 
 // The values of cells, and what they add to the sums.
-template <typename T, int N, int PACKS> __device__ void repeat_backward_terms(const repeat_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
+template <typename T, int N, int PACKS>
+__device__ void repeat_backward_terms(const repeat_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy, run, operand::dy, args.whole, live);
@@ -46,7 +47,8 @@ template <typename T, int N, int PACKS> __device__ void repeat_backward_terms(co
 }
 
 // What is made of the sums of kept cells.
-template <typename T, int N, int PACKS> __device__ void repeat_backward_finish(const repeat_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
+template <typename T, int N, int PACKS>
+__device__ void repeat_backward_finish(const repeat_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dx_pack[PACKS];
 #pragma unroll
@@ -58,7 +60,7 @@ template <typename T, int N, int PACKS> __device__ void repeat_backward_finish(c
             dx_pack[k].lane[i] = T(dx);
         }
     }
-    write(dx_pack, args.dx, run, operand::dx, args.whole, live);
+    write<false>(dx_pack, args.dx, run, operand::dx, args.whole, live);
 }
 
 // Block (x, y): the x-th group of owners, the y-th of the splits of what they sum. An owner is a kept cell (ROWS) or a
@@ -148,6 +150,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_f64_t256_pa
     repeat_backward<double, Schedule<256, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +1 1 +1 2 +6 10 +1 3 +2 1 -1 1 +8 1 +1 2 +1 2 +2 1 +7 2 +4 5 +4 1 +11 1
-// @lines +1 2 +3 2 -48 2 +2 1 +11 1 +1 5 +7 1 +5 1 +4 2 +1 1 +1 2 +2 13 +1 1 +1 1 +1 1 +1 7 +1 1 +1 1 +1 2 +1 2 +1 1 +1
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +1 1 +1 2 +6 10 +1 3 +2 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 5 +4 1 +11 1
+// @lines +1 2 +3 2 -49 3 +2 1 +11 1 +1 5 +7 1 +5 1 +4 2 +1 1 +1 2 +2 13 +1 1 +1 1 +1 1 +1 7 +1 1 +1 1 +1 2 +1 2 +1 1 +1
 // @lines 13 +1 2 +1 6 +1 3 +1 4 +12 6 +1 6 -6 6 -6 6 -6 5

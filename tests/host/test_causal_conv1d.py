@@ -120,7 +120,7 @@ class Launcher:
             **{symbol.upper(): 1, "ELEMENT": NAMES[case.kind], "STORED": NAMES[case.stored], "OFFSET": "int"},
             **{"TAPS": case.width, "USE_SILU": int(case.silu), "BIAS": int(case.has_bias), "STATES": int(case.states)},
             **{"VARLEN": int(case.cu_seqlens is not None), "LAYOUT": case.layout, "BLOCK": block},
-            **{"ACROSS": lanes, "OWNED": owned, "TILES": tiles, "AHEAD": ahead},
+            **{"ACROSS": lanes, "OWNED_CHANNELS": owned, "TILES": tiles, "AHEAD": ahead},
         }
         defines = tuple(f"{name}={value}" for name, value in settings.items())
         kernel = self.device.load(KernelSource("kernels/causal_conv1d.cu", KERNEL.read_text(), symbol, defines))

@@ -280,7 +280,10 @@ CASES = {
         Problem("bf16", query_len=90, d_k=29, d_v=43, is_causal=True, bottom_right=True, packed=False),
         Tiles(),
     ),
-    "bf16 with everything": (replace(EVERYTHING, dtype="bf16", d_v=40, bottom_right=True, packed=True), Tiles(64, 64, 64)),
+    "bf16 with everything": (
+        replace(EVERYTHING, dtype="bf16", d_v=40, bottom_right=True, packed=True),
+        Tiles(64, 64, 64),
+    ),
 }
 
 

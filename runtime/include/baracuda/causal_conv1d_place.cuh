@@ -93,7 +93,7 @@ struct Piece {
 // Where a thread works. Groups without work have nothing left before the end.
 template <class Schedule, class Variant> struct Place {
     static constexpr bool COLUMNS = Variant::CHANNELS_LAST;
-    static constexpr int THREADS = Schedule::THREADS, LANES = Schedule::LANES, CHANNELS = Schedule::CHANNELS,
+    static constexpr int THREADS = Schedule::THREADS, LANES = Schedule::LANES, CHANNELS = Schedule::OWNED,
                          STEPS = Schedule::STEPS;
     static constexpr int CH = COLUMNS ? CHANNELS / LANES : 1;
     static constexpr int RUNS = COLUMNS ? THREADS / LANES : THREADS / LANES / CHANNELS;

@@ -21,7 +21,7 @@ constexpr int DELTA_LANES = 8;
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void flash_sdpa_backward_delta(const Args& args) {
     using A = acc_of<T>;
-    constexpr int N = Variant::PACKED ? 16 / int(sizeof(T)) : 1, ROWS = Schedule::THREADS / DELTA_LANES;
+    constexpr int N = 16 / int(sizeof(T)), ROWS = Schedule::THREADS / DELTA_LANES;  // the order of a sum is one for all strides
     const int lane = threadIdx.x % DELTA_LANES;
     const long long row = (long long)(blockIdx.x) * ROWS + threadIdx.x / DELTA_LANES;
     const bool inside = row < args.batch_size * args.num_heads * args.query_len;
@@ -34,10 +34,19 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
         for (int col = lane * N; col < Variant::DV; col += DELTA_LANES * N) {
             if (col >= args.d_v) break;
             Pack<T, N> of_y, of_dy;
-            of_y.load(y + col);
-            of_dy.load(dy + col);
+            if (Variant::PACKED) {
+                of_y.load(y + col);
+                of_dy.load(dy + col);
+            }
 #pragma unroll
-            for (int i = 0; i < N; ++i) sum += A(of_y.lane[i]) * A(of_dy.lane[i]);
+            for (int i = 0; i < N; ++i) {
+                if (!Variant::PACKED) {
+                    if (col + i >= args.d_v) break;
+                    of_y.lane[i] = y[col + i];
+                    of_dy.lane[i] = dy[col + i];
+                }
+                sum = math::fma(A(of_y.lane[i]), A(of_dy.lane[i]), sum);
+            }
         }
     }
 #pragma unroll

@@ -1,4 +1,4 @@
-// Maps: a program computed for every cell of an index space of several axes, its values stored or summed along some axes.
+// Maps: a program computed for every cell of an index space, its values stored or summed along some of the axes.
 #pragma once
 
 #include <baracuda/math.cuh>
@@ -8,9 +8,9 @@ namespace baracuda {
 
 constexpr int MAX_AXES = 16;  // two shapes of eight, interleaved
 
-// Every member of an argument struct is one or more 8-byte words, so the host fills it as an array. The cells of a space
-// are counted in row-major order. Dividing by an extent is a multiplication by `magic` and a shift: exact below 2^31, or
-// below 2^63 for WIDE indices.
+// Every member of an argument struct is one or more 8-byte words, so the host fills it as an array. The cells of a
+// space are counted in row-major order. Dividing by an extent is a multiplication by `magic` and a shift: exact below
+// 2^31, or below 2^63 for WIDE indices.
 struct Space {
     long long count, axes, extent[MAX_AXES], magic[MAX_AXES], shift[MAX_AXES];
 };
@@ -58,11 +58,17 @@ template <int N, class I> __device__ int live_of(I first, long long count) {
 }
 
 // Whether cell i of a pack is there; of PACKED ones, all are or none.
-template <Layout LAYOUT> __device__ bool is_live(int i, int live) { return LAYOUT == Layout::PACKED ? live > 0 : i < live; }
+template <Layout LAYOUT> __device__ bool is_live(int i, int live) {
+    return LAYOUT == Layout::PACKED ? live > 0 : i < live;
+}
+
+// Strides of operands along the axes of a space.
+template <int OPERANDS> using Strides = long long[OPERANDS][MAX_AXES];
 
 // Where cells lie in each operand, counted in elements. All cells at once: strides and extents are read once for all.
 template <class I, int CELLS, int OPERANDS>
-__device__ void locate(long long (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const Space& space, const long long (&stride)[OPERANDS][MAX_AXES]) {
+__device__ void locate(long long (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const Space& space,
+                       const Strides<OPERANDS>& stride) {
     I rest[CELLS];
 #pragma unroll
     for (int c = 0; c < CELLS; ++c) {
@@ -93,13 +99,14 @@ __device__ void locate(long long (&at)[CELLS][OPERANDS], const I (&cell)[CELLS],
 template <int OPERANDS, Layout LAYOUT, int N> struct Run {
     static constexpr bool ONE = N == 1 || LAYOUT == Layout::PACKED, ROWS = !ONE && LAYOUT == Layout::FLAT;
     static constexpr int PLACES = ONE ? 1 : ROWS ? 2 : N;
+    long long first;                    // number of the first cell
     long long place[PLACES][OPERANDS];  // ROWS: the second is where cell 0 would be, were the next row this one
-    long long inner[OPERANDS];          // stride along the last axis
+    long long inner[OPERANDS];          // stride along the last axis; of what is PACKED, and of an index, 0 or 1
     int left;                           // ROWS: this many cells lie in the first row
 
     // Where cell i lies in an operand.
     __device__ long long at(int operand, int i) const {
-        if (ONE) return place[0][operand] + i * inner[operand];
+        if (ONE) return place[0][operand] + (inner[operand] ? i : 0);
         if (ROWS) return (i < left ? place[0][operand] : place[PLACES - 1][operand]) + i * inner[operand];
         return place[i % PLACES][operand];
     }
@@ -110,40 +117,47 @@ template <int OPERANDS, Layout LAYOUT, int N> struct Run {
 #pragma unroll
             for (int o = 0; o < OPERANDS; ++o) place[p][o] += by[o];
     }
+
+    // Find the second place by carrying: the row after that of `cell` begins one step of some axis further on.
+    template <class I> __device__ void find_next_row(I cell, const Space& space, const Strides<OPERANDS>& stride) {
+        const int last = int(space.axes) - 1;
+        const long long extent = space.extent[last];
+        I row = last ? divide(cell, space.magic[last], space.shift[last]) : 0;
+        const long long beyond = extent - (cell - row * I(extent));
+        left = beyond < N ? int(beyond) : N;
+#pragma unroll
+        for (int o = 0; o < OPERANDS; ++o) place[PLACES - 1][o] = place[0][o] - extent * stride[o][last];
+        if (left == N) return;
+#pragma unroll 1
+        for (int axis = last - 1; axis >= 0; --axis) {
+            const I up = axis ? divide(row, space.magic[axis], space.shift[axis]) : 0;
+            const bool carries = axis && row - up * I(space.extent[axis]) == I(space.extent[axis] - 1);
+            const long long steps = carries ? 1 - space.extent[axis] : 1;
+#pragma unroll
+            for (int o = 0; o < OPERANDS; ++o) place[PLACES - 1][o] += steps * stride[o][axis];
+            if (!carries) return;
+            row = up;
+        }
+    }
 };
 
 // Find the N cells from first[k] on.
 template <class I, int RUNS, int OPERANDS, Layout LAYOUT, int N>
-__device__ void place(Run<OPERANDS, LAYOUT, N> (&run)[RUNS], const I (&first)[RUNS], const Space& space, const long long (&stride)[OPERANDS][MAX_AXES]) {
+__device__ void place(Run<OPERANDS, LAYOUT, N> (&run)[RUNS], const I (&first)[RUNS], const Space& space,
+                      const Strides<OPERANDS>& stride) {
     using R = Run<OPERANDS, LAYOUT, N>;
-    const int last = int(space.axes) - 1;
-    if constexpr (R::ONE || R::ROWS) {
-        long long at[RUNS][OPERANDS];
-        I next[RUNS];
-        locate(at, first, space, stride);
+    long long at[RUNS][OPERANDS];
+    if constexpr (R::ONE || R::ROWS) locate(at, first, space, stride);
 #pragma unroll
-        for (int k = 0; k < RUNS; ++k) {
+    for (int k = 0; k < RUNS; ++k) {
+        run[k].first = (long long)first[k];
 #pragma unroll
-            for (int o = 0; o < OPERANDS; ++o) {
-                run[k].place[0][o] = at[k][o];
-                run[k].inner[o] = stride[o][last];
-            }
-            if (!R::ROWS) continue;
-            const I extent = I(space.extent[last]);
-            const I left = last ? extent - (first[k] - divide(first[k], space.magic[last], space.shift[last]) * extent) : extent - first[k];
-            run[k].left = left < I(N) ? int(left) : N;
-            next[k] = left < I(N) && first[k] + left < I(space.count) ? first[k] + left : first[k];
-        }
-        if constexpr (R::ROWS) {
-            locate(at, next, space, stride);
+        for (int o = 0; o < OPERANDS; ++o) run[k].inner[o] = stride[o][space.axes - 1];
+        if constexpr (R::ONE || R::ROWS) {
 #pragma unroll
-            for (int k = 0; k < RUNS; ++k)
-#pragma unroll
-                for (int o = 0; o < OPERANDS; ++o) run[k].place[1][o] = at[k][o] - run[k].left * stride[o][last];
-        }
-    } else {
-#pragma unroll
-        for (int k = 0; k < RUNS; ++k) {
+            for (int o = 0; o < OPERANDS; ++o) run[k].place[0][o] = at[k][o];
+            if constexpr (R::ROWS) run[k].find_next_row(first[k], space, stride);
+        } else {
             I cell[N];
 #pragma unroll
             for (int i = 0; i < N; ++i) cell[i] = first[k] + i < I(space.count) ? first[k] + i : first[k];
@@ -152,10 +166,11 @@ __device__ void place(Run<OPERANDS, LAYOUT, N> (&run)[RUNS], const I (&first)[RU
     }
 }
 
-// The first live[k] cells of each run from a tensor's memory, which may start anywhere. Bit `operand` of `whole`: N cells
-// of the tensor are an aligned pack.
+// The first live[k] cells of each run from a tensor's memory, which may start anywhere. Bit `operand` of `whole`: N
+// cells of the tensor are an aligned pack.
 template <typename T, int N, int PACKS, int OPERANDS, Layout LAYOUT>
-__device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<OPERANDS, LAYOUT, N> (&run)[PACKS], int operand, long long whole, const int (&live)[PACKS]) {
+__device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<OPERANDS, LAYOUT, N> (&run)[PACKS],
+                     int operand, long long whole, const int (&live)[PACKS]) {
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
         if ((whole >> operand & 1) && is_live<LAYOUT>(N - 1, live[k])) {
@@ -172,24 +187,29 @@ __device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<OPERAND
     }
 }
 
-template <typename T, int N, int PACKS, int OPERANDS, Layout LAYOUT>
-__device__ void write(const Pack<T, N> (&pack)[PACKS], T* data, const Run<OPERANDS, LAYOUT, N> (&run)[PACKS], int operand, long long whole, const int (&live)[PACKS]) {
+// ALL: the tensor has a value for each cell of the space, which FLAT packs of it hold in the order they are counted.
+template <bool ALL, typename T, int N, int PACKS, int OPERANDS, Layout LAYOUT>
+__device__ void write(const Pack<T, N> (&pack)[PACKS], T* data, const Run<OPERANDS, LAYOUT, N> (&run)[PACKS],
+                      int operand, long long whole, const int (&live)[PACKS]) {
+    constexpr bool FLAT = ALL && LAYOUT == Layout::FLAT && N > 1;
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
+        T* const start = data + (FLAT ? run[k].first : run[k].at(operand, 0));
         if (LAYOUT == Layout::PACKED) {
-            if (live[k]) pack[k].store(data + run[k].at(operand, 0));
-        } else if ((whole >> operand & 1) && is_live<LAYOUT>(N - 1, live[k])) {
-            pack[k].store(data + run[k].at(operand, 0));
+            if (live[k]) pack[k].store(start);
+        } else if ((FLAT || (whole >> operand & 1)) && live[k] == N) {
+            pack[k].store(start);
         } else {
 #pragma unroll
             for (int i = 0; i < N; ++i)
-                if (i < live[k]) data[run[k].at(operand, i)] = pack[k].lane[i];
+                if (i < live[k]) (FLAT ? start[i] : data[run[k].at(operand, i)]) = pack[k].lane[i];
         }
     }
 }
 
 // The packs of N cells that a thread works on, neighbours in memory belonging to neighbouring threads.
-template <int THREADS, int N, int PACKS, class I> __device__ void packs_of_thread(I (&first)[PACKS], int (&live)[PACKS], long long count) {
+template <int THREADS, int N, int PACKS, class I>
+__device__ void packs_of_thread(I (&first)[PACKS], int (&live)[PACKS], long long count) {
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
         const I cell = ((I(blockIdx.x) * PACKS + k) * THREADS + threadIdx.x) * N;
@@ -225,7 +245,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
     long long base[1][OPERANDS];       // ROWS
     int kept_live;
 
-    __device__ Terms(I first, int live, const Space& kept, const long long (&stride)[OPERANDS][MAX_AXES]) : kept_live(live) {
+    __device__ Terms(I first, int live, const Space& kept, const Strides<OPERANDS>& stride) : kept_live(live) {
         const I cell[1] = {live ? first : 0};
         if constexpr (ROWS) locate(base, cell, kept, stride);
         if constexpr (!ROWS) baracuda::place(home, cell, kept, stride);
@@ -233,7 +253,8 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
 
     // Units from `unit` on, `step` apart: a unit is a pack of terms (ROWS) or one term (COLUMNS).
     template <int GROUP>
-    __device__ void place(Run<OPERANDS, LAYOUT, N> (&run)[GROUP], int (&live)[GROUP], I unit, int step, I end, const Space& summed, const long long (&stride)[OPERANDS][MAX_AXES]) const {
+    __device__ void place(Run<OPERANDS, LAYOUT, N> (&run)[GROUP], int (&live)[GROUP], I unit, int step, I end,
+                          const Space& summed, const Strides<OPERANDS>& stride) const {
         I first[GROUP];
 #pragma unroll
         for (int k = 0; k < GROUP; ++k) {
@@ -271,7 +292,8 @@ template <typename A> struct Compensated {
 };
 
 // Add what a thread gathered in one turn, pairwise first. A row has one sum; of columns, each lane has its own.
-template <int KEPT, typename A, int STEPS, int N> __device__ void add_terms(Compensated<A> (&sum)[KEPT], A (&term)[STEPS][N]) {
+template <int KEPT, typename A, int STEPS, int N>
+__device__ void add_terms(Compensated<A> (&sum)[KEPT], A (&term)[STEPS][N]) {
     static_assert((STEPS & (STEPS - 1)) == 0 && (N & (N - 1)) == 0, "terms pair up");
 #pragma unroll
     for (int half = STEPS / 2; half > 0; half /= 2)
@@ -290,7 +312,8 @@ template <int KEPT, typename A, int STEPS, int N> __device__ void add_terms(Comp
 }
 
 // What the slices of an owner summed, pairwise; slice 0 gets it. Neighbouring owners lie side by side in scratch.
-template <int KEPT, typename A, class Share> __device__ void fold_slices(A (&sum)[KEPT], const Compensated<A> (&part)[KEPT], const Share& share) {
+template <int KEPT, typename A, class Share>
+__device__ void fold_slices(A (&sum)[KEPT], const Compensated<A> (&part)[KEPT], const Share& share) {
     struct alignas(16) Scratch { A of[KEPT][Share::THREADS]; };  // aligned, so that 16-byte reads of one touch no other
     __shared__ Scratch scratch;
 #pragma unroll
@@ -311,7 +334,8 @@ template <int KEPT, typename A, class Share> __device__ void fold_slices(A (&sum
 
 // The sum of `splits` parts that lie `pitch` apart, of which each slice adds every slices-th.
 template <typename A, class Share>
-__device__ void fold_parts(A (&sum)[1], const A* part, long long splits, long long pitch, bool live, const Share& share) {
+__device__ void fold_parts(A (&sum)[1], const A* part, long long splits, long long pitch, bool live,
+                           const Share& share) {
     Compensated<A> mine[1];
     if (live) {
 #pragma unroll 4

@@ -14,7 +14,7 @@ struct Variant {
 };
 
 struct Schedule {
-    static constexpr int THREADS = BLOCK, LANES = ACROSS, CHANNELS = OWNED, STEPS = TILES, BATCH = AHEAD, SLICES = 8;
+    static constexpr int THREADS = BLOCK, LANES = ACROSS, OWNED = OWNED_CHANNELS, STEPS = TILES, BATCH = AHEAD, SLICES = 8;
 };
 
 struct Forward {

@@ -44,8 +44,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) delta(__grid_constant__ co
 }
 #endif
 #ifdef SKU_dkdv
-#define DYN_SHARED_BYTES                                                                                                 \
-    (sizeof(Element) * (SCHEDULE_KV_BLOCK_K + SCHEDULE_KV_STAGES * SCHEDULE_KV_BLOCK_Q) * (BARACUDA_DK + BARACUDA_DV) +  \
+#define DYN_SHARED_BYTES                                                            \
+    (sizeof(Element) * (SCHEDULE_KV_BLOCK_K + SCHEDULE_KV_STAGES * SCHEDULE_KV_BLOCK_Q) * \
+         (BARACUDA_DK + BARACUDA_DV) +                                              \
      sizeof(acc_of<Element>) * 2 * SCHEDULE_KV_STAGES * SCHEDULE_KV_BLOCK_Q)
 extern "C" __global__ void __launch_bounds__(THREADS) dkdv(__grid_constant__ const Args args) {
     flash_sdpa_backward_dkdv<Element, Schedule, Variant>(args);

@@ -54,10 +54,18 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` if its plan, held to the architecture of `sku`, selects `sku`."""
     try:
-        problem = Problem.of(subject, case, sku.element, sku.arch, sku.layout)
+        problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
     except Unsupported:
         return None
     return problem if problem.plan.sku == sku and _can_be_laid_out(problem) else None
+
+
+def _only_layout(subject: Subject, sku: KernelSku) -> str | None:
+    """The layout of arrays that `sku` works on when there is only one."""
+    if subject.spec.family != "body":
+        return None
+    held = subject.plan._works_on(sku)
+    return held[0] if len(held) == 1 and len(subject.plan.LAYOUTS) > 1 else None
 
 
 def _can_be_laid_out(problem: Problem) -> bool:

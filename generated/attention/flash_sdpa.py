@@ -462,7 +462,7 @@ rt.REGISTRY.register(
         rt.SourceFile(
             __package__,
             "flash_sdpa.cu",
-            contraction=True,
+            contraction=False,
             flush_subnormals=False,
         ),
         category="attention",

@@ -470,7 +470,7 @@ rt.REGISTRY.register(
         rt.SourceFile(
             __package__,
             "flash_sdpa_backward.cu",
-            contraction=True,
+            contraction=False,
             flush_subnormals=False,
         ),
         category="attention",

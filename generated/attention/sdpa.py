@@ -314,7 +314,7 @@ rt.REGISTRY.register(
         rt.SourceFile(
             __package__,
             "sdpa.cu",
-            contraction=True,
+            contraction=False,
             flush_subnormals=False,
         ),
         category="attention",

@@ -359,7 +359,7 @@ rt.REGISTRY.register(
         rt.SourceFile(
             __package__,
             "sdpa_backward.cu",
-            contraction=True,
+            contraction=False,
             flush_subnormals=False,
         ),
         category="attention",

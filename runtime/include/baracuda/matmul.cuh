@@ -167,7 +167,7 @@ private:
             for (int r = 0; r < ROWS; ++r)
 #pragma unroll
                 for (int c = 0; c < COLUMNS; ++c)
-                    sum[r][c] += left[r / PACK].lane[r % PACK] * right[c / PACK].lane[c % PACK];
+                    sum[r][c] = math::fma(left[r / PACK].lane[r % PACK], right[c / PACK].lane[c % PACK], sum[r][c]);
         }
     }
 };

@@ -44,7 +44,7 @@ __device__ void sdpa_backward_softmax(const Args& args) {
         const T* const attn = args.attn.at(batch, head, query);
         const long long step = args.attn.stride[3];
         A sum = 0;
-        for (long long key = lane; key < keys; key += Row::LANES) sum += A(attn[key * step]) * row[key];
+        for (long long key = lane; key < keys; key += Row::LANES) sum = math::fma(A(attn[key * step]), row[key], sum);
         sum = fold_row<Row, Sum<A>>(sum, turn);
         T* dmask = nullptr;
         if constexpr (Variant::HAS_DMASK) dmask = args.dmask.at(batch, head, query);

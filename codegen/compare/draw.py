@@ -18,7 +18,7 @@ from baracuda.runtime import ElementKind, InvalidProblem, KernelSku, PlanPrefere
 
 from ..spec import RangeSpec
 from ..verify import body_problem, map_problem  # noqa: F401  their problems are known from then on
-from ..verify.cases import drawn_cases
+from ..verify.cases import can_be_laid_out, drawn_cases
 from ..verify.memory import PATTERNS
 from ..verify.problem import Problem
 from ..verify.row_cases import random_rows, skus_of
@@ -102,13 +102,16 @@ def _problems(
         cases = _row_cases(subject, of_arch, rng, limit)
     else:
         cases = _cases(subject, rng)
+    own = [None, *sorted({sku.layout for sku in skus if sku.layout})]
     for case in islice(cases, _TRIES):
+        layout = own[int(rng.integers(len(own)))]
         try:
-            problem = Problem.of(subject, case, element, arch)
-            problem.plan = subject.plan.select(problem.descriptor, preference, device=where)
+            problem = Problem.of(subject, case, element, arch, layout)
+            asked = None if layout is None else [layout]
+            problem.plan = subject.plan.select(problem.descriptor, preference, device=where, layouts=asked)
         except (Unsupported, InvalidProblem):
             continue
-        if cost(problem) <= limit:
+        if cost(problem) <= limit and can_be_laid_out(problem):
             yield problem
 
 
@@ -184,6 +187,11 @@ def _any_value(kind: str, value: Any, rng: np.random.Generator) -> Any:
     return value * 10.0 ** rng.integers(-3, 4) if kind == "float" else value
 
 
+def _is_mapped(problem: Problem) -> bool:
+    """Whether only the kernels of one architecture may be chosen, which address arrays by tensor maps."""
+    return problem.arch in getattr(problem.plan, "MAPS", {})
+
+
 def _arranged(problem: Problem, rng: np.random.Generator) -> Drawn:
     """Styles, stored types and layouts for a problem; fast paths get their share."""
     style = str(rng.choice(problem.STYLES))
@@ -194,6 +202,7 @@ def _arranged(problem: Problem, rng: np.random.Generator) -> Drawn:
         if kind != kinds[0]:
             choice[name] = kind
     mixed = rng.random()
+    mixed = mixed / 2 if _is_mapped(problem) else mixed  # the copy engine addresses no others
     same = "contiguous" if mixed < 0.4 else "gap"
     patterns = {n: str(rng.choice(list(PATTERNS))) if mixed >= 0.5 else same for n in problem.arguments}
     shift = 16 * int(rng.integers(3))
@@ -206,7 +215,8 @@ def _broadcast(problem: Problem, rng: np.random.Generator) -> dict[str, int]:
     for name, tensor in problem.arguments.items():
         shape, argument = problem.shape_of(name), problem.plan.ARGUMENTS[name]
         free = shape[:-1] if tensor.layout == "inner" else shape if tensor.layout == "any" else ()
-        axes = [axis for axis, extent in enumerate(free) if extent > 1]
+        free = free[:-1] if _is_mapped(problem) else free  # a tensor map cannot repeat rows
+        axes = [axis for axis, extent in enumerate(free) if extent > 1 and axis != problem.packed_axis(name)]
         offsets = problem.held()[name].value[0] in "iu" and problem.element.value[0] not in "iu"
         if axes and not argument.written and name not in problem.saved and not offsets and rng.random() < 0.1:
             found[name] = int(rng.choice(axes))

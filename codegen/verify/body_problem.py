@@ -37,7 +37,8 @@ class BodyProblem(Problem, family="body"):
         batch = self.spec.tests.batch
         if batch is None or self.values[batch] < 2:
             return None
-        smaller = {**self.case, batch: self.values[batch] // 2}
+        rest = {n: v for n, v in self.case.items() if self.spec.descriptor[n].same_as != batch}
+        smaller = {**rest, batch: self.values[batch] // 2}
         return Problem.of(self.subject, smaller, self.element, self.arch, self.layout)
 
     @property

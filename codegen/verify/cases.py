@@ -57,7 +57,7 @@ def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Proble
         problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
     except Unsupported:
         return None
-    return problem if problem.plan.sku == sku and _can_be_laid_out(problem) else None
+    return problem if problem.plan.sku == sku and can_be_laid_out(problem) else None
 
 
 def _only_layout(subject: Subject, sku: KernelSku) -> str | None:
@@ -68,11 +68,12 @@ def _only_layout(subject: Subject, sku: KernelSku) -> str | None:
     return held[0] if len(held) == 1 and len(subject.plan.LAYOUTS) > 1 else None
 
 
-def _can_be_laid_out(problem: Problem) -> bool:
+def can_be_laid_out(problem: Problem) -> bool:
     """Whether every tensor that the problem's layout packs comes in whole packs of 16 bytes."""
     vec = 16 // problem.element.row.bytes
     axes = {name: problem.packed_axis(name) for name in problem.arguments}
-    return all(axis is None or problem.shape_of(name)[axis] % vec == 0 for name, axis in axes.items())
+    packed = {name: problem.shape_of(name) for name, axis in axes.items() if axis is not None}
+    return all(0 not in shape and shape[axes[name] or 0] % vec == 0 for name, shape in packed.items())
 
 
 def random_problems(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,9 @@ def check_requirements(subject: Subject) -> None:
     base = subject.values(subject.spec.tests.cases[0])
     missing = {r.that: r.raises for r in subject.spec.require}
     unclaimed = next((k for k in ElementKind if k.value not in subject.spec.dtypes), None)
-    for turn, values in enumerate(_violations(subject, base)):
+    others = (subject.values(case) for case in subject.spec.tests.cases[1:])
+    changed = (values for other in others for values in _alone(subject, other))
+    for turn, values in enumerate(chain(_alone(subject, base), changed, _violations(subject, base))):
         if turn > _ENOUGH and not missing:  # fields of some ops make hundreds of thousands of pairs
             break
         first = _first_violated(subject, values)
@@ -93,12 +95,20 @@ def _select(subject: Subject, values: Mapping[str, Any], element: ElementKind | 
     return subject.plan.select(subject.descriptor(values, element))
 
 
-def _violations(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    fields = {n: [*_variations(f.type, base[n]), *_SUSPECTS[f.type]] for n, f in _fields(subject)}
-    names = list(fields)
-    for name in names:
-        for value in fields[name]:
+def _suspects(subject: Subject, base: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {n: [*_variations(f.type, base[n]), *_SUSPECTS[f.type]] for n, f in _fields(subject)}
+
+
+def _alone(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One field at a time changed."""
+    for name, values in _suspects(subject, base).items():
+        for value in values:
             yield {**_canonical(base, subject), name: value}
+
+
+def _violations(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    fields = _suspects(subject, base)
+    names = list(fields)
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
             for a, b in product(fields[first], fields[second]):

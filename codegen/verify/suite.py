@@ -76,8 +76,11 @@ def pytest_generate_tests(metafunc: Any) -> None:
     if "sku" in metafunc.fixturenames:
         there = "cuda" if _device() == "cuda" else "host"
         rows = [sku for subject in subjects() for sku in skus(subject, there)]
+        test = metafunc.function.__name__
         if there == "host":  # on one or two cores
-            rows = [sku for sku in rows if _is_worth(metafunc.function.__name__, sku)]
+            rows = [sku for sku in rows if _is_worth(test, sku)]
+        if test == _AGREEMENT:
+            rows = [sku for sku in rows if sku.fits("host") is None]
         metafunc.parametrize("sku", rows, ids=[s.symbol for s in rows])
     if "subject" in metafunc.fixturenames:
         metafunc.parametrize("subject", subjects(), ids=[s.spec.op for s in subjects()])
@@ -126,6 +129,7 @@ _OF_PLAN = (
     *("test_stored_types", "test_broadcast_inputs", "test_huge_strides", "test_in_place", "test_argument_refusals"),
     *("test_preferences", "test_check_order", "test_entry_points", "test_explicit_formula"),
 )
+_AGREEMENT = "test_agreement_with_the_host_device"  # of kernels that both can run
 _OF_TYPE = ("test_layouts", "test_special_values", "test_batch_invariance", "test_accesses")
 
 

@@ -31,10 +31,14 @@ Errors = Callable[[Fields, Arrays, Mapping[str, Any], Units], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`values` is None for a gradient, which is derived from its forward's."""
+    """`values` is None for a gradient, which is derived from its forward's.
+
+    With `skips_zeros`, what weighs nothing may be left out, so that 0 times NaN may be 0.
+    """
 
     errors: Errors
     values: Values | None = None
+    skips_zeros: bool = False
 
 
 def definition(name: str) -> Definition:

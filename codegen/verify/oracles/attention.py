@@ -193,7 +193,7 @@ def _column(x: Any) -> Any:
     return np.asarray(x, np.float64)[..., None]
 
 
-sdpa = Definition(errors=_sdpa_errors, values=_sdpa)
-sdpa_backward = Definition(errors=_sdpa_backward_errors)
-flash_sdpa = Definition(errors=_flash_errors, values=_flash_sdpa)
-flash_sdpa_backward = Definition(errors=_flash_backward_errors)
+sdpa = Definition(errors=_sdpa_errors, values=_sdpa, skips_zeros=True)
+sdpa_backward = Definition(errors=_sdpa_backward_errors, skips_zeros=True)
+flash_sdpa = Definition(errors=_flash_errors, values=_flash_sdpa, skips_zeros=True)
+flash_sdpa_backward = Definition(errors=_flash_backward_errors, skips_zeros=True)

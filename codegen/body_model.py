@@ -103,6 +103,7 @@ class BodyOp(Op):
     bodies: tuple[str, ...]  # architectures with a header of their own
     scalars: tuple[Scalar, ...]
     settings: tuple[Setting, ...]
+    terms: tuple[tuple[str, str], ...]  # names that expressions share, and their Python texts
     layouts: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     workspace: tuple[Scratch, ...]
     kernels: tuple[Kernel, ...]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping
-from itertools import takewhile
+from collections.abc import Iterable
 
 from baracuda.runtime import Schedule
 from baracuda.runtime.element import ElementKind
@@ -19,29 +18,11 @@ from .spec import BodySpec, KernelSpec
 _CTYPE = {"T": "T", "acc": "acc_of<T>", "f32": "float", "i32": "int", "i64": "i64"}
 
 
-def expanded(text: str, terms: Mapping[str, str], known: Collection[str]) -> str:
-    """`text` with each term replaced by what it stands for; terms may use those above them."""
-    tree = ast.parse(read_condition(text, (*known, *terms)), mode="eval")
-    return ast.unparse(_Expand(dict(terms)).visit(tree))
-
-
-class _Expand(ast.NodeTransformer):
-    def __init__(self, terms: Mapping[str, str]) -> None:
-        self.terms = terms
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.terms:
-            return node
-        above = dict(takewhile(lambda term: term[0] != node.id, self.terms.items()))
-        inner = ast.parse(self.terms[node.id].strip(), mode="eval").body
-        return _Expand(above).visit(inner)  # type: ignore[no-any-return]
-
-
 def owners_of(spec: BodySpec) -> dict[str, str]:
-    """Whose attribute each name of an expression is: of the descriptor, the schedule's numbers or the settings."""
+    """Whose attribute each name of an expression is: of descriptor, schedule, or settings and terms."""
     numbers = {name: "s" for row in spec.schedules for name in row.numbers}
     owners = dict.fromkeys(SCHEDULE_NAMES, "s") | numbers
-    return dict.fromkeys(spec.descriptor, "d") | owners | dict.fromkeys(spec.settings, "v")
+    return dict.fromkeys(spec.descriptor, "d") | owners | dict.fromkeys((*spec.settings, *spec.terms), "v")
 
 
 def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
@@ -49,7 +30,7 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
     owners = owners_of(spec)
 
     def python(text: str | int) -> str:
-        return to_python(expanded(str(text), spec.terms, owners), owners)
+        return to_python(read_condition(str(text), owners), owners)
 
     tensors = tuple(_tensor(n, spec) for n in spec.arguments)
     described = {n: t.shape for n, t in spec.arguments.items()}
@@ -67,6 +48,7 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
         bodies=own,
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n not in flags),
         settings=tuple(_setting(n, text, spec, python(text)) for n, text in spec.settings.items()),
+        terms=tuple((n, python(text)) for n, text in spec.terms.items()),
         layouts=(*((n, tuple(axes.items())) for n, axes in spec.layouts.items()), ("strided", ())),
         workspace=tuple(Scratch(n, _CTYPE[w.dtype], w.dtype, python(w.size)) for n, w in spec.workspace.items()),
         kernels=kernels,

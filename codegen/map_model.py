@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 
 from baracuda.runtime import Schedule
@@ -100,12 +99,6 @@ class MapOp(Op):
     @property
     def sums(self) -> tuple[Sum, ...]:
         return self.terms.sums
-
-    @property
-    def element_lines(self) -> tuple[str, ...]:
-        """What the descriptor's documentation says of the element, wrapped."""
-        text = f"element: type of the elements, one of {', '.join(self.elements)}"
-        return tuple(textwrap.wrap(text, 100, subsequent_indent="    "))
 
     @property
     def sum_flags(self) -> tuple[str, ...]:

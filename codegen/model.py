@@ -5,6 +5,7 @@ A spec is checked text; these are decisions. A template loops and prints, and ne
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
 
 from baracuda.runtime import Tile
@@ -256,6 +257,17 @@ class Op:
     def flags(self) -> tuple[Tensor, ...]:
         """Tensors that may be absent."""
         return tuple(t for t in self.tensors if t.optional)
+
+    @property
+    def element_lines(self) -> tuple[str, ...]:
+        """What the descriptor's documentation says of the element, wrapped."""
+        text = f"element: type of the elements, one of {', '.join(self.elements)}"
+        return tuple(textwrap.wrap(text, 100, subsequent_indent="    "))
+
+    @property
+    def exported(self) -> tuple[str, ...]:
+        """What `from module import *` gives."""
+        return tuple(sorted((self.descriptor, *self.plans)))
 
     @property
     def plans(self) -> tuple[str, ...]:

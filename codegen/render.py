@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import jinja2
@@ -10,6 +11,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from .families import FAMILIES
 from .line_map import render_mapped
 from .model import Op
+
+_COLUMNS = 120  # of a line of generated Python
 
 
 def environment(folders: tuple[Path, ...]) -> jinja2.Environment:
@@ -23,7 +26,20 @@ def environment(folders: tuple[Path, ...]) -> jinja2.Environment:
         autoescape=False,
     )
     env.filters["python"] = python
+    env.filters["fitted"] = fitted
     return env
+
+
+def fitted(expression: str, used: int, indent: int) -> str:
+    """A Python expression that stands in parentheses: as it is, or on lines of its own when, with the `used` columns
+    around it, it is too long for one."""
+    if used + len(expression) <= _COLUMNS:
+        return expression
+    if expression.startswith("(") and expression.endswith(")"):  # the parentheses are its own
+        return f"({fitted(expression[1:-1], _COLUMNS, indent)})"
+    inner = " " * (indent + 4)
+    lines = textwrap.wrap(expression, _COLUMNS - indent - 4, break_long_words=False, break_on_hyphens=False)
+    return "\n" + "\n".join(inner + line for line in lines) + "\n" + " " * indent
 
 
 def python(value: object) -> str:

@@ -99,6 +99,10 @@ class BodyPlan(Plan[B]):
         raise AssertionError("generated plans define this")
 
     @staticmethod
+    def _add_terms(d: Any, s: Any, v: Any) -> None:
+        """Add what expressions have in common to the settings."""
+
+    @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
         raise AssertionError("generated plans define this")
 
@@ -189,7 +193,9 @@ class BodyPlan(Plan[B]):
             multiprocessors=multiprocessors,
             **dict(schedule.numbers),
         )
-        return numbers, SimpleNamespace(**cls._settings_of(descriptor))
+        settings = SimpleNamespace(**cls._settings_of(descriptor))
+        cls._add_terms(descriptor, numbers, settings)
+        return numbers, settings
 
     @classmethod
     def workspace_of(cls, descriptor: B, sku: KernelSku) -> int:

@@ -18,6 +18,11 @@ class Schedule:
     threads: int
     numbers: tuple[tuple[str, int], ...] = ()
 
+    @classmethod
+    def of(cls, threads: int, **numbers: int) -> Schedule:
+        """The schedule of so many threads and these numbers, in the order given."""
+        return cls(threads, tuple(numbers.items()))
+
     @property
     def tag(self) -> str:
         """Part of the name of an entry point."""

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from baracuda.codegen.audit import collect as collect_module
+from baracuda.codegen.audit import limits
 from baracuda.codegen.audit.collect import Job, Outcome, collect
 from baracuda.codegen.audit.facts import Facts, decode, encode, facts_of, serialised
 from baracuda.codegen.audit.image import machine_code
-from baracuda.codegen.audit import limits
 from baracuda.codegen.audit.limits import registers_of_block
 from baracuda.codegen.audit.rules import RULES, Subject, violations
 from baracuda.codegen.audit.sass import disassemble

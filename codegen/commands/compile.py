@@ -78,8 +78,8 @@ def variants_of(
     found = []
     for op in project.chosen(names):
         if not isinstance(op, RowOp):
-            spec, only = project.loaded[op.name].spec, () if tuple(layouts) == LAYOUTS else layouts
-            found += planned_variants(op, spec, project.files, package, archs=archs, layouts=only)
+            loaded, only = project.loaded[op.name], () if tuple(layouts) == LAYOUTS else layouts
+            found += planned_variants(op, loaded, project.files, package, archs=archs, layouts=only)
             continue
         rows = rows_of(op, project.files[f"{op.category}/{op.name}.cu"], package)
         _assert_told_apart(rows)

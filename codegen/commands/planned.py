@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from baracuda.runtime import REGISTRY, KernelSku, PlanPreference, Registered, SpecError, Unsupported
 
+from ..load import Loaded
 from ..model import Op
-from ..spec import OpSpec
+from ..verify.cases import drawn_cases
+from ..verify.subject import Subject
 from .compile_report import Variant
+
+_TRIES = 4000  # random cases before a SKU goes without a variant
 
 
 def planned_variants(
-    op: Op, spec: OpSpec, files: dict[str, str], package: str, *, archs: Sequence[str], layouts: Sequence[str]
+    op: Op, loaded: Loaded, files: dict[str, str], package: str, *, archs: Sequence[str], layouts: Sequence[str]
 ) -> list[Variant]:
     """A kernel for each SKU, layout and architecture, in the variants that the spec's benchmarks and first case need.
 
-    `layouts` may be empty for all of them.
+    A SKU that none of the spec's cases selects is shown by a random one. `layouts` may be empty for all of them.
     """
+    subject = Subject(loaded, {}, package)
     path = f"{op.category}/{op.name}"
     with REGISTRY.apart():
         module = _module(f"{package}.{op.category}.{op.name}", files[f"{path}.py"])
         rows = REGISTRY.candidates(op.name)
         for row in rows:
             vars(row.source)["raw"] = files[f"{path}.cu"]  # where the cached property keeps what it has read
-        return [v for row in rows for v in _of_row(module, spec, row, archs, layouts)]
+        return [v for row in rows for v in _of_row(module, subject, row, archs, layouts)]
 
 
 def _module(name: str, text: str) -> ModuleType:
@@ -45,10 +53,10 @@ def _module(name: str, text: str) -> ModuleType:
 
 
 def _of_row(
-    module: ModuleType, spec: OpSpec, row: Registered, archs: Sequence[str], layouts: Sequence[str]
+    module: ModuleType, subject: Subject, row: Registered, archs: Sequence[str], layouts: Sequence[str]
 ) -> Iterator[Variant]:
     seen: set[Any] = set()
-    for plan in _plans(module, spec, row.sku):
+    for plan in _plans(module, subject, row.sku):
         usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
         for layout, held, source in plan.variants():
             if held != usual or source in seen or (layouts and layout not in layouts):
@@ -60,19 +68,24 @@ def _of_row(
                     yield Variant(row, layout, only, source)
 
 
-def _plans(module: ModuleType, spec: OpSpec, sku: KernelSku) -> Iterator[Any]:
-    """Plans that selection gives to `sku`: of all benchmarks, and of the first of the tests' cases."""
+def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any]:
+    """Plans that selection gives to `sku`: of all benchmarks, and of the first of the tests' cases, or a random one."""
+    spec = subject.spec
     kind, descriptor = getattr(module, spec.plan), getattr(module, spec.plan.removesuffix("Plan") + "Descriptor")
-    preference, served = PlanPreference(archs=frozenset({sku.arch})), 0
+    preference, served = PlanPreference(archs=frozenset({sku.arch})), False
+    random = islice(drawn_cases(subject, np.random.default_rng(0)), _TRIES)
     benched = [(case, True) for case in spec.bench.cases]
-    for case, always in [*benched, *((case, False) for case in spec.tests.cases)]:
-        if case.get("dtype", sku.element) != sku.element or (served and not always):
+    for case, always in chain(benched, ((case, False) for case in chain(spec.tests.cases, random))):
+        if served and not always:
+            return
+        if case.get("dtype", sku.element) != sku.element:
             continue
         given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k != "dtype"}
         try:
-            plan = kind.select(descriptor(**given, element=sku.element), preference)
+            only = [sku.layout] if sku.layout else None
+            plan = kind.select(descriptor(**given, element=sku.element), preference, layouts=only)
         except Unsupported:
             continue
         if plan.sku == sku:
-            served += 1
+            served = True
             yield plan

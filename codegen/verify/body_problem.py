@@ -75,7 +75,7 @@ def _mask(problem: BodyProblem, rng: np.random.Generator, shape: tuple[int, ...]
 
 
 def _slopes(problem: BodyProblem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """As ALiBi's: powers of two below one."""
+    """Powers of two below one."""
     return 2.0 ** -rng.uniform(1, 8, shape)
 
 

@@ -13,7 +13,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["AlibiDescriptor", "AlibiPlan"]
+__all__ = [
+    "AlibiDescriptor",
+    "AlibiPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,12 @@ class AlibiDescriptor(rt.MapDescriptor):
         rt.ElementKind.BF16,
         rt.ElementKind.F64,
     )
+    _types: ClassVar[dict[str, rt.Convert]] = {
+        "batch_size": rt.as_int,
+        "num_heads": rt.as_int,
+        "query_len": rt.as_int,
+        "key_len": rt.as_int,
+    }
     _dims: ClassVar[dict[str, str]] = {
         "batch": "batch_size",
         "head": "num_heads",
@@ -41,12 +50,6 @@ class AlibiDescriptor(rt.MapDescriptor):
         "key": "key_len",
     }
     _space: ClassVar[tuple[tuple[str, ...], ...]] = (("batch",), ("head",), ("query",), ("key",))
-    _types: ClassVar[dict[str, rt.Convert]] = {
-        "batch_size": rt.as_int,
-        "num_heads": rt.as_int,
-        "query_len": rt.as_int,
-        "key_len": rt.as_int,
-    }
 
     batch_size: int
     num_heads: int
@@ -191,8 +194,8 @@ rt.REGISTRY.register(
         category="attention",
         op="alibi",
         direction=rt.Direction.FORWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
+        arch="sm_80",
         schedules={
             rt.ElementKind.F32: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
             rt.ElementKind.F16: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),

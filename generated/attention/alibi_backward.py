@@ -14,7 +14,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["AlibiBackwardDescriptor", "AlibiBackwardPlan"]
+__all__ = [
+    "AlibiBackwardDescriptor",
+    "AlibiBackwardPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +40,6 @@ class AlibiBackwardDescriptor(rt.MapDescriptor):
         rt.ElementKind.BF16,
         rt.ElementKind.F64,
     )
-    _dims: ClassVar[dict[str, str]] = {
-        "batch": "batch_size",
-        "head": "num_heads",
-        "query": "query_len",
-        "key": "key_len",
-    }
-    _space: ClassVar[tuple[tuple[str, ...], ...]] = (("batch",), ("head",), ("query",), ("key",))
     _types: ClassVar[dict[str, rt.Convert]] = {
         "batch_size": rt.as_int,
         "num_heads": rt.as_int,
@@ -52,6 +48,13 @@ class AlibiBackwardDescriptor(rt.MapDescriptor):
         "has_dscores": rt.as_bool,
         "has_dslopes": rt.as_bool,
     }
+    _dims: ClassVar[dict[str, str]] = {
+        "batch": "batch_size",
+        "head": "num_heads",
+        "query": "query_len",
+        "key": "key_len",
+    }
+    _space: ClassVar[tuple[tuple[str, ...], ...]] = (("batch",), ("head",), ("query",), ("key",))
 
     batch_size: int
     num_heads: int
@@ -209,8 +212,8 @@ rt.REGISTRY.register(
         category="attention",
         op="alibi_backward",
         direction=rt.Direction.BACKWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
+        arch="sm_80",
         schedules={
             rt.ElementKind.F32: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),
             rt.ElementKind.F16: rt.Schedule(256, (("packs", 2), ("blocks", 1056))),

@@ -18,8 +18,8 @@ import baracuda.runtime as rt
 __all__ = [
     "FlashSdpaDescriptor",
     "FlashSdpaPlan",
-    "FlashSdpaSm90Plan",
     "FlashSdpaSm89Plan",
+    "FlashSdpaSm90Plan",
 ]
 
 
@@ -197,84 +197,84 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
             ("f16", "bf16"),
             "t512.block_q192.block_k128.stages4.query_registers0.persistent1",
             "mappable and max(DK, DV) <= 64",
-            lambda d, s, v: (not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)) and max(v.DK, v.DV) <= 64,
+            lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 64),
         ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
             "t384.block_q128.block_k128.stages2.query_registers1.persistent1",
             "mappable and max(DK, DV) <= 128",
-            lambda d, s, v: (not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)) and max(v.DK, v.DV) <= 128,
+            lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 128),
         ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
             "t384.block_q128.block_k128.stages2.query_registers0.persistent1",
             "mappable and DK <= 192 and DV <= 128",
-            lambda d, s, v: (not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)) and v.DK <= 192 and (v.DV <= 128),
+            lambda d, s, v: (v.mappable and v.DK <= 192 and (v.DV <= 128)),
         ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
             "t384.block_q128.block_k96.stages2.query_registers0.persistent1",
             "mappable and max(DK, DV) <= 192",
-            lambda d, s, v: (not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)) and max(v.DK, v.DV) <= 192,
+            lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 192),
         ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
             "t384.block_q128.block_k64.stages2.query_registers0.persistent1",
             "mappable",
-            lambda d, s, v: not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0) and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0),
+            lambda d, s, v: (v.mappable),
         ),
         rt.Serves(
             "sm_80",
             ("f16", "bf16"),
             "t128.block_q128.block_k64.stages2",
             "max(DK, DV) <= 64 and not has_mask",
-            lambda d, s, v: max(v.DK, v.DV) <= 64 and (not d.has_mask),
+            lambda d, s, v: (max(v.DK, v.DV) <= 64 and (not d.has_mask)),
         ),
         rt.Serves(
             "sm_80",
             ("f16", "bf16"),
             "t128.block_q128.block_k64.stages1",
             "max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes",
-            lambda d, s, v: max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes),
+            lambda d, s, v: (max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes)),
         ),
         rt.Serves(
             "sm_80",
             ("f32",),
             "t128.block_q128.block_k32.stages1",
             "max(DK, DV) <= 64",
-            lambda d, s, v: max(v.DK, v.DV) <= 64,
+            lambda d, s, v: (max(v.DK, v.DV) <= 64),
         ),
         rt.Serves(
             "sm_80",
             ("f32",),
             "t128.block_q128.block_k16.stages1",
             "max(DK, DV) <= 128",
-            lambda d, s, v: max(v.DK, v.DV) <= 128,
+            lambda d, s, v: (max(v.DK, v.DV) <= 128),
         ),
         rt.Serves(
             "sm_80",
             ("f64",),
             "t128.block_q64.block_k32.stages1",
             "max(DK, DV) <= 64",
-            lambda d, s, v: max(v.DK, v.DV) <= 64,
+            lambda d, s, v: (max(v.DK, v.DV) <= 64),
         ),
         rt.Serves(
             "sm_80",
             ("f64",),
             "t128.block_q64.block_k16.stages1",
             "max(DK, DV) <= 128",
-            lambda d, s, v: max(v.DK, v.DV) <= 128,
+            lambda d, s, v: (max(v.DK, v.DV) <= 128),
         ),
         rt.Serves(
             "sm_89",
             ("f16", "bf16"),
             "t128.block_q128.block_k32.stages2",
             "max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes",
-            lambda d, s, v: max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes),
+            lambda d, s, v: (max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes)),
         ),
     )
     MAPS: ClassVar[dict[str, tuple[rt.Box, ...]]] = {
@@ -307,6 +307,19 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         }
 
     @staticmethod
+    def _add_terms(d: Any, s: Any, v: Any) -> None:
+        v.tiles = (rt.ceil_div(d.query_len, s.block_q) * d.num_heads * d.batch_size)
+        v.hopper = (
+            2048 + 128 * (rt.ceil_div(v.DK, 64) * (s.block_q + s.stages * s.block_k) + rt.ceil_div(v.DV, 64) * s.stages
+            * s.block_k)
+        )
+        v.mappable = (
+            not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0)
+            and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)
+        )
+        v.portable = (s.itemsize * (s.block_q * v.DK + s.stages * s.block_k * (v.DK + v.DV)))
+
+    @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
         return ()
 
@@ -315,9 +328,9 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         return (
             rt.BodyKernel(
                 "main",
-                (min(rt.ceil_div(d.query_len, s.block_q) * d.num_heads * d.batch_size, s.multiprocessors) if s.persistent else rt.ceil_div(d.query_len, s.block_q) * d.num_heads * d.batch_size, 1, 1),
+                (min(v.tiles, s.multiprocessors) if s.persistent else v.tiles, 1, 1),
                 s.threads,
-                2048 + 128 * (rt.ceil_div(v.DK, 64) * (s.block_q + s.stages * s.block_k) + rt.ceil_div(v.DV, 64) * s.stages * s.block_k) if s.persistent else s.itemsize * (s.block_q * v.DK + s.stages * s.block_k * (v.DK + v.DV)),
+                (v.hopper if s.persistent else v.portable),
             ),
         )
 
@@ -473,103 +486,198 @@ rt.REGISTRY.register(
             (
                 "sm_90a",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(512, (("block_q", 192), ("block_k", 128), ("stages", 4), ("query_registers", 0), ("persistent", 1))),
+                rt.Schedule.of(
+                    512,
+                    block_q=192,
+                    block_k=128,
+                    stages=4,
+                    query_registers=0,
+                    persistent=1,
+                ),
                 None,
             ),
             (
                 "sm_90a",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(384, (("block_q", 128), ("block_k", 128), ("stages", 2), ("query_registers", 1), ("persistent", 1))),
+                rt.Schedule.of(
+                    384,
+                    block_q=128,
+                    block_k=128,
+                    stages=2,
+                    query_registers=1,
+                    persistent=1,
+                ),
                 None,
             ),
             (
                 "sm_90a",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(384, (("block_q", 128), ("block_k", 128), ("stages", 2), ("query_registers", 0), ("persistent", 1))),
+                rt.Schedule.of(
+                    384,
+                    block_q=128,
+                    block_k=128,
+                    stages=2,
+                    query_registers=0,
+                    persistent=1,
+                ),
                 None,
             ),
             (
                 "sm_90a",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(384, (("block_q", 128), ("block_k", 96), ("stages", 2), ("query_registers", 0), ("persistent", 1))),
+                rt.Schedule.of(
+                    384,
+                    block_q=128,
+                    block_k=96,
+                    stages=2,
+                    query_registers=0,
+                    persistent=1,
+                ),
                 None,
             ),
             (
                 "sm_90a",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(384, (("block_q", 128), ("block_k", 64), ("stages", 2), ("query_registers", 0), ("persistent", 1))),
+                rt.Schedule.of(
+                    384,
+                    block_q=128,
+                    block_k=64,
+                    stages=2,
+                    query_registers=0,
+                    persistent=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(128, (("block_q", 128), ("block_k", 64), ("stages", 2))),
+                rt.Schedule.of(
+                    128,
+                    block_q=128,
+                    block_k=64,
+                    stages=2,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(128, (("block_q", 128), ("block_k", 64), ("stages", 1))),
+                rt.Schedule.of(
+                    128,
+                    block_q=128,
+                    block_k=64,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(256, (("block_q", 128), ("block_k", 64), ("stages", 1))),
+                rt.Schedule.of(
+                    256,
+                    block_q=128,
+                    block_k=64,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32,),
-                rt.Schedule(128, (("block_q", 128), ("block_k", 32), ("stages", 1))),
+                rt.Schedule.of(
+                    128,
+                    block_q=128,
+                    block_k=32,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32,),
-                rt.Schedule(128, (("block_q", 128), ("block_k", 16), ("stages", 1))),
+                rt.Schedule.of(
+                    128,
+                    block_q=128,
+                    block_k=16,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32,),
-                rt.Schedule(128, (("block_q", 64), ("block_k", 16), ("stages", 1))),
+                rt.Schedule.of(
+                    128,
+                    block_q=64,
+                    block_k=16,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F64,),
-                rt.Schedule(128, (("block_q", 64), ("block_k", 32), ("stages", 1))),
+                rt.Schedule.of(
+                    128,
+                    block_q=64,
+                    block_k=32,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F64,),
-                rt.Schedule(128, (("block_q", 64), ("block_k", 16), ("stages", 1))),
+                rt.Schedule.of(
+                    128,
+                    block_q=64,
+                    block_k=16,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F64,),
-                rt.Schedule(128, (("block_q", 32), ("block_k", 16), ("stages", 1))),
+                rt.Schedule.of(
+                    128,
+                    block_q=32,
+                    block_k=16,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_89",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(128, (("block_q", 128), ("block_k", 32), ("stages", 2))),
+                rt.Schedule.of(
+                    128,
+                    block_q=128,
+                    block_k=32,
+                    stages=2,
+                ),
                 None,
             ),
             (
                 "sm_89",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(256, (("block_q", 128), ("block_k", 32), ("stages", 1))),
+                rt.Schedule.of(
+                    256,
+                    block_q=128,
+                    block_k=32,
+                    stages=1,
+                ),
                 None,
             ),
             (
                 "sm_89",
                 (rt.ElementKind.F64,),
-                rt.Schedule(64, (("block_q", 16), ("block_k", 16), ("stages", 1))),
+                rt.Schedule.of(
+                    64,
+                    block_q=16,
+                    block_k=16,
+                    stages=1,
+                ),
                 None,
             ),
         ),

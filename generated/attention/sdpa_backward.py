@@ -69,7 +69,10 @@ class SdpaBackwardDescriptor(rt.Descriptor):
 
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""
-        if not (min(self.batch_size, self.num_heads, self.num_kv_heads, self.query_len, self.key_len, self.d_k, self.d_v) >= 0):
+        if not (
+            min(self.batch_size, self.num_heads, self.num_kv_heads, self.query_len, self.key_len, self.d_k, self.d_v) >=
+            0
+        ):
             raise self._violated(
                 rt.InvalidProblem,
                 "min(batch_size, num_heads, num_kv_heads, query_len, key_len, d_k, d_v) >= 0",
@@ -155,7 +158,7 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
             ("f32", "f16", "bf16", "f64"),
             "t128.lanes32",
             "key_len <= 4096",
-            lambda d, s, v: d.key_len <= 4096,
+            lambda d, s, v: (d.key_len <= 4096),
         ),
     )
 
@@ -180,40 +183,54 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
 
     @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
-        return (d.batch_size * d.num_heads * d.query_len * d.key_len,)
+        return (
+            d.batch_size * d.num_heads * d.query_len * d.key_len,  # dscores
+        )
 
     @staticmethod
     def _kernels_of(d: Any, s: Any, v: Any) -> tuple[rt.BodyKernel, ...]:
         return (
             rt.BodyKernel(
                 "scores",
-                (min(d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64) * rt.ceil_div(d.key_len, 64), 2147483647), 1, 1),
+                (
+                    min(d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64) * rt.ceil_div(d.key_len, 64),
+                    2147483647), 1, 1
+                ),
                 s.threads,
-                0,
+                (0),
             ),
             rt.BodyKernel(
                 "softmax",
                 (min(rt.ceil_div(d.batch_size * d.num_heads * d.query_len, s.threads // s.lanes), 2147483647), 1, 1),
                 s.threads,
-                0,
+                (0),
             ),
             rt.BodyKernel(
                 "query",
-                (min(d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64) * rt.ceil_div(d.d_k, 64), 2147483647), 1, 1),
+                (
+                    min(d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64) * rt.ceil_div(d.d_k, 64), 2147483647),
+                    1, 1
+                ),
                 s.threads,
-                0,
+                (0),
             ),
             rt.BodyKernel(
                 "key",
-                (min(d.batch_size * d.num_kv_heads * rt.ceil_div(d.key_len, 64) * rt.ceil_div(d.d_k, 64), 2147483647), 1, 1),
+                (
+                    min(d.batch_size * d.num_kv_heads * rt.ceil_div(d.key_len, 64) * rt.ceil_div(d.d_k, 64),
+                    2147483647), 1, 1
+                ),
                 s.threads,
-                0,
+                (0),
             ),
             rt.BodyKernel(
                 "value",
-                (min(d.batch_size * d.num_kv_heads * rt.ceil_div(d.key_len, 64) * rt.ceil_div(d.d_v, 64), 2147483647), 1, 1),
+                (
+                    min(d.batch_size * d.num_kv_heads * rt.ceil_div(d.key_len, 64) * rt.ceil_div(d.d_v, 64),
+                    2147483647), 1, 1
+                ),
                 s.threads,
-                0,
+                (0),
             ),
         )
 
@@ -370,13 +387,19 @@ rt.REGISTRY.register(
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 32),)),
+                rt.Schedule.of(
+                    128,
+                    lanes=32,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 128),)),
+                rt.Schedule.of(
+                    128,
+                    lanes=128,
+                ),
                 None,
             ),
         ),

@@ -155,14 +155,14 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
             ("f32", "f16", "bf16", "f64"),
             "t128.lanes4.owned32.steps2.batch2",
             "seq_len <= 64",
-            lambda d, s, v: d.seq_len <= 64,
+            lambda d, s, v: (d.seq_len <= 64),
         ),
         rt.Serves(
             "sm_80",
             ("f32", "f16", "bf16", "f64"),
             "t128.lanes16.owned8.steps4.batch4",
             "seq_len <= 512",
-            lambda d, s, v: d.seq_len <= 512,
+            lambda d, s, v: (d.seq_len <= 512),
         ),
     )
 
@@ -186,6 +186,12 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         }
 
     @staticmethod
+    def _add_terms(d: Any, s: Any, v: Any) -> None:
+        v.run = (8 * s.steps * (1 if s.columns else s.lanes))
+        v.runs = (s.threads // s.lanes // (1 if s.columns else s.owned))
+        v.parts = (rt.ceil_div(d.batch_size * rt.ceil_div(d.seq_len, v.run), v.runs))
+
+    @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
         return ()
 
@@ -194,9 +200,9 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         return (
             rt.BodyKernel(
                 "main",
-                (max(1, rt.ceil_div(d.channels, s.owned) * rt.ceil_div(d.batch_size * rt.ceil_div(d.seq_len, 8 * s.steps * (1 if s.columns else s.lanes)), s.threads // s.lanes // (1 if s.columns else s.owned))), 1, 1),
+                (max(1, rt.ceil_div(d.channels, s.owned) * v.parts), 1, 1),
                 s.threads,
-                0,
+                (0),
             ),
         )
 
@@ -335,37 +341,74 @@ rt.REGISTRY.register(
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 4), ("owned", 32), ("steps", 2), ("batch", 2))),
+                rt.Schedule.of(
+                    128,
+                    lanes=4,
+                    owned=32,
+                    steps=2,
+                    batch=2,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 16), ("owned", 8), ("steps", 4), ("batch", 4))),
+                rt.Schedule.of(
+                    128,
+                    lanes=16,
+                    owned=8,
+                    steps=4,
+                    batch=4,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(128, (("lanes", 32), ("owned", 1), ("steps", 8), ("batch", 4))),
+                rt.Schedule.of(
+                    128,
+                    lanes=32,
+                    owned=1,
+                    steps=8,
+                    batch=4,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32,),
-                rt.Schedule(128, (("lanes", 32), ("owned", 1), ("steps", 4), ("batch", 2))),
+                rt.Schedule.of(
+                    128,
+                    lanes=32,
+                    owned=1,
+                    steps=4,
+                    batch=2,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F64,),
-                rt.Schedule(256, (("lanes", 32), ("owned", 1), ("steps", 4), ("batch", 1))),
+                rt.Schedule.of(
+                    256,
+                    lanes=32,
+                    owned=1,
+                    steps=4,
+                    batch=1,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 8), ("owned", 16), ("steps", 8), ("batch", 1), ("columns", 1))),
+                rt.Schedule.of(
+                    128,
+                    lanes=8,
+                    owned=16,
+                    steps=8,
+                    batch=1,
+                    columns=1,
+                ),
                 "channels_last",
             ),
         ),

@@ -154,7 +154,10 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
             rt.Argument("dinitial_states", "out", "array", optional="has_dinitial_states"),
         )
     }
-    CHECK_ORDER = ("x", "dy", "dx", "weight", "bias", "dw", "db", "initial_states", "dfinal_states", "dinitial_states", "cu_seqlens")
+    CHECK_ORDER = (
+        "x", "dy", "dx", "weight", "bias", "dw", "db", "initial_states", "dfinal_states", "dinitial_states",
+        "cu_seqlens"
+    )
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "dx": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         "dw": ("deterministic", "bit_stable_on_same_hardware"),
@@ -184,14 +187,14 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
             ("f32", "f16", "bf16", "f64"),
             "t128.lanes4.owned32.steps2.batch2.slices8",
             "seq_len <= 64",
-            lambda d, s, v: d.seq_len <= 64,
+            lambda d, s, v: (d.seq_len <= 64),
         ),
         rt.Serves(
             "sm_80",
             ("f32", "f16", "bf16", "f64"),
             "t128.lanes16.owned8.steps4.batch2.slices8",
             "seq_len <= 512",
-            lambda d, s, v: d.seq_len <= 512,
+            lambda d, s, v: (d.seq_len <= 512),
         ),
     )
 
@@ -219,23 +222,31 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         }
 
     @staticmethod
+    def _add_terms(d: Any, s: Any, v: Any) -> None:
+        v.run = (8 * s.steps * (1 if s.columns else s.lanes))
+        v.runs = (s.threads // s.lanes // (1 if s.columns else s.owned))
+        v.parts = (rt.ceil_div(d.batch_size * rt.ceil_div(d.seq_len, v.run), v.runs))
+
+    @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
-        return (rt.ceil_div(d.batch_size * rt.ceil_div(d.seq_len, 8 * s.steps * (1 if s.columns else s.lanes)), s.threads // s.lanes // (1 if s.columns else s.owned)) * (d.width + 1) * d.channels,)
+        return (
+            v.parts * (d.width + 1) * d.channels,  # partials
+        )
 
     @staticmethod
     def _kernels_of(d: Any, s: Any, v: Any) -> tuple[rt.BodyKernel, ...]:
         return (
             rt.BodyKernel(
                 "main",
-                (max(1, rt.ceil_div(d.channels, s.owned) * rt.ceil_div(d.batch_size * rt.ceil_div(d.seq_len, 8 * s.steps * (1 if s.columns else s.lanes)), s.threads // s.lanes // (1 if s.columns else s.owned))), 1, 1),
+                (max(1, rt.ceil_div(d.channels, s.owned) * v.parts), 1, 1),
                 s.threads,
-                0,
+                (0),
             ),
             rt.BodyKernel(
                 "fold",
                 (rt.ceil_div((d.width + (1 if d.has_db else 0)) * d.channels, s.threads // s.slices), 1, 1),
                 s.threads,
-                0,
+                (0),
             ),
         )
 
@@ -410,31 +421,67 @@ rt.REGISTRY.register(
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 4), ("owned", 32), ("steps", 2), ("batch", 2), ("slices", 8))),
+                rt.Schedule.of(
+                    128,
+                    lanes=4,
+                    owned=32,
+                    steps=2,
+                    batch=2,
+                    slices=8,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 16), ("owned", 8), ("steps", 4), ("batch", 2), ("slices", 8))),
+                rt.Schedule.of(
+                    128,
+                    lanes=16,
+                    owned=8,
+                    steps=4,
+                    batch=2,
+                    slices=8,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
-                rt.Schedule(128, (("lanes", 32), ("owned", 1), ("steps", 16), ("batch", 2), ("slices", 8))),
+                rt.Schedule.of(
+                    128,
+                    lanes=32,
+                    owned=1,
+                    steps=16,
+                    batch=2,
+                    slices=8,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 32), ("owned", 1), ("steps", 8), ("batch", 1), ("slices", 8))),
+                rt.Schedule.of(
+                    128,
+                    lanes=32,
+                    owned=1,
+                    steps=8,
+                    batch=1,
+                    slices=8,
+                ),
                 None,
             ),
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, (("lanes", 8), ("owned", 16), ("steps", 16), ("batch", 1), ("slices", 8), ("columns", 1))),
+                rt.Schedule.of(
+                    128,
+                    lanes=8,
+                    owned=16,
+                    steps=16,
+                    batch=1,
+                    slices=8,
+                    columns=1,
+                ),
                 "channels_last",
             ),
         ),

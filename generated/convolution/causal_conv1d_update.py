@@ -155,7 +155,7 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
                 "main",
                 (rt.ceil_div(d.channels, s.threads) * d.batch_size if d.seq_len > 0 else 0, 1, 1),
                 s.threads,
-                0,
+                (0),
             ),
         )
 
@@ -274,7 +274,9 @@ rt.REGISTRY.register(
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
-                rt.Schedule(128, ()),
+                rt.Schedule.of(
+                    128,
+                ),
                 None,
             ),
         ),

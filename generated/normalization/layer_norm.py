@@ -16,7 +16,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["LayerNormDescriptor", "LayerNormPlan"]
+__all__ = [
+    "LayerNormDescriptor",
+    "LayerNormPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,6 @@ class LayerNormDescriptor(rt.RowDescriptor):
     """
 
     _plan: ClassVar[str] = "LayerNormPlan"
-    _shape: ClassVar[str] = "input_shape"
     _elements: ClassVar[tuple[rt.ElementKind, ...]] = (
         rt.ElementKind.F32,
         rt.ElementKind.F16,
@@ -44,6 +46,7 @@ class LayerNormDescriptor(rt.RowDescriptor):
         "eps": rt.as_float,
         "has_affine": rt.as_bool,
     }
+    _shape: ClassVar[str] = "input_shape"
 
     input_shape: tuple[int, ...]
     norm_axes_mask: int
@@ -237,8 +240,8 @@ rt.REGISTRY.register(
         category="normalization",
         op="layer_norm",
         direction=rt.Direction.FORWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
+        arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=264),

@@ -16,7 +16,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["LayerNormBackwardDescriptor", "LayerNormBackwardPlan"]
+__all__ = [
+    "LayerNormBackwardDescriptor",
+    "LayerNormBackwardPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,6 @@ class LayerNormBackwardDescriptor(rt.RowDescriptor):
     """
 
     _plan: ClassVar[str] = "LayerNormBackwardPlan"
-    _shape: ClassVar[str] = "input_shape"
     _elements: ClassVar[tuple[rt.ElementKind, ...]] = (
         rt.ElementKind.F32,
         rt.ElementKind.F16,
@@ -42,6 +44,7 @@ class LayerNormBackwardDescriptor(rt.RowDescriptor):
         "norm_axes_mask": rt.as_int,
         "has_affine": rt.as_bool,
     }
+    _shape: ClassVar[str] = "input_shape"
 
     input_shape: tuple[int, ...]
     norm_axes_mask: int
@@ -250,8 +253,8 @@ rt.REGISTRY.register(
         category="normalization",
         op="layer_norm_backward",
         direction=rt.Direction.BACKWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
+        arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=264),

@@ -15,7 +15,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["RMSNormDescriptor", "RMSNormPlan"]
+__all__ = [
+    "RMSNormDescriptor",
+    "RMSNormPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,6 @@ class RMSNormDescriptor(rt.RowDescriptor):
     """
 
     _plan: ClassVar[str] = "RMSNormPlan"
-    _shape: ClassVar[str] = "input_shape"
     _elements: ClassVar[tuple[rt.ElementKind, ...]] = (
         rt.ElementKind.F32,
         rt.ElementKind.F16,
@@ -43,6 +45,7 @@ class RMSNormDescriptor(rt.RowDescriptor):
         "eps": rt.as_float,
         "has_gamma": rt.as_bool,
     }
+    _shape: ClassVar[str] = "input_shape"
 
     input_shape: tuple[int, ...]
     norm_axes_mask: int
@@ -212,8 +215,8 @@ rt.REGISTRY.register(
         category="normalization",
         op="rms_norm",
         direction=rt.Direction.FORWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
+        arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=264),

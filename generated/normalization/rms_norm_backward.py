@@ -14,7 +14,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["RMSNormBackwardDescriptor", "RMSNormBackwardPlan"]
+__all__ = [
+    "RMSNormBackwardDescriptor",
+    "RMSNormBackwardPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,6 @@ class RMSNormBackwardDescriptor(rt.RowDescriptor):
     """
 
     _plan: ClassVar[str] = "RMSNormBackwardPlan"
-    _shape: ClassVar[str] = "input_shape"
     _elements: ClassVar[tuple[rt.ElementKind, ...]] = (
         rt.ElementKind.F32,
         rt.ElementKind.F16,
@@ -40,6 +42,7 @@ class RMSNormBackwardDescriptor(rt.RowDescriptor):
         "norm_axes_mask": rt.as_int,
         "has_gamma": rt.as_bool,
     }
+    _shape: ClassVar[str] = "input_shape"
 
     input_shape: tuple[int, ...]
     norm_axes_mask: int
@@ -223,8 +226,8 @@ rt.REGISTRY.register(
         category="normalization",
         op="rms_norm_backward",
         direction=rt.Direction.BACKWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
+        arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=264),

@@ -13,7 +13,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["RepeatDescriptor", "RepeatPlan"]
+__all__ = [
+    "RepeatDescriptor",
+    "RepeatPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +49,15 @@ class RepeatDescriptor(rt.MapDescriptor):
         rt.ElementKind.C64,
         rt.ElementKind.C128,
     )
+    _types: ClassVar[dict[str, rt.Convert]] = {
+        "input_shape": rt.as_shape,
+        "repeats": rt.as_shape,
+    }
     _dims: ClassVar[dict[str, str]] = {
         "copy": "repeats",
         "cell": "input_shape",
     }
     _space: ClassVar[tuple[tuple[str, ...], ...]] = (("copy", "cell"),)
-    _types: ClassVar[dict[str, rt.Convert]] = {
-        "input_shape": rt.as_shape,
-        "repeats": rt.as_shape,
-    }
 
     input_shape: tuple[int, ...]
     repeats: tuple[int, ...]
@@ -204,8 +207,8 @@ rt.REGISTRY.register(
         category="shape_layout",
         op="repeat",
         direction=rt.Direction.FORWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
+        arch="sm_80",
         schedules={
             rt.ElementKind.F32: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
             rt.ElementKind.F16: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),

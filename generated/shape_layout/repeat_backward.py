@@ -13,7 +13,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["RepeatBackwardDescriptor", "RepeatBackwardPlan"]
+__all__ = [
+    "RepeatBackwardDescriptor",
+    "RepeatBackwardPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +35,15 @@ class RepeatBackwardDescriptor(rt.MapDescriptor):
         rt.ElementKind.BF16,
         rt.ElementKind.F64,
     )
+    _types: ClassVar[dict[str, rt.Convert]] = {
+        "input_shape": rt.as_shape,
+        "repeats": rt.as_shape,
+    }
     _dims: ClassVar[dict[str, str]] = {
         "copy": "repeats",
         "cell": "input_shape",
     }
     _space: ClassVar[tuple[tuple[str, ...], ...]] = (("copy", "cell"),)
-    _types: ClassVar[dict[str, rt.Convert]] = {
-        "input_shape": rt.as_shape,
-        "repeats": rt.as_shape,
-    }
 
     input_shape: tuple[int, ...]
     repeats: tuple[int, ...]
@@ -190,8 +193,8 @@ rt.REGISTRY.register(
         category="shape_layout",
         op="repeat_backward",
         direction=rt.Direction.BACKWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
+        arch="sm_80",
         schedules={
             rt.ElementKind.F32: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
             rt.ElementKind.F16: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),

@@ -13,7 +13,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["LogSoftmaxBackwardDescriptor", "LogSoftmaxBackwardPlan"]
+__all__ = [
+    "LogSoftmaxBackwardDescriptor",
+    "LogSoftmaxBackwardPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,6 @@ class LogSoftmaxBackwardDescriptor(rt.RowDescriptor):
     """
 
     _plan: ClassVar[str] = "LogSoftmaxBackwardPlan"
-    _shape: ClassVar[str] = "input_shape"
     _elements: ClassVar[tuple[rt.ElementKind, ...]] = (
         rt.ElementKind.F32,
         rt.ElementKind.F16,
@@ -37,6 +39,7 @@ class LogSoftmaxBackwardDescriptor(rt.RowDescriptor):
         "input_shape": rt.as_shape,
         "softmax_axis": rt.as_int,
     }
+    _shape: ClassVar[str] = "input_shape"
 
     input_shape: tuple[int, ...]
     softmax_axis: int
@@ -185,8 +188,8 @@ rt.REGISTRY.register(
         category="softmax",
         op="log_softmax_backward",
         direction=rt.Direction.BACKWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+        arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=264),

@@ -13,7 +13,10 @@ from typing import ClassVar
 
 import baracuda.runtime as rt
 
-__all__ = ["SoftmaxDescriptor", "SoftmaxPlan"]
+__all__ = [
+    "SoftmaxDescriptor",
+    "SoftmaxPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,6 @@ class SoftmaxDescriptor(rt.RowDescriptor):
     """
 
     _plan: ClassVar[str] = "SoftmaxPlan"
-    _shape: ClassVar[str] = "input_shape"
     _elements: ClassVar[tuple[rt.ElementKind, ...]] = (
         rt.ElementKind.F32,
         rt.ElementKind.F16,
@@ -37,6 +39,7 @@ class SoftmaxDescriptor(rt.RowDescriptor):
         "input_shape": rt.as_shape,
         "softmax_axis": rt.as_int,
     }
+    _shape: ClassVar[str] = "input_shape"
 
     input_shape: tuple[int, ...]
     softmax_axis: int
@@ -175,8 +178,8 @@ rt.REGISTRY.register(
         category="softmax",
         op="softmax",
         direction=rt.Direction.FORWARD,
-        arch="sm_80",
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+        arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=264),

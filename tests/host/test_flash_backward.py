@@ -219,7 +219,8 @@ def run(device: HostDevice, problem: Problem, given: dict[str, Array], tiles: Ti
             array = arrays[name]
             words += struct.pack("=Q", array.ctypes.data if array.size else 0)
             shared = name == "mask" and array.shape != (p.batch_size, p.num_heads, p.query_len, p.key_len)
-            strides = [0 if shared and extent == 1 else step for extent, step in zip(array.shape, array.strides)]
+            steps = zip(array.shape, array.strides, strict=True)
+            strides = [0 if shared and extent == 1 else step for extent, step in steps]
             words += struct.pack(f"={rank}q", *(step // array.itemsize for step in strides))
         else:
             words += struct.pack(f"={rank + 1}q", *[0] * (rank + 1))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from baracuda.runtime import Schedule
 from baracuda.runtime.element import ElementKind
@@ -11,7 +12,7 @@ from baracuda.runtime.element import ElementKind
 from .body_model import BodyOp, Entry, Kernel, Maps, Pinned, Row, Scratch, Setting, Shapes
 from .conditions import read_condition, to_python
 from .consistency.body import SCHEDULE_NAMES
-from .lower_common import common, first_arch, lower_tensor, scalar
+from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .model import Tensor
 from .spec import BodySpec, KernelSpec
 
@@ -36,7 +37,7 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
     described = {n: t.shape for n, t in spec.arguments.items()}
     rows = tuple(_rows(spec, python))
     kernels = tuple(_kernel(k, python) for k in spec.kernels)
-    shared = common(spec, spec_path, tensors, described)
+    shared = shared_fields(spec, spec_path, tensors, described)
     everything = [python(t) for t in (*spec.settings.values(), *(w.size for w in spec.workspace.values()))]
     everything += [c.python for c in shared["checks"]]
     flags = {t.optional for t in tensors}
@@ -102,7 +103,15 @@ def _rows(spec: BodySpec, python: object) -> Iterable[Row]:
     for row in spec.schedules:
         schedule = Schedule(row.threads, tuple(row.numbers.items()))
         serves = python(row.fits) if row.fits else ""
-        yield Row(row.arch, tuple(row.dtypes), schedule, row.layout or "", row.fits or "", serves)
+        said = _written_out(row.fits, spec.terms) if row.fits else ""
+        yield Row(row.arch, tuple(row.dtypes), schedule, row.layout or "", said, serves)
+
+
+def _written_out(text: str, terms: Mapping[str, str]) -> str:
+    """The expression with each term's own text in parentheses: whoever reads a refusal knows no terms."""
+    for name, of in reversed(list(terms.items())):  # a term is made of those before it
+        text = re.sub(rf"\b{name}\b(?!\s*\()", f"({of.strip()})", text)
+    return text
 
 
 def _entries(spec: BodySpec, rows: tuple[Row, ...]) -> Iterable[Entry]:

@@ -8,7 +8,7 @@ from baracuda.runtime import Schedule
 from baracuda.runtime.element import ElementKind
 
 from .consistency import kinds_of
-from .lower_common import common, first_arch, lower_tensor, scalar
+from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .map_model import Body, Entry, MapOp, Store, Sum
 from .map_program import Parts, copies_of, groups_of, split
 from .model import Tensor, Value
@@ -37,7 +37,7 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     parts = split(spec)
     lowering = _Lowering(spec, parts)
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
-    shared = common(spec, spec_path, arguments, {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()})
+    shared = shared_fields(spec, spec_path, arguments, {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()})
     queries = [e for line in parts.lines for e in walk(line.expr) if isinstance(e, Query)]
     read = {name for line in parts.lines for name in parts.needed([line.name])}
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)

@@ -8,7 +8,7 @@ from baracuda.runtime.element import ElementKind
 
 from .conditions import read_condition, to_python
 from .consistency import kinds_of, scope_of
-from .lower_common import common, first_arch, lower_tensor, scalar
+from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .model import Entry, RowOp, Tensor
 from .passes import schedule
 from .program import parse, to_source
@@ -32,7 +32,7 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
     plan = schedule(lines, spec, tensors, kinds, rows, cols)
     arguments = tuple(tensors[name] for name in spec.arguments)
     described = {name: f"[{', '.join(t.dims)}]" for name, t in spec.arguments.items()}
-    shared = common(spec, spec_path, arguments, described)
+    shared = shared_fields(spec, spec_path, arguments, described)
     col_axes = to_python(read_condition(spec.dims[cols].axes, spec.descriptor))
     return RowOp(
         **shared,

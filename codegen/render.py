@@ -27,6 +27,7 @@ def environment(folders: tuple[Path, ...]) -> jinja2.Environment:
     )
     env.filters["python"] = python
     env.filters["fitted"] = fitted
+    env.filters["spelled"] = spelled
     return env
 
 
@@ -40,6 +41,14 @@ def fitted(expression: str, used: int, indent: int) -> str:
     inner = " " * (indent + 4)
     lines = textwrap.wrap(expression, _COLUMNS - indent - 4, break_long_words=False, break_on_hyphens=False)
     return "\n" + "\n".join(inner + line for line in lines) + "\n" + " " * indent
+
+
+def spelled(text: str, indent: int) -> str:
+    """A string literal, in parts on lines of their own where it is too long for one."""
+    if indent + len(python(text)) < _COLUMNS:
+        return python(text)
+    parts = textwrap.wrap(text, _COLUMNS - indent - 8, drop_whitespace=False, break_long_words=False)
+    return ("\n" + " " * indent).join(python(part) for part in parts)
 
 
 def python(value: object) -> str:

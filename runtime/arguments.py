@@ -9,7 +9,7 @@ import numpy as np
 
 from .axes import contiguous_strides
 from .element import ElementKind
-from .errors import InvalidProblem, Unsupported
+from .errors import BaracudaError, InvalidProblem, Unsupported
 from .tensor import TensorView, check_span, may_share, overlaps_itself, same_view, view
 
 Views = dict[str, TensorView]
@@ -44,16 +44,31 @@ class Argument:
         return tuple(dict.fromkeys(kinds.get(d) or ElementKind(d) for d in self.dtypes))
 
 
-def take(plan: str, arguments: Sequence[Argument], arrays: Mapping[str, object]) -> Views:
+class Named:
+    """While it is entered, errors get the plan's name in front: where they arise, nobody knows whose array it is."""
+
+    __slots__ = ("plan",)
+
+    def __init__(self, plan: str) -> None:
+        self.plan = plan
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, BaracudaError):
+            error.args = (f"{self.plan}: {error}", *error.args[1:])
+
+
+def take(arguments: Sequence[Argument], arrays: Mapping[str, object]) -> Views:
     """Views of the arrays that are there; no check beyond what makes them readable."""
     known = {a.name for a in arguments}
     if unknown := [name for name in arrays if name not in known]:
-        raise InvalidProblem(f"{plan}: no argument {unknown[0]!r}; there are {', '.join(known)}")
+        raise InvalidProblem(f"no argument {unknown[0]!r}; there are {', '.join(known)}")
     return {name: view(array, name) for name, array in arrays.items() if array is not None}
 
 
 def check(
-    plan: str,
     arguments: Mapping[str, Argument],
     order: Sequence[str],
     views: Views,
@@ -70,63 +85,63 @@ def check(
     for name in order:
         argument = arguments[name]
         if name in views and views[name].element not in (allowed := argument.elements(element)):
-            raise Unsupported(f"{plan}: {name!r} must hold {' or '.join(allowed)}, got {views[name].element}")
+            raise Unsupported(f"{name!r} must hold {' or '.join(allowed)}, got {views[name].element}")
     for name in order:
         argument, there = arguments[name], views.get(name)
         if there is not None and there.shape not in shapes[name]:
             wanted = " or ".join(map(str, shapes[name]))
-            raise InvalidProblem(f"{plan}: {name!r} must have shape {wanted}, got {there.shape}")
+            raise InvalidProblem(f"{name!r} must have shape {wanted}, got {there.shape}")
         if there is not None and argument.optional:
             check_span(there, name)
         if (there is not None) != present(name):
             needed = "is required" if present(name) else "must be absent"
             flag = f" when {argument.optional}={present(name)}" if argument.optional else ""
-            raise InvalidProblem(f"{plan}: {name!r} {needed}{flag}, got {'None' if there is None else 'an array'}")
+            raise InvalidProblem(f"{name!r} {needed}{flag}, got {'None' if there is None else 'an array'}")
     for name in order:
         if name in views:
-            _check_strides(plan, arguments[name], views[name])
+            _check_strides(arguments[name], views[name])
     for name in order:
         if name in views and not arguments[name].optional:
             check_span(views[name], name)
-    _check_devices(plan, views)
+    _check_devices(views)
     for name in order:
         if name in views:
-            _check_output(plan, arguments[name], views[name])
-    _check_aliasing(plan, arguments, views)
+            _check_output(arguments[name], views[name])
+    _check_aliasing(arguments, views)
 
 
-def _check_devices(plan: str, views: Views) -> None:
+def _check_devices(views: Views) -> None:
     devices = {v.device: name for name, v in views.items()}
     if len(devices) > 1:
         seen = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
-        raise InvalidProblem(f"{plan}: all arrays must be on one device, got {seen}")
+        raise InvalidProblem(f"all arrays must be on one device, got {seen}")
 
 
-def _check_strides(plan: str, argument: Argument, there: TensorView) -> None:
+def _check_strides(argument: Argument, there: TensorView) -> None:
     if 0 in there.shape or argument.layout == "any":
         return
     if argument.layout == "inner":
         if there.shape[-1] > 1 and there.strides[-1] != 1:
             fix = f"must have stride 1 along its last axis, got strides {there.strides}"
-            raise InvalidProblem(f"{plan}: {argument.name!r} {fix}")
+            raise InvalidProblem(f"{argument.name!r} {fix}")
         return
     wanted = contiguous_strides(there.shape)
     if any(n > 1 and s != w for n, s, w in zip(there.shape, there.strides, wanted, strict=True)):
-        raise Unsupported(f"{plan}: {argument.name!r} must be contiguous, got strides {there.strides}; copy it")
+        raise Unsupported(f"{argument.name!r} must be contiguous, got strides {there.strides}; copy it")
 
 
-def _check_output(plan: str, argument: Argument, there: TensorView) -> None:
+def _check_output(argument: Argument, there: TensorView) -> None:
     if not argument.written:
         return
     if there.readonly:
-        raise InvalidProblem(f"{plan}: {argument.name!r} is written to, got a read-only array")
+        raise InvalidProblem(f"{argument.name!r} is written to, got a read-only array")
     if overlaps_itself(there):
         raise InvalidProblem(
-            f"{plan}: elements of the output {argument.name!r} must not overlap, got strides {there.strides}"
+            f"elements of the output {argument.name!r} must not overlap, got strides {there.strides}"
         )
 
 
-def _check_aliasing(plan: str, arguments: Mapping[str, Argument], views: Views) -> None:
+def _check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
     for name, out in views.items():
         if not arguments[name].written:
             continue
@@ -139,7 +154,7 @@ def _check_aliasing(plan: str, arguments: Mapping[str, Argument], views: Views) 
                 continue  # reported from the other side
             allowed = " or ".join(repr(n) for n in arguments[name].may_alias)
             fix = f"it may only be the same view as {allowed}" if allowed else "give it memory of its own"
-            raise InvalidProblem(f"{plan}: {name!r} overlaps {other!r}; {fix}")
+            raise InvalidProblem(f"{name!r} overlaps {other!r}; {fix}")
 
 
 class _Memory:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 import struct
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from .arguments import Views
-from .body_layout import layout_of, strides_of
+from .body_layout import StructWords, layout_of
 from .descriptor import Descriptor
 from .device import Device, KernelSource
 from .devices import default_device
@@ -28,7 +29,8 @@ from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuara
 from .workspace import rounded
 
 B = TypeVar("B", bound=Descriptor)
-_MAP_ALIGNMENT = 8  # words; tensor maps stand first in a struct, and align it
+_LARGEST_GRID = (2**31 - 1, 65535, 65535)  # blocks along x, y and z, of any architecture
+_NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")  # in an expression, of what is no function
 _REMEMBERED = 256  # geometries kept per plan
 
 
@@ -57,6 +59,14 @@ class Serves:
     schedule: str
     text: str
     holds: Callable[[Any, Any, Any], bool]
+
+    def refuses(self, d: Descriptor, s: Any, v: Any) -> str | None:
+        """Why the problem is not served, with the value of each name in the text; None when it is."""
+        if self.holds(d, s, v):
+            return None
+        found = dict.fromkeys(n for n in _NAME.findall(self.text) if not keyword.iskeyword(n))
+        owners = {n: d if n in d._types else v if hasattr(v, n) else s for n in found}
+        return f"needs {self.text}; here {', '.join(f'{n}={getattr(of, n)!r}' for n, of in owners.items())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,7 @@ class BodyPlan(Plan[B]):
     def __init__(self, descriptor: B, rows: Sequence[Registered], sku: KernelSku, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, next(row for row in rows if row.sku == sku), layouts)
         self._rows = tuple(rows)
-        self._geometries: dict[Any, list[tuple[KernelSource, BodyKernel, _Words]]] = {}
+        self._geometries: dict[Any, list[tuple[KernelSource, BodyKernel, StructWords]]] = {}
 
     # What generated plans declare, as functions of descriptor, schedule numbers and settings.
     @staticmethod
@@ -114,10 +124,10 @@ class BodyPlan(Plan[B]):
     def _select(
         cls, descriptor: B, preference: PlanPreference, device: Device | None, layouts: frozenset[str] | None
     ) -> Self:
-        descriptor.check()
+        cls._check(descriptor)
         cls._known_layouts(layouts)
-        cls._check_sizes(descriptor)
-        accepted, refused = [], []
+        accepted: list[Registered] = []
+        refused: list[tuple[KernelSku, str]] = []
         for row in cls._candidates(descriptor):
             reason = cls._refusal(descriptor, row.sku, preference, device)
             if reason is None and layouts is not None and not layouts & set(held := cls._works_on(row.sku)):
@@ -125,9 +135,9 @@ class BodyPlan(Plan[B]):
             if reason is None:
                 accepted.append(row)
             else:
-                refused.append(f"\n  {row.sku}: {reason}")
+                refused.append((row.sku, reason))
         if not accepted:
-            raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
+            raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{_listed(refused)}")
         where = device or default_device()
         fitting = (row for row in _own_first(accepted, where) if cls._unfit(descriptor, row.sku, where) is None)
         first = next(fitting, accepted[0])
@@ -141,15 +151,19 @@ class BodyPlan(Plan[B]):
 
     @classmethod
     def _candidates(cls, descriptor: B) -> tuple[Registered, ...]:
-        rows = REGISTRY.candidates(cls.OP, descriptor.element)
-        return tuple(row for row in rows if cls.PINNED in ("", row.sku.arch))
+        rows = [row for row in REGISTRY.candidates(cls.OP) if cls.PINNED in ("", row.sku.arch)]
+        if found := tuple(row for row in rows if row.sku.element == descriptor.element):
+            return found
+        held = ", ".join(dict.fromkeys(row.sku.element for row in rows))
+        raise Unsupported(f"{cls.__name__}: no kernel for element {descriptor.element}; its kernels are for {held}")
 
     @classmethod
     def explain(
         cls, descriptor: B, preference: PlanPreference | None = None, *, device: str | Device | None = None
     ) -> Explanation:
         """Return the verdict on every candidate for `descriptor`; without a device, for the default one."""
-        descriptor.check()
+        cls._check_kind(descriptor)
+        cls._check(descriptor)
         where = cls._device_called(device) or default_device()
         verdicts = []
         for row in _own_first(cls._candidates(descriptor), where):
@@ -169,12 +183,20 @@ class BodyPlan(Plan[B]):
 
     @classmethod
     def cannot_hold(cls, descriptor: B, sku: KernelSku) -> str | None:
-        """A problem that the schedule does not serve, or that takes more shared memory than its architecture has."""
+        """A problem that the schedule does not serve, or that takes more blocks or shared memory than there may be."""
         for serves in cls.SERVES:
             mine = (serves.arch, serves.schedule) == (sku.arch, str(sku.schedule)) and sku.element in serves.elements
-            if mine and not serves.holds(descriptor, *cls._constants(descriptor, sku)):
-                return f"needs {serves.text}"
-        return cls._too_much_shared(descriptor, sku, sku.arch)
+            if mine and (reason := serves.refuses(descriptor, *cls._constants(descriptor, sku))):
+                return reason
+        return cls._too_many_blocks(descriptor, sku) or cls._too_much_shared(descriptor, sku, sku.arch)
+
+    @classmethod
+    def _too_many_blocks(cls, descriptor: B, sku: KernelSku) -> str | None:
+        for kernel in cls._kernels_of(descriptor, *cls._constants(descriptor, sku)):
+            beyond = any(blocks > most for blocks, most in zip(kernel.grid, _LARGEST_GRID, strict=True))
+            if beyond and 0 not in kernel.grid:
+                return f"needs a grid of {kernel.grid} blocks for {kernel.name}, the largest is {_LARGEST_GRID}"
+        return None
 
     @classmethod
     def _too_much_shared(cls, descriptor: B, sku: KernelSku, arch: str) -> str | None:
@@ -209,7 +231,7 @@ class BodyPlan(Plan[B]):
         sizes = [(kinds.get(k) or ElementKind(k)).row.bytes for _, k in cls.WORKSPACE]
         return [rounded(count * size) for count, size in zip(counts, sizes, strict=True)]
 
-    @property
+    @cached_property
     def workspace_bytes(self) -> int:
         """How many bytes of workspace `run` needs, whichever candidate serves the arrays."""
         return max(self.workspace_of(self.descriptor, row.sku) for row in self._rows)
@@ -225,9 +247,12 @@ class BodyPlan(Plan[B]):
     def _fit(self, device: Device) -> None:
         refused = [(row.sku, self._unfit(self.descriptor, row.sku, device)) for row in self._rows]
         if all(reason for _, reason in refused):
-            listed = "; ".join(f"{sku} {reason}" for sku, reason in refused)
-            raise Unsupported(f"{type(self).__name__}: {listed}; select with device={device.name!r}")
+            listed = _listed([(sku, reason or "") for sku, reason in refused])
+            raise Unsupported(f"{type(self).__name__}: no kernel for {device.name!r}{self._advice(device)}{listed}")
         self._checked_archs.add(device.arch)
+
+    def _is_candidate(self, sku: KernelSku, device: Device) -> bool:
+        return bool(self._layouts_of(sku)) and super()._is_candidate(sku, device)
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """One source for each kernel and layout that the chosen SKU may be given."""
@@ -262,10 +287,14 @@ class BodyPlan(Plan[B]):
 
     @classmethod
     def _works_on(cls, sku: KernelSku) -> tuple[str, ...]:
-        """The layouts that arrays for `sku` may have: its own, or what is no other SKU's own."""
+        """The layouts that arrays for `sku` may have: its own, or what is no other SKU's own.
+
+        Of several, a SKU with tensor maps takes the first declared, the strictest: maps have rules of their own.
+        """
         own = {row.sku.layout for row in REGISTRY.candidates(cls.OP) if row.sku.layout}
         held = (sku.layout,) if sku.layout else tuple(name for name in cls.LAYOUTS if name not in own)
-        return held[:1] if sku.arch in cls.MAPS else held
+        mapped, *_ = held
+        return (mapped,) if sku.arch in cls.MAPS else held
 
     def _layouts_of(self, sku: KernelSku) -> tuple[str, ...]:
         return tuple(name for name in self._works_on(sku) if name in self.layouts)
@@ -307,10 +336,10 @@ class BodyPlan(Plan[B]):
         words = geometry[0][2].filled(views, workspace) if geometry else None
         return [Launch(source, kernel.grid, kernel.threads, words) for source, kernel, _ in geometry]
 
-    def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, BodyKernel, _Words]]:
-        refused = []
+    def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, BodyKernel, StructWords]]:
+        refused: list[tuple[KernelSku, str]] = []
+        layout = layout_of(self.LAYOUT_AXES, self.LAYOUTS, views)
         for row in _own_first(self._rows, device):
-            layout = layout_of(self.LAYOUT_AXES, self.LAYOUTS, views)
             if layout not in self._layouts_of(row.sku):
                 accepted = " or ".join(self._layouts_of(row.sku))
                 reason: str | None = f"the arrays are {layout}, it works on {accepted}"
@@ -321,8 +350,8 @@ class BodyPlan(Plan[B]):
                 words = self._words(row.sku)
                 launched = [k for k in self._kernels(row.sku, device.multiprocessors) if 0 not in k.grid]
                 return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
-            refused.append(f"\n  {row.sku}: {reason}")
-        raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{''.join(refused)}")
+            refused.append((row.sku, reason))
+        raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{_listed(refused)}")
 
     def _unmapped(self, sku: KernelSku, views: Views) -> str | None:
         if not (boxes := self.MAPS.get(sku.arch, ())):
@@ -332,7 +361,7 @@ class BodyPlan(Plan[B]):
         reasons = (cannot_map(views[box.tensor], box.tensor) for box in boxes)
         return next((reason for reason in reasons if reason), None)
 
-    def _words(self, sku: KernelSku) -> _Words:
+    def _words(self, sku: KernelSku) -> StructWords:
         offsets, offset = [], 0
         for size in self._scratch_bytes(self.descriptor, sku):
             offsets.append(offset)
@@ -342,39 +371,19 @@ class BodyPlan(Plan[B]):
         boxes = self.MAPS.get(sku.arch, ())
         constants = self._constants(self.descriptor, sku)
         maps = tuple((box.tensor, tuple(box.extent(self.descriptor, *constants))) for box in boxes)
-        return _Words(maps, ranks, tuple(fields), tuple(offsets))
+        return StructWords(maps, ranks, tuple(fields), tuple(offsets))
+
+
+def _listed(refused: Sequence[tuple[KernelSku, str]]) -> str:
+    """The reason of each candidate; one that all of several share is said once."""
+    if len(refused) > 1 and len({reason for _, reason in refused}) == 1:
+        return f"; each of its {len(refused)} kernels: {refused[0][1]}"
+    return "".join(f"\n  {sku}: {reason}" for sku, reason in refused)
 
 
 def _own_first(rows: Sequence[Registered], device: Device) -> list[Registered]:
     """`rows` with those made for the device's own architecture before those of earlier ones."""
     return sorted(rows, key=lambda row: row.sku.arch.rstrip("a") != device.arch)
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The argument struct of all kernels of an op: tensor maps, tensors, fields, scratch."""
-
-    maps: tuple[tuple[str, tuple[int, ...]], ...]
-    ranks: Mapping[str, int]
-    fields: tuple[int, ...]
-    scratch: tuple[int, ...]
-
-    def filled(self, views: Views, workspace: int) -> array[int]:
-        words = array("q")
-        if self.maps:
-            from .tensor_map import encode
-
-            for name, box in self.maps:
-                words.extend(encode(views[name], box))
-        for name, rank in self.ranks.items():
-            there = views.get(name)
-            words.append(0 if there is None else there.pointer)
-            words.extend((0,) * rank if there is None else strides_of(there, rank))
-        words.extend(self.fields)
-        words.extend(workspace + offset for offset in self.scratch)
-        if self.maps:
-            words.extend((0,) * (-len(words) % _MAP_ALIGNMENT))
-        return words
 
 
 def body_kernels(

@@ -1,12 +1,16 @@
-"""How the arrays of a body plan lie in memory: the first declared layout that all of them keep to."""
+"""How the arrays of a body plan lie in memory: the first declared layout that all keep to, and what kernels get."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from .arguments import Views
 from .sku import VECTOR_BYTES
 from .tensor import TensorView
+
+_MAP_ALIGNMENT = 8  # words; tensor maps stand first in a struct, and align it
 
 
 def layout_of(axes: Mapping[str, Mapping[str, int]], layouts: Sequence[str], views: Views) -> str:
@@ -33,6 +37,34 @@ def _packed(there: TensorView, axis: int) -> bool:
 
 
 def strides_of(there: TensorView, rank: int) -> tuple[int, ...]:
-    """Strides as the kernel's struct holds them, for `rank` axes: 0 along those it lacks or has one element of."""
-    kept = tuple(0 if n == 1 else s for n, s in zip(there.shape, there.strides, strict=True))
+    """Strides as the kernel's struct holds them, for `rank` axes: 0 along those that are never walked along."""
+    empty = 0 in there.shape
+    kept = tuple(0 if n == 1 or empty else s for n, s in zip(there.shape, there.strides, strict=True))
     return (0,) * (rank - len(kept)) + kept
+
+
+@dataclass(frozen=True, slots=True)
+class StructWords:
+    """The argument struct of all kernels of an op: tensor maps, tensors, fields, scratch."""
+
+    maps: tuple[tuple[str, tuple[int, ...]], ...]
+    ranks: Mapping[str, int]
+    fields: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+    def filled(self, views: Views, workspace: int) -> array[int]:
+        words = array("q")
+        if self.maps:
+            from .tensor_map import encode
+
+            for name, box in self.maps:
+                words.extend(encode(views[name], box))
+        for name, rank in self.ranks.items():
+            there = views.get(name)
+            words.append(0 if there is None else there.pointer)
+            words.extend((0,) * rank if there is None else strides_of(there, rank))
+        words.extend(self.fields)
+        words.extend(workspace + offset for offset in self.scratch)
+        if self.maps:
+            words.extend((0,) * (-len(words) % _MAP_ALIGNMENT))
+        return words

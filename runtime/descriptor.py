@@ -10,29 +10,44 @@ from typing import Any, ClassVar
 from .element import ElementKind
 from .errors import InvalidProblem, Unsupported
 
+_WORD = 1 << 63  # ints travel to kernels in signed words of 64 bits
+
 
 def as_shape(name: str, value: Any) -> tuple[int, ...]:
-    """Extents as a tuple of ints; raises InvalidProblem for anything else."""
+    """Extents as a tuple of ints of 64 bits; raises InvalidProblem for anything else."""
     try:
-        return tuple(operator.index(n) for n in value)
+        shape = tuple(operator.index(n) for n in value)
     except TypeError:
-        raise InvalidProblem(f"{name!r} must be a sequence of ints, got {value!r}") from None
+        raise InvalidProblem(f"{name!r} must be a sequence of ints, got {_shown(value)}") from None
+    if not all(-_WORD <= n < _WORD for n in shape):
+        raise InvalidProblem(f"{name!r} must be a sequence of ints of 64 bits, got {_shown(value)}")
+    return shape
 
 
 def as_int(name: str, value: Any) -> int:
-    """An int; raises InvalidProblem for anything else."""
+    """An int of 64 bits; raises InvalidProblem for anything else."""
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        raise InvalidProblem(f"{name!r} must be an int, got {value!r}") from None
+        raise InvalidProblem(f"{name!r} must be an int, got {_shown(value)}") from None
+    if not -_WORD <= number < _WORD:
+        raise InvalidProblem(f"{name!r} must be an int of 64 bits, got {_shown(value)}")
+    return number
 
 
 def as_float(name: str, value: Any) -> float:
     """A float; raises InvalidProblem for what does not convert to one."""
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise InvalidProblem(f"{name!r} must be a float, got {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidProblem(f"{name!r} must be a float, got {_shown(value)}") from None
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python prints no int of more than some thousand digits
+        return f"a {type(value).__name__} with too many digits to print"
 
 
 def as_bool(name: str, value: Any) -> bool:

@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from .arguments import Views
@@ -66,15 +66,6 @@ class MapPlan(Plan[M]):
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
         """The parts of sums that several blocks share."""
         return sum(cls._parts_bytes(descriptor, sku))
-
-    @property
-    def workspace_bytes(self) -> int:
-        """How many bytes of workspace `run` needs, exactly."""
-        return self._workspace
-
-    @cached_property
-    def _workspace(self) -> int:
-        return self.workspace_of(self.descriptor, self.sku)
 
     @classmethod
     def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
@@ -147,12 +138,16 @@ class MapPlan(Plan[M]):
                 yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, held, (), wide)
 
     def _skips(self) -> Iterator[tuple[str, ...]]:
-        """The outputs that need not be written: none, or a copy that its input's memory already holds."""
-        yield ()
-        left = [n for n in self.ARGUMENTS if self.ARGUMENTS[n].written and self.present(n) and n not in self.COPIES]
-        copies = tuple(n for n in self.COPIES if self.present(n) and self.ARGUMENTS[n].may_alias)
-        if copies and left:
-            yield copies
+        """The outputs that a kernel may leave out: those of every set of copies in place that leaves one to write."""
+        written = [n for n, argument in self.ARGUMENTS.items() if argument.written and self.present(n)]
+        copies = [n for n, of in self.COPIES.items() if n in written and self._may_be_left_out(n, of)]
+        for count in range(max(1, min(len(copies) + 1, len(written)))):
+            yield from combinations(copies, count)
+
+    def _may_be_left_out(self, name: str, of: str) -> bool:
+        """Whether kernels can be compiled without the output, and its input's memory may be its own."""
+        argument = self.ARGUMENTS[name]
+        return bool(argument.optional) and of in argument.may_alias
 
     def _source(self, layout: str, held: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool) -> KernelSource:
         key = layout, held, skipped, wide
@@ -173,9 +168,14 @@ class MapPlan(Plan[M]):
         return source
 
     def _skipped(self, views: Views) -> tuple[str, ...]:
-        """Copies whose output is its input."""
-        pairs = self.COPIES.items()
-        return tuple(out for out, of in pairs if out in views and same_view(views[out], views[of]))
+        """Outputs that hold already what would be written: all of them, or those that a kernel can do without.
+
+        A kernel with something else to write writes the others over themselves.
+        """
+        held = tuple(out for out, of in self.COPIES.items() if out in views and same_view(views[out], views[of]))
+        if all(n in held for n in views if self.ARGUMENTS[n].written):
+            return held
+        return tuple(out for out in held if self.ARGUMENTS[out].optional)
 
     def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
         skipped = self._skipped(views)

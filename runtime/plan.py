@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from .arguments import Argument, Views, check, take
+from .arguments import Argument, Named, Views, check, take
 from .descriptor import Descriptor
 from .device import Device, Kernel, KernelSource, WatchedArray
 from .devices import get_device
 from .element import ElementKind
 from .errors import BaracudaError, DriverError, InvalidProblem, Unsupported
-from .preference import DEFAULT, PlanPreference
+from .preference import DEFAULT, PlanPreference, names_in
 from .registry import REGISTRY, Registered
 from .sku import KernelSku, PrecisionGuarantee
 from .stream import raw_stream
@@ -104,9 +105,12 @@ class Plan(Generic[D]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]]
     LAYOUTS: ClassVar[tuple[str, ...]]
     _selected: ClassVar[dict[Any, Any]]
+    _names: ClassVar[frozenset[str]]  # plans whose descriptors it takes: its own and what it derives from
+    _preference: PlanPreference = DEFAULT  # what it was selected with
 
     def __init_subclass__(cls) -> None:
         cls._selected = {}
+        cls._names = frozenset(kind.__name__ for kind in cls.__mro__)
 
     def __init__(self, descriptor: D, row: Registered, layouts: frozenset[str]) -> None:
         self.descriptor = descriptor
@@ -114,6 +118,7 @@ class Plan(Generic[D]):
         self.sku = row.sku
         self.layouts = layouts
         self._row = row
+        self._named = Named(type(self).__name__)
         self._sources: dict[Any, KernelSource] = {}
         self._checked_archs: set[str] = set()
 
@@ -133,12 +138,14 @@ class Plan(Generic[D]):
 
         Raises the descriptor's own error, or Unsupported with the reason of every candidate.
         """
+        cls._check_kind(descriptor)
         where = cls._device_called(device)
-        allowed = None if layouts is None else frozenset(layouts)
+        allowed = None if layouts is None else names_in("layouts", layouts)
         key = (descriptor, preference, where and where.arch, allowed)
         plan = cls._selected.get(key)
         if plan is None:
             plan = cls._select(descriptor, preference or DEFAULT, where, allowed)
+            plan._preference = preference or DEFAULT
             if len(cls._selected) >= _REMEMBERED:
                 cls._selected.clear()
             cls._selected[key] = plan
@@ -148,10 +155,10 @@ class Plan(Generic[D]):
     def _select(
         cls, descriptor: D, preference: PlanPreference, device: Device | None, layouts: frozenset[str] | None
     ) -> Self:
-        descriptor.check()
+        cls._check(descriptor)
         cls._known_layouts(layouts)
         refused = []
-        for row in REGISTRY.candidates(cls.OP, descriptor.element):
+        for row in cls._candidates(descriptor):
             reason = cls._refusal(descriptor, row.sku, preference, device)
             if reason is None:
                 return cls(descriptor, row, layouts or frozenset(cls.LAYOUTS))
@@ -159,9 +166,38 @@ class Plan(Generic[D]):
         raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
 
     @classmethod
+    def _check_kind(cls, descriptor: D) -> None:
+        """Raise InvalidProblem for what is no descriptor of this plan."""
+        if not isinstance(descriptor, Descriptor):
+            got = f"{type(descriptor).__qualname__}, no descriptor"
+        elif descriptor._plan not in cls._names:
+            got = f"{type(descriptor).__name__} of {descriptor._plan}"
+        else:
+            return
+        raise InvalidProblem(f"{cls.__name__}: needs a descriptor of its own, got {got}")
+
+    @classmethod
+    def _check(cls, descriptor: D) -> None:
+        """Raise what is wrong with `descriptor`, whichever kernel were to serve it."""
+        descriptor.check()
+        cls._check_sizes(descriptor)
+
+    @classmethod
+    def _check_sizes(cls, descriptor: D) -> None:
+        """Raise InvalidProblem where elements cannot be counted in 63 bits and the descriptor does not see it."""
+
+    @classmethod
+    def _candidates(cls, descriptor: D) -> tuple[Registered, ...]:
+        return REGISTRY.candidates(cls.OP, descriptor.element)
+
+    @classmethod
     def _known_layouts(cls, layouts: frozenset[str] | None) -> None:
-        if layouts is not None and (unknown := layouts - set(cls.LAYOUTS)):
+        if layouts is None:
+            return
+        if unknown := layouts - set(cls.LAYOUTS):
             raise InvalidProblem(f"{cls.__name__}: unknown layouts {sorted(unknown)}; known are {cls.LAYOUTS}")
+        if not layouts:
+            raise InvalidProblem(f"{cls.__name__}: layouts names none; pass some of {cls.LAYOUTS}, or None for all")
 
     @staticmethod
     def _device_called(device: str | Device | None) -> Device | None:
@@ -172,10 +208,11 @@ class Plan(Generic[D]):
         cls, descriptor: D, preference: PlanPreference | None = None, *, device: str | Device | None = None
     ) -> Explanation:
         """Return the verdict on every candidate for `descriptor`, as `select` would reach it."""
-        descriptor.check()
+        cls._check_kind(descriptor)
+        cls._check(descriptor)
         where = cls._device_called(device)
         verdicts = []
-        for row in REGISTRY.candidates(cls.OP, descriptor.element):
+        for row in cls._candidates(descriptor):
             reason = cls._refusal(descriptor, row.sku, preference or DEFAULT, where)
             verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
         return Explanation(descriptor, tuple(verdicts))
@@ -196,7 +233,7 @@ class Plan(Generic[D]):
         """Bytes of workspace that `sku` needs for `descriptor`."""
         raise AssertionError("families define this")
 
-    @property
+    @cached_property
     def workspace_bytes(self) -> int:
         """How many bytes of workspace `run` needs, exactly."""
         return self.workspace_of(self.descriptor, self.sku)
@@ -229,10 +266,8 @@ class Plan(Generic[D]):
     def _can_implement(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> Verdict:
         try:
             views = self._checked(arrays)
-            self._device_of(views)
-            self._scratch(views, workspace)
+            self._placed(views, workspace, stream)
             self._launches(views, 0)
-            raw_stream(stream, views.values())
         except BaracudaError as error:
             return Verdict(False, self.sku, error, f"{type(error).__name__}: {error}")
         return Verdict(True, self.sku)
@@ -250,12 +285,12 @@ class Plan(Generic[D]):
         self._start(self._checked(arrays), workspace, stream)
 
     def _run_unchecked(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> None:
-        self._start(take(type(self).__name__, tuple(self.ARGUMENTS.values()), arrays), workspace, stream)
+        with self._named:
+            views = take(tuple(self.ARGUMENTS.values()), arrays)
+        self._start(views, workspace, stream)
 
     def _start(self, views: Views, workspace: Workspace, stream: Stream) -> None:
-        device = self._device_of(views)
-        scratch = self._scratch(views, workspace)
-        handle = raw_stream(stream, views.values())
+        device, scratch, handle = self._placed(views, workspace, stream)
         launches = self._launches(views, scratch.pointer if scratch else 0)
         if device.watch is None:
             self._launch(device, launches, handle)
@@ -281,9 +316,7 @@ class Plan(Generic[D]):
 
     def _bind(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> BoundLaunch:
         views = self._checked(arrays)
-        device = self._device_of(views)
-        scratch = self._scratch(views, workspace)
-        handle = raw_stream(stream, views.values())
+        device, scratch, handle = self._placed(views, workspace, stream)
         prepared = []
         for launch in self._launches(views, scratch.pointer if scratch else 0):
             kernel = self._load(device, launch.source, handle)
@@ -293,10 +326,18 @@ class Plan(Generic[D]):
         return BoundLaunch(tuple(prepared), handle, keep, device, tuple(self._watched(views, scratch)))
 
     def _checked(self, arrays: Mapping[str, Array]) -> Views:
-        name, arguments = type(self).__name__, self.ARGUMENTS
-        views = take(name, tuple(arguments.values()), arrays)
-        check(name, arguments, self.CHECK_ORDER, views, self.shapes(), self.present, self.element)
+        with self._named:
+            views = take(tuple(self.ARGUMENTS.values()), arrays)
+            check(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present, self.element)
         return views
+
+    def _placed(
+        self, views: Views, workspace: Workspace, stream: Stream
+    ) -> tuple[Device, TensorView | None, int]:
+        """Where the kernels run: the device, the scratch memory and the stream."""
+        device = self._device_of(views)
+        with self._named:
+            return device, self._scratch(views, workspace), raw_stream(stream, views.values())
 
     def _device_of(self, views: Views) -> Device:
         device = get_device(next(iter(views.values())).device)
@@ -306,11 +347,19 @@ class Plan(Generic[D]):
 
     def _fit(self, device: Device) -> None:
         if reason := self.sku.fits(device.arch):
-            raise Unsupported(f"{type(self).__name__}: {self.sku} {reason}; select with device={device.name!r}")
+            raise Unsupported(f"{type(self).__name__}: {self.sku} {reason}{self._advice(device)}")
         self._checked_archs.add(device.arch)
 
+    def _advice(self, device: Device) -> str:
+        """What would help where `device` runs none of this plan's kernels: to select there, if another one is found."""
+        helps = any(self._is_candidate(row.sku, device) for row in self._candidates(self.descriptor))
+        return f"; select with device={device.name!r}" if helps else ""
+
+    def _is_candidate(self, sku: KernelSku, device: Device) -> bool:
+        return self._refusal(self.descriptor, sku, self._preference, device) is None
+
     def _scratch(self, views: Views, workspace: Workspace) -> TensorView | None:
-        scratch = take_workspace(type(self).__name__, workspace, self.workspace_bytes)
+        scratch = take_workspace(workspace, self.workspace_bytes)
         if scratch is not None:
             device = next(iter(views.values())).device
             if scratch.device != device:

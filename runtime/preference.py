@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from .errors import InvalidProblem
 from .sku import RUNGS, BackendKind, KernelSku
+
+_ARCH = re.compile(r"sm_\d+a?")
+
+
+def names_in(what: str, given: Collection[str]) -> frozenset[str]:
+    """The names as a set; a string would be taken for the names of its letters."""
+    several = isinstance(given, Collection) and not isinstance(given, str | bytes)
+    if not several or not all(isinstance(name, str) for name in given):
+        raise InvalidProblem(f"{what} must be a collection of names, got {given!r}")
+    return frozenset(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +32,15 @@ class PlanPreference:
     archs: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rungs", frozenset(self.rungs))
+        object.__setattr__(self, "rungs", names_in("rungs", self.rungs))
         if unknown := self.rungs - set(RUNGS):
             raise InvalidProblem(f"unknown rungs {sorted(unknown)}; known are {', '.join(RUNGS)}")
         if self.archs is not None:
-            object.__setattr__(self, "archs", frozenset(self.archs))
+            object.__setattr__(self, "archs", names_in("archs", self.archs))
+            if strange := sorted(arch for arch in self.archs if not _ARCH.fullmatch(arch)):
+                raise InvalidProblem(f"unknown archs {strange}; an arch is written as sm_80 or sm_90a")
+            if not self.archs:
+                raise InvalidProblem("archs names none, and so allows no kernel; pass None for any")
 
     def refuses(self, sku: KernelSku, workspace_bytes: int) -> str | None:
         """Why this preference rules `sku` out, or None."""

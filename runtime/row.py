@@ -12,7 +12,7 @@ from .arguments import Views
 from .axes import coalesce
 from .device import KernelSource
 from .element import ElementKind
-from .errors import Unsupported
+from .errors import InvalidProblem, Unsupported
 from .plan import Launch, Plan
 from .registry import Registered, SourceFile
 from .row_geometry import (
@@ -48,6 +48,13 @@ class RowPlan(Plan[R]):
     def __init__(self, descriptor: R, row: Any, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
         self._geometries: dict[Any, Geometry] = {}
+
+    @classmethod
+    def _check_sizes(cls, descriptor: R) -> None:
+        problem = Problem.of(descriptor)
+        if max(problem.rows, problem.cols, problem.rows * problem.cols) >= 1 << 63:
+            got = f"{problem.rows} rows of {problem.cols}"
+            raise InvalidProblem(f"{cls.__name__}: shape {problem.shape} has {got} elements, 2^63 or more")
 
     @classmethod
     def cannot_hold(cls, descriptor: R, sku: KernelSku) -> str | None:

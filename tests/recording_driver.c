@@ -1,5 +1,5 @@
-// A CUDA driver that launches nothing and records what it is asked for. Two devices of compute capability 9.0; the
-// primary context of device d is 0x1000 + d, and a function's handle is its context + 0x5000.
+// A CUDA driver that launches nothing and records what it is asked for. Two devices of compute capability 9.0 with 132
+// multiprocessors; the primary context of device d is 0x1000 + d, and a function's handle is its context + 0x5000.
 #include <string.h>
 
 typedef struct {  // CUlaunchConfig
@@ -9,6 +9,7 @@ typedef struct {  // CUlaunchConfig
 } Config;
 
 int devices = 2, refusal, launches, loads, retained;
+int reserved, reservations;  // dynamic shared memory that a function was last given, and how many times
 long seen[16];  // grid, block, shared, stream, has attributes, context, function, first two words of the struct
 
 static __thread long stack[8];
@@ -28,7 +29,10 @@ int cuGetErrorString(int code, const char **out) {
 
 int cuDeviceGetCount(int *out) { return *out = devices, 0; }
 int cuDeviceGet(int *out, int ordinal) { return *out = ordinal, 0; }
-int cuDeviceGetAttribute(int *out, int which, int device) { return *out = which == 75 ? 9 : 0, 0; }
+int cuDeviceGetAttribute(int *out, int which, int device) {
+    *out = which == 75 ? 9 : which == 16 ? 132 : 0;
+    return which != 75 && which != 76 && which != 16;
+}
 
 int cuDevicePrimaryCtxRetain(long *out, int device) { return ++retained, *out = 0x1000 + device, 0; }
 int cuCtxGetCurrent(long *out) { return *out = depth ? stack[depth - 1] : 0, 0; }
@@ -49,6 +53,14 @@ int cuLibraryGetKernel(long *out, long library, const char *name) {
 
 int cuKernelGetFunction(long *out, long kernel) { return *out = 0x5000 + stack[depth - 1], 0; }
 int cuFuncGetAttribute(int *out, int which, long function) { return *out = 32, 0; }
+
+int cuFuncSetAttribute(long function, int which, int value) {
+    if (which != 8 || function != 0x5000 + stack[depth - 1]) return 1;
+    ++reservations;
+    reserved = value;
+    return refusal;
+}
+
 int cuKernelGetParamInfo(long kernel, size_t index, size_t *offset, size_t *size) { return *size = 16, 0; }
 
 int cuStreamIsCapturing(long stream, int *out) {

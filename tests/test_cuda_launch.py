@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,9 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
             word.value = value
         return word.value
 
-    for name, value in {"devices": 2, "refusal": 0, "launches": 0, "loads": 0, "retained": 0}.items():
-        counter(name, value)
+    for name in ("refusal", "launches", "loads", "retained", "reserved", "reservations"):
+        counter(name, 0)
+    counter("devices", 2)
     yield counter
     driver_module.driver.cache_clear()
 
@@ -84,6 +86,31 @@ def test_launch_hands_over_everything(fake: Callable[..., int], library: ctypes.
         launch(kernel, grid=grid, block=block, stream=stream)
         assert seen(library)[:8] == [*grid, block, 1, 1, 0, stream]
     assert fake("launches") == 6
+
+
+def test_dynamic_shared_memory_is_asked_for_once(fake: Callable[..., int], library: ctypes.CDLL) -> None:
+    """The function is given its size when it is loaded, in the device's context, and is launched with that size."""
+    device = CudaDevice(1)
+    assert device.multiprocessors == 132
+    large = replace(SOURCE, dynamic_shared=100_000)
+    for grid in (2, 3, 2):
+        launch(device.load(large), grid=(grid, 1, 1))
+        assert (seen(library)[0], seen(library)[6], seen(library)[10]) == (grid, 100_000, 0x6001)
+        assert (fake("reserved"), fake("reservations"), fake("loads")) == (100_000, 1, 1)
+    launch(device.load(replace(SOURCE, dynamic_shared=64)))
+    assert (seen(library)[6], fake("reserved"), fake("reservations"), fake("loads")) == (64, 64, 2, 2)
+    launch(device.load(SOURCE))
+    assert (seen(library)[6], fake("reservations"), fake("loads")) == (0, 2, 3)
+
+
+def test_shared_memory_that_the_driver_refuses(fake: Callable[..., int]) -> None:
+    """Loading fails, and again when it is tried again: nothing half made is kept."""
+    device, large = CudaDevice(), replace(SOURCE, dynamic_shared=10**6)
+    fake("refusal", 1)
+    for _ in range(2):
+        with pytest.raises(DriverError, match=r"cuFuncSetAttribute: CUDA_ERROR_INVALID_VALUE \(1\): invalid argument"):
+            device.load(large)
+        assert not device.is_loaded(large) and current() == 0
 
 
 def test_many_configurations(fake: Callable[..., int], library: ctypes.CDLL) -> None:

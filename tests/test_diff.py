@@ -1,4 +1,4 @@
-"""Invariant: `diff` names each kernel that is not as in a revision, and runs nothing of that revision."""
+"""Invariant: `diff` names each row kernel that is not as in a revision, and runs nothing of that revision."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from click.testing import CliRunner, Result
 from baracuda.codegen.cli import main
 from baracuda.codegen.commands import diff as diff_module
 from baracuda.codegen.commands.compile import sources_of
-from baracuda.codegen.commands.generated_table import read_table
+from baracuda.codegen.commands.generated_table import other_ops, read_table
 from baracuda.codegen.commands.project import Project, installed, plans_of
 from baracuda.codegen.generate import write
+from baracuda.codegen.model import RowOp
 from baracuda.runtime import REGISTRY
 from baracuda.runtime.cubin import INCLUDE
 
@@ -45,14 +46,26 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(Project.read(root / "specs").files, root / "generated")
     shutil.copytree(INCLUDE, root / "include")
     git(root, "init", "--quiet")
-    git(root, "add", ".")
-    git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=before")
+    commit(root)
     monkeypatch.chdir(root)
     return root
 
 
 def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(folder), *arguments], check=True)
+
+
+def commit(folder: Path) -> None:
+    """Everything that is in the folder."""
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=all")
+
+
+def add_maps(repository: Path) -> Path:
+    """Ops of another family, generated into the same folder: where they are."""
+    folder = repository / "generated" / "shape_layout"
+    shutil.copytree(installed("baracuda.generated") / "shape_layout", folder)
+    return folder
 
 
 def run(*arguments: object) -> Result:
@@ -77,10 +90,53 @@ def test_the_table_is_read_as_it_registers() -> None:
     """Without importing: the same kernels, in order of preference, with the same sources as `compile` takes."""
     plans_of("baracuda.generated")
     held = list(read_table(installed("baracuda.generated"), "baracuda.generated"))
+    rows = {name: op for name, op in PROJECT.ops.items() if isinstance(op, RowOp)}
     registered = [row for row in REGISTRY if row.source.package.startswith("baracuda.generated.")]
-    assert {h.row.sku for h in held} == {row.sku for row in registered}
+    assert [h.row.sku for op in rows for h in held if h.row.sku.op == op] == [
+        row.sku for op in rows for row in registered if row.sku.op == op
+    ]
+    assert {h.row.sku.op for h in held} == {*rows}
     for one in held:
-        assert one.sources() == sources_of(REGISTRY.lookup(one.row.sku), PROJECT.ops[one.row.sku.op])
+        assert one.sources() == sources_of(REGISTRY.lookup(one.row.sku), rows[one.row.sku.op])
+
+
+def test_ops_of_other_families_are_known() -> None:
+    """Each op is either in the table or named with its family, so that none is passed over in silence."""
+    found = other_ops(installed("baracuda.generated"))
+    assert found == {name: op.family for name, op in PROJECT.ops.items() if not isinstance(op, RowOp)}
+    assert {"map", "body"} == {*found.values()}
+
+
+def test_ops_of_other_families_are_said_to_be_left_out(repository: Path) -> None:
+    """On stderr, and only when nothing was asked for by name; the row kernels are compared all the same."""
+    add_maps(repository)
+    said = "only kernels of family row are compared, not those of repeat, repeat_backward\n"
+    result = run("diff", "HEAD")
+    assert (result.exit_code, result.stdout) == (0, f"{3 * TILES} kernels are as in HEAD\n")
+    assert result.stderr == said
+    assert run("diff", "HEAD", "--json").stdout.strip() == "[]"
+    assert run("diff", "HEAD", "rms_norm").stderr == ""
+    shutil.rmtree(repository / "generated" / "normalization")
+    commit(repository)
+    result = run("diff", "HEAD")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "0 kernels are as in HEAD\n", said)
+
+
+def test_an_op_of_another_family_is_refused(repository: Path) -> None:
+    """With its family, wherever it is: in the working tree, or in the revision alone."""
+    folder = add_maps(repository)
+    said = "'repeat' is of family map; `diff` compares kernels of family row"
+    assert said in refused("HEAD", "rms_norm", "repeat") and "did you mean 'repeat'?" in refused("HEAD", "repeats")
+    commit(repository)
+    shutil.rmtree(folder)
+    assert said in refused("HEAD", "repeat")
+
+
+def refused(*arguments: str) -> str:
+    """The one line with which `diff` ends when it compares nothing."""
+    result = run("diff", *arguments)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    return result.stderr
 
 
 def test_equal_trees_differ_in_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +202,7 @@ def test_nothing_of_the_revision_is_executed(repository: Path) -> None:
     module.write_text(
         text.replace("import baracuda.runtime as rt\n", "import baracuda.runtime as rt\nraise SystemExit\n")
     )
-    git(repository, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--all", "--message=ends")
+    commit(repository)
     module.write_text(text)
     assert run("diff", "HEAD").exit_code == 0
 
@@ -170,9 +226,7 @@ def test_what_does_not_compile_is_said(repository: Path) -> None:
 )
 def test_requests_that_cannot_be_met(repository: Path, arguments: list[str], message: str) -> None:
     """One line, exit 1, nothing on stdout."""
-    result = run("diff", *arguments)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert message in result.stderr and result.stderr.count("\n") == 1
+    assert message in refused(*arguments)
 
 
 def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

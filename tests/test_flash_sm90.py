@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,59 +14,38 @@ import pytest
 from baracuda.codegen.audit.facts import serialised
 from baracuda.codegen.audit.image import machine_code
 from baracuda.codegen.audit.sass import disassembler
-from baracuda.runtime import KernelSource, tensor_map
-from baracuda.runtime.cubin import Assembly, assemble
+from baracuda.codegen.commands.explain import Architecture
+from baracuda.generated import FlashSdpaDescriptor, FlashSdpaSm90Plan
+from baracuda.runtime import KernelSku, KernelSource, Schedule, tensor_map
+from baracuda.runtime.cubin import assemble
 from baracuda.runtime.element import ElementKind
 from baracuda.runtime.errors import DriverError, Unsupported
 from baracuda.runtime.span import TensorView
 
-ENTRY = """
-#include <baracuda/flash_sm90.cuh>
-#include <baracuda/strided.cuh>
-namespace baracuda {
-struct Variant {
-    static constexpr int DK = D, DV = D;
-    static constexpr bool BAND = HAS_BAND, SOFTCAP = HAS_CAP, HAS_MASK = false, HAS_ALIBI_SLOPES = false, PACKED = true;
-};
-struct Schedule {
-    static constexpr int THREADS = 2 * Q + 128, BLOCK_Q = Q, BLOCK_K = K, STAGES = S, QUERY_REGISTERS = R;
-};
-template <typename T> struct Args {
-    TensorMap q_map, k_map, v_map;
-    Strided<const T, 4> q, k, v;
-    Strided<const acc_of<T>, 4> mask;
-    Strided<const acc_of<T>, 2> alibi_slopes;
-    Strided<T, 4> y;
-    Strided<acc_of<T>, 3> lse;
-    long long batch_size, num_heads, num_kv_heads, query_len, key_len, d_k, d_v;
-    double scale;
-    long long is_causal, bottom_right;
-    double softcap;
-    long long window_left, window_right;
-};
-}
-using namespace baracuda;
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS) flash(__grid_constant__ const Args<HALF> args) {
-    flash_sdpa_main<HALF, Schedule, Variant>(args);
-}
-"""
-# Columns -> BLOCK_Q, BLOCK_K, STAGES, QUERY_REGISTERS
-SCHEDULES = {64: (192, 128, 4, 0), 128: (128, 128, 2, 1), 192: (128, 96, 2, 0), 256: (128, 64, 2, 0)}
+HOPPER = Architecture("sm_90", "sm_90")
+# d_k, d_v, element, causal, capped
 CASES = [
-    (64, "bf16", True, False),
-    (64, "f16", False, True),
-    (128, "bf16", False, False),
-    (128, "f16", True, False),
-    (192, "bf16", True, False),
-    (256, "bf16", True, True),
+    (64, 64, "bf16", True, False),
+    (64, 64, "f16", False, True),
+    (128, 128, "bf16", False, False),
+    (128, 128, "f16", True, False),
+    (192, 128, "bf16", True, False),
+    (192, 192, "bf16", True, False),
+    (256, 256, "bf16", True, True),
 ]
+Case = tuple[int, int, str, bool, bool]
 
 
-def assembly(columns: int, half: str, band: bool, cap: bool, schedule: tuple[int, ...] | None = None) -> Assembly:
-    q, k, s, r = schedule or SCHEDULES[columns]
-    values = {"D": columns, "HALF": half, "HAS_BAND": int(band), "HAS_CAP": int(cap), "Q": q, "K": k, "S": s, "R": r}
-    defines = tuple(f"{name}={value}" for name, value in values.items())
-    return assemble(KernelSource("flash.cu", ENTRY, "flash", defines, contraction=True), "sm_90a")
+def chosen(case: Case) -> tuple[KernelSku, KernelSource]:
+    """The SKU and the source that the plan has for a problem."""
+    d_k, d_v, element, causal, capped = case
+    sizes = {"batch_size": 1, "num_heads": 1, "query_len": 512, "key_len": 512, "d_k": d_k, "d_v": d_v}
+    descriptor = FlashSdpaDescriptor(
+        **sizes, scale=0.1, is_causal=causal, softcap=float(capped), element=element
+    )
+    plan = FlashSdpaSm90Plan.select(descriptor, device=HOPPER)
+    (source,) = plan.sources()
+    return plan.sku, source
 
 
 def instructions(image: bytes, folder: Path) -> list[str]:
@@ -76,22 +56,28 @@ def instructions(image: bytes, folder: Path) -> list[str]:
     return re.findall(r"/\*[0-9a-f]{4,}\*/\s+([^;]+);", listing)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[1]}-{c[0]}{'-band' * c[2]}{'-cap' * c[3]}")
-def test_what_makes_it_fast(case: tuple[int, str, bool, bool], tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[2]}-{c[0]}-{c[1]}{'-band' * c[3]}{'-cap' * c[4]}")
+def test_what_makes_it_fast(case: Case, tmp_path: Path) -> None:
     """No spill, no product that waits for another, and a tile's exponentials run while products are in flight."""
-    made = assembly(*case)
+    sku, source = chosen(case)
+    made = assemble(source, "sm_90a")
     used = made.cubin.resources
     assert (used.spill_bytes, used.stack_bytes, serialised(made.log)) == (0, 0, ())
-    assert used.registers == (128 if SCHEDULES[case[0]][0] == 192 else 168)  # what setmaxnreg divides
+    assert isinstance(sku.schedule, Schedule)
+    assert used.registers == (128 if sku.schedule["block_q"] == 192 else 168)  # what setmaxnreg divides
     code = instructions(made.cubin.image, tmp_path)
     start = next(i for i, line in enumerate(code) if "DEPBAR" in line and "gsb0, 0x1" in line)
     end = next(i for i, line in enumerate(code) if i > start and "DEPBAR" in line and "gsb0, 0x0" in line)
-    assert sum("MUFU.EX2" in line for line in code[start:end]) >= SCHEDULES[case[0]][1] // 2
+    assert sum("MUFU.EX2" in line for line in code[start:end]) >= sku.schedule["block_k"] // 2
     assert sum(line.startswith("USETMAXREG") for line in code) == 2
 
 
 def test_too_few_registers_are_noticed() -> None:
-    made = assembly(128, "bf16", True, False, (192, 128, 2, 0))
+    """What is written for 128 rows a block does not fit the registers that 192 rows leave."""
+    _, source = chosen((128, 128, "bf16", True, False))
+    text = source.text.replace("BLOCK_Q = 128", "BLOCK_Q = 192").replace("QUERY_REGISTERS = 1", "QUERY_REGISTERS = 0")
+    text = text.replace("THREADS = 384", "THREADS = 512").replace("__launch_bounds__(384", "__launch_bounds__(512")
+    made = assemble(replace(source, text=text), "sm_90a")
     assert made.cubin.resources.spill_bytes > 0 and serialised(made.log)
 
 

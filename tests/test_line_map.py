@@ -21,7 +21,7 @@ from baracuda.runtime.cubin import assemble
 from baracuda.runtime.line_map import Place, line_map, with_line_directives
 
 ROOT = Path(__file__).parents[1]
-TEMPLATE = ROOT / "templates" / "row.cu.jinja"
+TEMPLATE = ROOT / "templates" / "row.cu.jinja"  # of the op that is broken below
 FOLDERS = (ROOT / "specs", ROOT / "tests" / "specs", ROOT / "examples" / "fused_norms" / "specs")
 KERNELS = {
     path: text for folder in FOLDERS for path, text in Project.read(folder).files.items() if path.endswith(".cu")
@@ -40,21 +40,37 @@ def seen(text: str) -> Iterator[tuple[Place, str]]:
             line += 1
 
 
-def pattern(template_line: str) -> str:
-    """What a line of a template may become: its literal text with anything for each expression."""
-    text = re.sub(r"{%.*?%}|{#.*?#}", "", template_line)
+def pattern(template: list[str], line: int) -> str:
+    """What a line of a template may become: its literal text with anything for each expression.
+
+    The text of a loop within the line may come any number of times. A line that begins by taking back the end of the
+    line before is part of that.
+    """
+    text = template[line - 1]
+    for following in template[line:]:
+        if not following.startswith("{%-"):
+            break
+        text = text.rstrip() + following
+    parts = re.split(r"{%-? for .*?%}(.*?){% endfor %}", text)
+    return "".join(f"(?:{literal(part)})*" if index % 2 else literal(part) for index, part in enumerate(parts))
+
+
+def literal(text: str) -> str:
+    """The text of a template without loops: anything for each expression, nothing for what prints nothing."""
+    text = re.sub(r"{%.*?%}|{#.*?#}", "", text)
     return ".*".join(re.escape(part) for part in re.split(r"{{.*?}}", text))
 
 
 def wrong_lines(text: str) -> list[str]:
     """The lines of a generated kernel that the template's line of the map cannot have become."""
-    template = TEMPLATE.read_text().split("\n")
+    (named,) = re.findall(r"\A// @generated .* and (\S+)\. Do not edit\.\n", text)
+    template = (ROOT / named).read_text().split("\n")
     found = list(seen(with_line_directives(text)))
-    assert {place.file for place, _ in found} == {"templates/row.cu.jinja"}
+    assert {place.file for place, _ in found} == {named}
     return [
         f"{place.line}: {content}"
         for place, content in found
-        if content.strip() and not re.fullmatch(pattern(template[place.line - 1]), content)
+        if content.strip() and not re.fullmatch(pattern(template, place.line), content)
     ]
 
 

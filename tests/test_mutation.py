@@ -11,11 +11,15 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from baracuda.codegen.mutation import name_operators, operators, probes, python_operators, verdict
+from baracuda.codegen.commands import mutate as mutate_module
+from baracuda.codegen.load import load_folder
+from baracuda.codegen.mutation import name_operators, operators, probes, python_operators, remember, verdict
 from baracuda.codegen.mutation.bench import Outcome
 from baracuda.codegen.mutation.code import Code
 from baracuda.codegen.mutation.mutants import KERNEL_OPERATORS, Mutant
@@ -28,7 +32,7 @@ from baracuda.codegen.mutation.scopes import definitions, reached
 from baracuda.codegen.mutation.state import State
 from baracuda.codegen.mutation.survivors import Declared, declared, unused
 from baracuda.codegen.mutation.tokens import tokenize
-from baracuda.runtime import InvalidProblem, SpecError
+from baracuda.runtime import InvalidProblem, SpecError, Unsupported
 
 ROOT = Path(__file__).parents[1]
 
@@ -299,8 +303,48 @@ def test_a_mutant_that_crashes_or_hangs_is_killed(monkeypatch: pytest.MonkeyPatc
     assert verdict.judged_apart(lambda: verdict.Verdict("survived")) == verdict.Verdict("survived")
 
 
+ROWS = {op for op, loaded in load_folder(ROOT / "specs").items() if loaded.spec.family == "row"}
 # A seed whose mutants have all been seen to be killed or declared: it holds what the tests notice, and is no score.
 SAMPLE = ["--sample", "20", "--seed", "12", "--jobs", "2"]
+
+
+def test_ops_of_other_families_are_not_passed_over_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    """Asked for by name they are refused; when nothing is, those that are left out are named on stderr."""
+    for op, family in (("repeat", "map"), ("sdpa", "body")):
+        with pytest.raises(Unsupported, match=rf"^'{op}' is of family {family}; `mutate` changes ops of family row$"):
+            mutants(["softmax", op])
+    assert {m.op for m in mutants(["softmax"])} == {"softmax"} and capsys.readouterr() == ("", "")
+    assert {m.op for m in mutants([])} == ROWS
+    out, said = capsys.readouterr()
+    others = sorted({path.stem for path in ROOT.glob("specs/*/*.yaml")} - ROWS)
+    assert others and (out, said) == ("", f"only ops of family row are changed, not {', '.join(others)}\n")
+
+
+def mutants(ops: list[str]) -> list[Mutant]:
+    return mutate_module._mutants(ops, ROOT / "specs", "baracuda.generated")
+
+
+def test_the_oracle_is_asked_once_for_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keyword arguments are part of the question; an answer that the caller adds to stays as it was."""
+    asked: list[Any] = []
+
+    def tolerances(problem: Any, arrays: Any, *, saved: Any = None) -> dict[str, Any]:
+        asked.append((arrays, saved))
+        return {"y": len(asked)}
+
+    monkeypatch.setattr(remember, "_PURE", ("tolerances",))
+    for module in (remember.checks, remember.refusals):
+        monkeypatch.setattr(module, "tolerances", tolerances, raising=False)
+    remember.remember_oracle()
+    problem = SimpleNamespace(descriptor="d", arguments={"x": 0}, plan=SimpleNamespace(sku="s"))
+    questions: list[tuple[Any, ...]] = [(), ({"r": np.zeros(2)},), ({"r": np.ones(2)},), ({},)]
+    for _ in range(2):
+        for number, saved in enumerate(questions, start=1):
+            given = {"saved": saved[0]} if saved else {}
+            answer = remember.checks.tolerances(problem, {"x": np.arange(3)}, **given)
+            assert answer == {"y": number}
+            answer["more"] = 0
+    assert len(asked) == len(questions)
 
 
 def mutate(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -324,4 +368,4 @@ def test_a_sample_of_all_ops_is_killed_even_when_interrupted(tmp_path: Path) -> 
     assert state.read_text().startswith(before)
     judged = [json.loads(line)["id"] for line in state.read_text().splitlines()]
     assert len(set(judged)) == len(judged) == 20
-    assert {row["op"] for row in said["ops"]} == {path.stem for path in ROOT.glob("specs/*/*.yaml")}
+    assert {row["op"] for row in said["ops"]} == ROWS

@@ -1,4 +1,4 @@
-"""`diff`: which kernels differ from those of a git revision, in their source, their PTX and their machine code."""
+"""`diff`: which row kernels differ from those of a git revision, in their source, their PTX and their machine code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..audit.collect import Job, Outcome, collect
 from ..audit.facts import Facts
 from ..spec_wording import did_you_mean
 from .compile import LAYOUTS
-from .generated_table import read_table
+from .generated_table import other_ops, read_table
 from .project import OUT, PACKAGE
 from .revision import files_at, repository_of
 from .terminal import Row, progress, show_json, show_table
@@ -55,8 +55,9 @@ def diff(
 ) -> bool:
     """Print a row for each kernel of `out` that is not as in `revision`; true when there is none.
 
-    Kernels whose source, headers included, is the same are not compiled. The old generated files are compared as they
-    were committed; nothing of the old revision is executed.
+    Only kernels of the row family are compared: asking for another op is refused, and who asks for none is told on
+    stderr which are left out. Kernels whose source, headers included, is the same are not compiled. The old generated
+    files are compared as they were committed; nothing of the old revision is executed.
     """
     repository = repository_of(out)
     out = (out if out.is_dir() else repository / out).resolve()  # from a folder below as from the top
@@ -66,13 +67,19 @@ def diff(
         headers = old_tree / include.relative_to(repository) if own_headers else include
         old = kernels_in(old_tree / out.relative_to(repository), package, archs, layouts, headers)
         new = kernels_in(out, package, archs, layouts, INCLUDE)
+        others = {**other_ops(old_tree / out.relative_to(repository)), **other_ops(out)}
         known = {key[0].split("/")[1] for key in (*old, *new)}
-        if not known:
+        if not known and not others:
             raise Unsupported(f"no generated kernels in {out}, nor there in {revision!r}; give their folder with --out")
         for op in ops:
+            if op not in known and op in others:
+                raise Unsupported(f"{op!r} is of family {others[op]}; `diff` compares kernels of family row")
             if op not in known:
-                raise Unsupported(f"no op {op!r} in {out} or its revision {revision!r}; {did_you_mean(op, known)}")
+                where = f"in {out} or its revision {revision!r}"
+                raise Unsupported(f"no op {op!r} {where}; {did_you_mean(op, {*known, *others})}")
         rows = list(_compare(_only(old, ops), _only(new, ops)))
+    if left_out := sorted({*others} - known) if not ops else []:
+        click.echo(f"only kernels of family row are compared, not those of {', '.join(left_out)}", err=True)
     if as_json:
         show_json(rows)
     elif rows:

@@ -1,4 +1,8 @@
-"""The kernel table of a folder of generated files, read without importing them: they may be of another revision."""
+"""The kernel table of a folder of generated files, read without importing them: they may be of another revision.
+
+Of the row family alone: a row names all that its kernels are compiled from, while the kernels of other families depend
+on the problem, and only their plans, executed, could tell which there are.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ from typing import Any
 
 import baracuda.runtime as rt
 
+from ..families import FAMILIES
+
+_COMPARED = "row"
 _CALLS: dict[str, Callable[..., Any]] = {
     "row_kernels": rt.row_kernels,
     "Tile": rt.Tile,
@@ -47,14 +54,12 @@ class Held:
 
 
 def read_table(folder: Path, package: str) -> Iterator[Held]:
-    """Every kernel that a module below `folder` registers, as `package` would; none when there is no folder.
+    """Every row kernel that a module below `folder` registers, as `package` would; none when there is no folder.
 
     Raises Unsupported, with the place, for a module that registers kernels as no version known here does.
     """
-    for path in sorted(folder.glob("*/*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        tables = [node for node in calls if _called(node) == "row_kernels"]
+    for path, calls in _modules(folder):
+        tables = [node for node in calls if _called(node) == f"{_COMPARED}_kernels"]
         if not tables:
             continue
         package_of = f"{package}.{path.parent.name}"
@@ -67,6 +72,25 @@ def read_table(folder: Path, package: str) -> Iterator[Held]:
         for row in rows:
             vars(row.source)["raw"] = path.with_suffix(".cu").read_text(encoding="utf-8")
             yield Held(row, arguments)
+
+
+def other_ops(folder: Path) -> dict[str, str]:
+    """The ops below `folder` whose kernels `read_table` leaves out, and the family of each."""
+    others = {f"{family}_kernels": family for family in FAMILIES if family != _COMPARED}
+    calls = [node for _, calls in _modules(folder) for node in calls if _called(node) in others]
+    return {
+        str(_value(keyword.value, "")): others[_called(node)]
+        for node in calls
+        for keyword in node.keywords
+        if keyword.arg == "op"
+    }
+
+
+def _modules(folder: Path) -> Iterator[tuple[Path, list[ast.Call]]]:
+    """Every generated module and the calls that it is made of."""
+    for path in sorted(folder.glob("*/*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        yield path, [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 def _called(node: ast.Call) -> str:

@@ -1,4 +1,4 @@
-"""The `mutate` command: mutants of kernels and plans, judged by the spec-driven tests on the host device."""
+"""The `mutate` command: mutants of row kernels and their plans, judged by the spec-driven tests on the host device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def mutate(
     at_least: float,
     as_json: bool,
 ) -> bool:
-    """Judge the mutants of `ops` that `state` does not have yet; say whether `at_least` percent are killed."""
+    """Judge the mutants of `ops` that `state` does not have yet; say whether `at_least` percent are killed.
+
+    Without `ops`, of all that are of family row, and those that are not are named on stderr.
+    """
     chosen = shard(_mutants(ops, specs, package), part)
     chosen = chosen if count is None else sample(chosen, count, seed)
     known = State(state, _against(specs, package))
@@ -64,8 +67,11 @@ def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
     if unknown := [op for op in ops if op not in loaded]:
         raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
     rows = {op: one for op, one in loaded.items() if one.spec.family == "row"}
-    if others := [op for op in ops if op not in rows]:
-        raise Unsupported(f"{others[0]!r} is of family {loaded[others[0]].spec.family}; mutants are made of rows")
+    if others := [op for op in ops or loaded if op not in rows]:
+        if ops:
+            family = loaded[others[0]].spec.family
+            raise Unsupported(f"{others[0]!r} is of family {family}; `mutate` changes ops of family row")
+        click.echo(f"only ops of family row are changed, not {', '.join(sorted(others))}", err=True)
     subjects = {op: Subject(one, loaded, package) for op, one in rows.items()}
     return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
 

@@ -17,6 +17,7 @@ from ..model import Op
 from ..verify.cases import drawn_cases
 from ..verify.subject import Subject
 from .compile_report import Variant
+from .explain import Architecture
 
 _TRIES = 4000  # random cases before a SKU goes without a variant
 
@@ -73,6 +74,7 @@ def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any
     spec = subject.spec
     kind, descriptor = getattr(module, spec.plan), getattr(module, spec.plan.removesuffix("Plan") + "Descriptor")
     preference, served = PlanPreference(archs=frozenset({sku.arch})), False
+    device = Architecture(sku.arch, sku.arch.rstrip("a"))  # not whatever this machine happens to have
     random = islice(drawn_cases(subject, np.random.default_rng(0)), _TRIES)
     benched = [(case, True) for case in spec.bench.cases]
     for case, always in chain(benched, ((case, False) for case in chain(spec.tests.cases, random))):
@@ -83,7 +85,7 @@ def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any
         given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k != "dtype"}
         try:
             only = [sku.layout] if sku.layout else None
-            plan = kind.select(descriptor(**given, element=sku.element), preference, layouts=only)
+            plan = kind.select(descriptor(**given, element=sku.element), preference, device=device, layouts=only)
         except Unsupported:
             continue
         if plan.sku == sku:

@@ -63,7 +63,7 @@ def draw(subject: Subject, seed: int, index: int, device: str, limit: int = 1 <<
     skus = skus_for(subject, element, device)
     archs = _archs(skus, device)
     arch = archs[index // kinds % len(archs)]
-    for problem in islice(_problems(subject, element, arch, skus, rng, device, limit), 1):
+    if problem := next(_problems(subject, element, arch, skus, rng, device, limit), None):
         return _arranged(problem, rng)
     raise Unsupported(f"{spec.op}: no problem of {element} on {arch or 'any architecture'} below {limit} elements")
 

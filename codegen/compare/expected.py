@@ -98,7 +98,7 @@ def _drawn(
 ) -> Any:
     how = tensor.test if isinstance(tensor, BodyTensor) else None
     if isinstance(problem, BodyProblem) and how is not None:
-        return np.asarray(body_problem._DRAWN[how](problem, rng, shape)).astype(problem.element.row.numpy)
+        return np.asarray(body_problem.DRAWN[how](problem, rng, shape)).astype(problem.element.row.numpy)
     return Problem._values(problem, rng, style, shape, problem.element, name)
 
 

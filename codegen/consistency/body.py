@@ -44,6 +44,12 @@ def _is_tuple(text: str) -> bool:
         return True  # complained of already
 
 
+def rank_of(text: str) -> int:
+    """How many axes a shape that is written as a tuple has."""
+    tree = ast.parse(text.strip(), mode="eval").body
+    return len(tree.elts) if isinstance(tree, ast.Tuple) else 0
+
+
 def expressions(spec: BodySpec) -> Iterator[Finding]:
     numbers = {name for row in spec.schedules for name in row.numbers}
     fields = tuple(spec.descriptor)
@@ -66,6 +72,12 @@ def expressions(spec: BodySpec) -> Iterator[Finding]:
         if isinstance(kernel.threads, str) and kernel.threads not in numbers:
             hint = near(kernel.threads, numbers)
             yield ("kernels", i, "threads"), 0, f"{kernel.threads!r} is no number of the schedules; {hint}"
+    for arch, maps in spec.tensor_maps.items():
+        for name, box in maps.items():
+            place = ("tensor_maps", arch, name)
+            yield from _expression(box, everything, place)
+            if not _is_tuple(box) or rank_of(box) != 2:
+                yield place, 0, f"{box!r} is no box; write '(rows, columns)'"
     for i, row in enumerate(spec.schedules):
         if row.fits is not None:
             yield from _expression(row.fits, everything, ("schedules", i, "fits"))
@@ -83,10 +95,14 @@ def references(spec: BodySpec) -> Iterator[Finding]:
     for layout, axes in spec.layouts.items():
         if layout == "strided":
             yield ("layouts", layout), 0, "'strided' takes anything and is always the last; leave it out"
-        for name in axes:
+        for name, axis in axes.items():
             if name not in spec.arguments:
                 yield ("layouts", layout, name), 0, f"unknown tensor {name!r}; {near(name, spec.arguments)}"
+            elif not -(rank := rank_of(spec.arguments[name].shape)) <= axis < rank:
+                yield ("layouts", layout, name), 0, f"{name!r} has {rank} axes, got {axis}"
     for arch, maps in spec.tensor_maps.items():
+        if arch not in spec.body:
+            yield ("tensor_maps", arch), 0, f"{arch!r} has no body of its own; {near(arch, spec.body)}"
         for name in maps:
             if name not in spec.arguments:
                 yield ("tensor_maps", arch, name), 0, f"unknown tensor {name!r}; {near(name, spec.arguments)}"

@@ -28,10 +28,10 @@ def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
     known: dict[Any, Any] = {}
 
     @wraps(function)
-    def ask(problem: Problem, *given: Any) -> Any:
-        key = problem.descriptor, tuple(problem.arguments), problem.plan.sku, _key(given)
+    def ask(problem: Problem, *given: Any, **named: Any) -> Any:
+        key = problem.descriptor, tuple(problem.arguments), problem.plan.sku, _key(given), _key(named)
         if key not in known:
-            known[key] = function(problem, *given)
+            known[key] = function(problem, *given, **named)
         return _copy(known[key])
 
     return ask

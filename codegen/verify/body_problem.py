@@ -58,7 +58,7 @@ class BodyProblem(Problem, family="body"):
         spec = self.spec if name in self.spec.inputs else self.forward
         assert isinstance(spec, BodySpec)
         how = spec.inputs[name].test
-        drawn = _DRAWN[how](self, rng, shape) if how else super()._values(rng, style, shape, kind, name)
+        drawn = DRAWN[how](self, rng, shape) if how else super()._values(rng, style, shape, kind, name)
         return np.asarray(drawn).astype(kind.row.numpy)
 
 
@@ -79,4 +79,4 @@ def _slopes(problem: BodyProblem, rng: np.random.Generator, shape: tuple[int, ..
     return 2.0 ** -rng.uniform(1, 8, shape)
 
 
-_DRAWN: dict[str, Callable[..., Any]] = {"offsets": _offsets, "mask": _mask, "slopes": _slopes}
+DRAWN: dict[str, Callable[..., Any]] = {"offsets": _offsets, "mask": _mask, "slopes": _slopes}

@@ -43,11 +43,11 @@ _SUSPECTS: dict[str, tuple[Any, ...]] = {
 _ENOUGH = 2500  # values tried, when there is nothing left to show
 
 
-# Values of other types than the field's.
+# Values of other types than the field's, which has 64 bits.
 _STRANGERS: dict[str, tuple[Any, ...]] = {
-    "shape": (7, "ab", (1.5,)),
-    "int": ("1", 1.5, None),
-    "float": ("one", None),
+    "shape": (7, "ab", (1.5,), (1 << 63,)),
+    "int": ("1", 1.5, None, 1 << 63),
+    "float": ("one", None, 10**400),
     "bool": (1, 0, None),
 }
 
@@ -186,7 +186,7 @@ def check_arguments(problem: Problem, memory: Memory) -> None:
         error = _error(partial(problem.plan.run, **spoilt.arguments, workspace=spoilt.workspace))
         if type(error) is not spoilt.kind:
             raise AssertionError(f"{spoilt.what}: {spoilt.kind.__name__} is due, got {error!r}")
-        for text in spoilt.says:
+        for text in (f"{type(problem.plan).__name__}: ", *spoilt.says):
             if text not in str(error):
                 raise AssertionError(f"{spoilt.what}: the message {str(error)!r} does not say {text!r}")
         verdict = problem.plan.can_implement(**spoilt.arguments, workspace=spoilt.workspace)
@@ -217,10 +217,16 @@ def _spoilt(problem: Problem, given: dict[str, Any], workspace: TensorView | Non
             yield from _spoilt_aliases(problem, name, given, workspace)
     if workspace is not None:
         needed = problem.plan.workspace_bytes
-        yield _Spoilt("no workspace", WorkspaceTooSmall, given, None, (f"needs {needed}, got 0",))
+        yield _Spoilt("no workspace", WorkspaceTooSmall, given, None, (f"needs {needed} bytes, got none",))
         short = workspace._replace(shape=(needed - 1,))
-        yield _Spoilt("short workspace", WorkspaceTooSmall, given, short, (f"needs {needed}, got {needed - 1}",))
+        yield _Spoilt("short workspace", WorkspaceTooSmall, given, short, (f"needs {needed} bytes, got {needed - 1}",))
         yield _Spoilt("odd workspace", MisalignedOperand, given, workspace._replace(pointer=workspace.pointer + 8))
+        backwards = workspace._replace(pointer=workspace.pointer + needed - 1, strides=(-1,))
+        yield _Spoilt("backward workspace", InvalidProblem, given, backwards, ("workspace", "contiguous"))
+        cut = workspace._replace(capacity=(0, needed - 1))
+        yield _Spoilt("cut workspace", BufferTooSmall, given, cut, ("workspace", f"needs {needed}, got {needed - 1}"))
+        locked = workspace._replace(readonly=True)
+        yield _Spoilt("read-only workspace", InvalidProblem, given, locked, ("workspace", "read-only"))
 
 
 def stranger(problem: Problem, name: str) -> ElementKind:

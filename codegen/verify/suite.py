@@ -13,6 +13,7 @@ import pytest
 from baracuda.runtime import KernelSku
 
 from ..load import load_folder
+from ..spec import BodySpec
 from . import checks, declarations, refusals
 from .accesses import SMALL, check_accesses
 from .cases import problems, random_problems, skus
@@ -79,6 +80,8 @@ def pytest_generate_tests(metafunc: Any) -> None:
         test = metafunc.function.__name__
         if there == "host":  # on one or two cores
             rows = [sku for sku in rows if _is_worth(test, sku)]
+        if test == _OF_PROGRAMS:
+            rows = [sku for sku in rows if _subject_of(sku).spec.family != "body"]
         if test == _AGREEMENT:
             rows = [sku for sku in rows if sku.fits("host") is None]
         metafunc.parametrize("sku", rows, ids=[s.symbol for s in rows])
@@ -129,6 +132,7 @@ _OF_PLAN = (
     *("test_stored_types", "test_broadcast_inputs", "test_huge_strides", "test_in_place", "test_argument_refusals"),
     *("test_preferences", "test_check_order", "test_entry_points", "test_explicit_formula"),
 )
+_OF_PROGRAMS = "test_explicit_formula"
 _AGREEMENT = "test_agreement_with_the_host_device"  # of kernels that both can run
 _OF_TYPE = ("test_layouts", "test_special_values", "test_batch_invariance", "test_accesses")
 
@@ -139,6 +143,8 @@ def _is_worth(test: str, sku: KernelSku) -> bool:
     if subject.spec.family == "row" or not (test in _OF_PLAN or test in _OF_TYPE):
         return True
     if sku != _narrowest(sku) and sku.layout is None:
+        return False
+    if isinstance(subject.spec, BodySpec) and sku.arch not in subject.spec.body:  # the same code with other tiles
         return False
     return test in _OF_TYPE or sku.element in subject.spec.dtypes[:2]
 

@@ -111,17 +111,35 @@ struct Schedule_sm_80_t128_block_q32_block_k16_stages1 {
     static constexpr int BLOCK_K = 16;
     static constexpr int STAGES = 1;
 };
+struct Schedule_sm_80_t256_block_q128_block_k32_stages1 {
+    static constexpr int THREADS = 256;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 32;
+    static constexpr int STAGES = 1;
+};
+struct Schedule_sm_80_t64_block_q16_block_k16_stages1 {
+    static constexpr int THREADS = 64;
+    static constexpr int BLOCK_Q = 16;
+    static constexpr int BLOCK_K = 16;
+    static constexpr int STAGES = 1;
+};
 struct Schedule_sm_89_t128_block_q128_block_k32_stages2 {
     static constexpr int THREADS = 128;
     static constexpr int BLOCK_Q = 128;
     static constexpr int BLOCK_K = 32;
     static constexpr int STAGES = 2;
 };
-struct Schedule_sm_89_t256_block_q128_block_k32_stages1 {
+struct Schedule_sm_89_t256_block_q128_block_k32_stages2 {
     static constexpr int THREADS = 256;
     static constexpr int BLOCK_Q = 128;
     static constexpr int BLOCK_K = 32;
-    static constexpr int STAGES = 1;
+    static constexpr int STAGES = 2;
+};
+struct Schedule_sm_89_t256_block_q128_block_k16_stages2 {
+    static constexpr int THREADS = 256;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 16;
+    static constexpr int STAGES = 2;
 };
 struct Schedule_sm_89_t64_block_q16_block_k16_stages1 {
     static constexpr int THREADS = 64;
@@ -294,6 +312,24 @@ extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_f64_t128_block_q
 }
 #endif
 
+#ifdef SKU_flash_sdpa_f16_t256_block_q128_block_k32_stages1_main
+extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_f16_t256_block_q128_block_k32_stages1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_80_t256_block_q128_block_k32_stages1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_bf16_t256_block_q128_block_k32_stages1_main
+extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_bf16_t256_block_q128_block_k32_stages1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_80_t256_block_q128_block_k32_stages1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_f64_t64_block_q16_block_k16_stages1_main
+extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_f64_t64_block_q16_block_k16_stages1_main(__grid_constant__ const flash_sdpa_args<double> args) {
+    flash_sdpa_main<double, Schedule_sm_80_t64_block_q16_block_k16_stages1, Variant>(args);
+}
+#endif
+
 #ifdef SKU_flash_sdpa_sm_89_f16_t128_block_q128_block_k32_stages2_main
 extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_sm_89_f16_t128_block_q128_block_k32_stages2_main(__grid_constant__ const flash_sdpa_args<f16> args) {
     flash_sdpa_main<f16, Schedule_sm_89_t128_block_q128_block_k32_stages2, Variant>(args);
@@ -306,15 +342,27 @@ extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_sm_89_bf16_t128_
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_89_f16_t256_block_q128_block_k32_stages1_main
-extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_sm_89_f16_t256_block_q128_block_k32_stages1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
-    flash_sdpa_main<f16, Schedule_sm_89_t256_block_q128_block_k32_stages1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_89_f16_t256_block_q128_block_k32_stages2_main
+extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_sm_89_f16_t256_block_q128_block_k32_stages2_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_89_t256_block_q128_block_k32_stages2, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_89_bf16_t256_block_q128_block_k32_stages1_main
-extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_sm_89_bf16_t256_block_q128_block_k32_stages1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
-    flash_sdpa_main<bf16, Schedule_sm_89_t256_block_q128_block_k32_stages1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_89_bf16_t256_block_q128_block_k32_stages2_main
+extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_sm_89_bf16_t256_block_q128_block_k32_stages2_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_89_t256_block_q128_block_k32_stages2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_89_f16_t256_block_q128_block_k16_stages2_main
+extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_sm_89_f16_t256_block_q128_block_k16_stages2_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_89_t256_block_q128_block_k16_stages2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_89_bf16_t256_block_q128_block_k16_stages2_main
+extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_sm_89_bf16_t256_block_q128_block_k16_stages2_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_89_t256_block_q128_block_k16_stages2, Variant>(args);
 }
 #endif
 
@@ -328,7 +376,8 @@ extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_sm_89_f64_t64_blo
 // @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1
 // @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
 // @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
-// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 +1 1 -1 1 -1 1 +1
-// @lines 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1
+// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1
+// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 +1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 5

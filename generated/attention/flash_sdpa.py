@@ -196,35 +196,45 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
             "sm_90a",
             ("f16", "bf16"),
             "t512.block_q192.block_k128.stages4.query_registers0.persistent1",
-            "mappable and max(DK, DV) <= 64",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and max(DK, DV) <= 64",
             lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 64),
         ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
             "t384.block_q128.block_k128.stages2.query_registers1.persistent1",
-            "mappable and max(DK, DV) <= 128",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and max(DK, DV) <= 128",
             lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 128),
         ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
             "t384.block_q128.block_k128.stages2.query_registers0.persistent1",
-            "mappable and DK <= 192 and DV <= 128",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and DK <= 192 and DV <= 128",
             lambda d, s, v: (v.mappable and v.DK <= 192 and (v.DV <= 128)),
         ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
             "t384.block_q128.block_k96.stages2.query_registers0.persistent1",
-            "mappable and max(DK, DV) <= 192",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and max(DK, DV) <= 192",
             lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 192),
         ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
             "t384.block_q128.block_k64.stages2.query_registers0.persistent1",
-            "mappable",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0)",
             lambda d, s, v: (v.mappable),
         ),
         rt.Serves(
@@ -276,6 +286,13 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
             "max(DK, DV) <= 128 and not has_mask and not has_alibi_slopes",
             lambda d, s, v: (max(v.DK, v.DV) <= 128 and (not d.has_mask) and (not d.has_alibi_slopes)),
         ),
+        rt.Serves(
+            "sm_89",
+            ("f16", "bf16"),
+            "t256.block_q128.block_k32.stages2",
+            "max(DK, DV) <= 128",
+            lambda d, s, v: (max(v.DK, v.DV) <= 128),
+        ),
     )
     MAPS: ClassVar[dict[str, tuple[rt.Box, ...]]] = {
         "sm_90a": (
@@ -315,7 +332,8 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         )
         v.mappable = (
             not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0)
-            and (max(d.query_len, d.key_len) <= 1073741824) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)
+            and (max(d.query_len, d.key_len, d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64)) <= 1073741824)
+            and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)
         )
         v.portable = (s.itemsize * (s.block_q * v.DK + s.stages * s.block_k * (v.DK + v.DV)))
 
@@ -648,6 +666,28 @@ rt.REGISTRY.register(
                 None,
             ),
             (
+                "sm_80",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    256,
+                    block_q=128,
+                    block_k=32,
+                    stages=1,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F64,),
+                rt.Schedule.of(
+                    64,
+                    block_q=16,
+                    block_k=16,
+                    stages=1,
+                ),
+                None,
+            ),
+            (
                 "sm_89",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),
                 rt.Schedule.of(
@@ -665,7 +705,18 @@ rt.REGISTRY.register(
                     256,
                     block_q=128,
                     block_k=32,
-                    stages=1,
+                    stages=2,
+                ),
+                None,
+            ),
+            (
+                "sm_89",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    256,
+                    block_q=128,
+                    block_k=16,
+                    stages=2,
                 ),
                 None,
             ),

@@ -109,6 +109,36 @@ struct Schedule_sm_80_t64_kv_block_k16_kv_block_q16_kv_stages1_kv_parts2_q_block
     static constexpr int Q_BLOCK_K = 16;
     static constexpr int Q_STAGES = 1;
 };
+struct Schedule_sm_80_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2 {
+    static constexpr int THREADS = 128;
+    static constexpr int KV_BLOCK_K = 64;
+    static constexpr int KV_BLOCK_Q = 16;
+    static constexpr int KV_STAGES = 2;
+    static constexpr int KV_PARTS = 2;
+    static constexpr int Q_BLOCK_Q = 64;
+    static constexpr int Q_BLOCK_K = 16;
+    static constexpr int Q_STAGES = 2;
+};
+struct Schedule_sm_80_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1 {
+    static constexpr int THREADS = 64;
+    static constexpr int KV_BLOCK_K = 32;
+    static constexpr int KV_BLOCK_Q = 16;
+    static constexpr int KV_STAGES = 1;
+    static constexpr int KV_PARTS = 2;
+    static constexpr int Q_BLOCK_Q = 32;
+    static constexpr int Q_BLOCK_K = 16;
+    static constexpr int Q_STAGES = 1;
+};
+struct Schedule_sm_80_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1 {
+    static constexpr int THREADS = 32;
+    static constexpr int KV_BLOCK_K = 8;
+    static constexpr int KV_BLOCK_Q = 16;
+    static constexpr int KV_STAGES = 1;
+    static constexpr int KV_PARTS = 2;
+    static constexpr int Q_BLOCK_Q = 8;
+    static constexpr int Q_BLOCK_K = 16;
+    static constexpr int Q_STAGES = 1;
+};
 struct Schedule_sm_89_t256_kv_block_k128_kv_block_q32_kv_stages2_kv_parts1_q_block_q128_q_block_k32_q_stages2 {
     static constexpr int THREADS = 256;
     static constexpr int KV_BLOCK_K = 128;
@@ -434,6 +464,78 @@ extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_backward_f64_t64_
 }
 #endif
 
+#ifdef SKU_flash_sdpa_backward_f16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_delta
+extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_backward_f16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_delta(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_delta<f16, Schedule_sm_80_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_f16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_dkdv
+extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_backward_f16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_dkdv(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_dkdv<f16, Schedule_sm_80_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_f16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_dq
+extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_backward_f16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_dq(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_dq<f16, Schedule_sm_80_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_bf16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_delta
+extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_backward_bf16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_delta(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_delta<bf16, Schedule_sm_80_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_bf16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_dkdv
+extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_backward_bf16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_dkdv(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_dkdv<bf16, Schedule_sm_80_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_bf16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_dq
+extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_backward_bf16_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2_dq(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_dq<bf16, Schedule_sm_80_t128_kv_block_k64_kv_block_q16_kv_stages2_kv_parts2_q_block_q64_q_block_k16_q_stages2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_f32_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1_delta
+extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_backward_f32_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1_delta(__grid_constant__ const flash_sdpa_backward_args<float> args) {
+    flash_sdpa_backward_delta<float, Schedule_sm_80_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_f32_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1_dkdv
+extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_backward_f32_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1_dkdv(__grid_constant__ const flash_sdpa_backward_args<float> args) {
+    flash_sdpa_backward_dkdv<float, Schedule_sm_80_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_f32_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1_dq
+extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_backward_f32_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1_dq(__grid_constant__ const flash_sdpa_backward_args<float> args) {
+    flash_sdpa_backward_dq<float, Schedule_sm_80_t64_kv_block_k32_kv_block_q16_kv_stages1_kv_parts2_q_block_q32_q_block_k16_q_stages1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_f64_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1_delta
+extern "C" __global__ void __launch_bounds__(32, 1) flash_sdpa_backward_f64_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1_delta(__grid_constant__ const flash_sdpa_backward_args<double> args) {
+    flash_sdpa_backward_delta<double, Schedule_sm_80_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_f64_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1_dkdv
+extern "C" __global__ void __launch_bounds__(32, 1) flash_sdpa_backward_f64_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1_dkdv(__grid_constant__ const flash_sdpa_backward_args<double> args) {
+    flash_sdpa_backward_dkdv<double, Schedule_sm_80_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_f64_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1_dq
+extern "C" __global__ void __launch_bounds__(32, 1) flash_sdpa_backward_f64_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1_dq(__grid_constant__ const flash_sdpa_backward_args<double> args) {
+    flash_sdpa_backward_dq<double, Schedule_sm_80_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1, Variant>(args);
+}
+#endif
+
 #ifdef SKU_flash_sdpa_backward_sm_89_f16_t256_kv_block_k128_kv_block_q32_kv_stages2_kv_parts1_q_block_q128_q_block_k32_q_stages2_delta
 extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_backward_sm_89_f16_t256_kv_block_k128_kv_block_q32_kv_stages2_kv_parts1_q_block_q128_q_block_k32_q_stages2_delta(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
     flash_sdpa_backward_delta<f16, Schedule_sm_89_t256_kv_block_k128_kv_block_q32_kv_stages2_kv_parts1_q_block_q128_q_block_k32_q_stages2, Variant>(args);
@@ -547,8 +649,10 @@ extern "C" __global__ void __launch_bounds__(32, 1) flash_sdpa_backward_sm_89_f6
 // @lines 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
 // @lines 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5
 // @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1
-// @lines 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -98,7 +98,7 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
 
     What holds for the bits of each output:
 
-    y: deterministic, bit_stable_on_same_hardware, batch_invariant, bit_stable_across_arch
+    y: deterministic, bit_stable_on_same_hardware, bit_stable_across_arch
     """
 
     OP = "repeat"
@@ -111,7 +111,7 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
     }
     CHECK_ORDER = ("x", "y")
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
-        "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
+        "y": ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     }
     AXES: ClassVar[dict[str, tuple[tuple[str, ...], ...]]] = {
         "x": (("cell",),),
@@ -207,7 +207,7 @@ rt.REGISTRY.register(
         category="shape_layout",
         op="repeat",
         direction=rt.Direction.FORWARD,
-        rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
+        rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         arch="sm_80",
         schedules={
             rt.ElementKind.F32: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),

@@ -18,7 +18,7 @@ Values = Callable[[Any, Fields, Arrays], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Unit roundoffs: of the type sums are kept in, of the element type, and of a float64 oracle's own."""
+    """Unit roundoffs: of the type sums are kept in, and of the element type."""
 
     acc: float
     element: float

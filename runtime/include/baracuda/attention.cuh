@@ -12,7 +12,8 @@ struct Band {
     long long keys, shift, left, right;
 
     __device__ static Band of(long long queries, long long keys, bool bottom_right, bool causal, long long left, long long right) {
-        return {keys, bottom_right ? keys - queries : 0, left, causal ? 0 : right};
+        constexpr long long FAR = 1ll << 60;  // further than there are keys, and sums with it stay in range
+        return {keys, bottom_right ? keys - queries : 0, min(left, FAR), causal ? 0 : min(right, FAR)};
     }
     // The keys that a query sees are [first, end), perhaps none.
     __device__ long long first(long long query) const { return left < 0 ? 0 : max(0ll, query + shift - left); }
@@ -30,12 +31,6 @@ template <typename A> __device__ A capped(A score, A softcap) { return softcap *
 template <typename A> __device__ A capped_slope(A value, A softcap) {
     const A part = value / softcap;
     return A(1) - part * part;
-}
-
-// ALiBi as FlashAttention applies it: minus slope times the distance between the key and where the query stands.
-template <typename A> __device__ A alibi(A slope, long long query, long long key, long long shift) {
-    const long long distance = query + shift - key;
-    return -slope * A(distance < 0 ? -distance : distance);
 }
 
 }  // namespace baracuda

@@ -44,10 +44,11 @@ template <typename A> __device__ A silu(A p) {
     return (p < A(0) ? p * small : p) * reciprocal(A(1) + small);
 }
 
-// s + p s (1 - s) of s = sigmoid(p); s and 1 - s are had without cancellation. Below -87 it is what it is there, less
-// than 2e-36.
+// s + p s (1 - s) of s = sigmoid(p); s and 1 - s are had without cancellation. Where exp(-p) would overflow it stays what
+// it is at the brink, about the smallest number of the type.
 template <typename A> __device__ A silu_slope(A p) {
-    const A q = p < A(-87) ? A(-87) : p, rise = math::exp(-q), s = reciprocal(A(1) + rise);
+    constexpr A BRINK = sizeof(A) == 8 ? -708 : -87;
+    const A q = p < BRINK ? BRINK : p, rise = math::exp(-q), s = reciprocal(A(1) + rise);
     return math::fma(q * s, rise * s, s);
 }
 

@@ -17,7 +17,7 @@ _STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "
 _WORD = {"float": ("acc_t", "double"), "int": ("i64", "long long"), "bool": ("bool", "long long")}
 
 
-def common(
+def shared_fields(
     spec: OpSpec, spec_path: str, tensors: tuple[Tensor, ...], described: Mapping[str, str]
 ) -> dict[str, Any]:
     """The fields of `Op`; `described` says of what shape each argument is."""

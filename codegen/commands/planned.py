@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from ..verify.subject import Subject
 from .compile_report import Variant
 from .explain import Architecture
 
+_LEAST = "sm_86"  # of the least shared memory: what is made for such devices is not chosen on others
 _TRIES = 4000  # random cases before a SKU goes without a variant
 
 
@@ -74,7 +76,6 @@ def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any
     spec = subject.spec
     kind, descriptor = getattr(module, spec.plan), getattr(module, spec.plan.removesuffix("Plan") + "Descriptor")
     preference, served = PlanPreference(archs=frozenset({sku.arch})), False
-    device = Architecture(sku.arch, sku.arch.rstrip("a"))  # not whatever this machine happens to have
     random = islice(drawn_cases(subject, np.random.default_rng(0)), _TRIES)
     benched = [(case, True) for case in spec.bench.cases]
     for case, always in chain(benched, ((case, False) for case in chain(spec.tests.cases, random))):
@@ -83,11 +84,11 @@ def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any
         if case.get("dtype", sku.element) != sku.element:
             continue
         given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k != "dtype"}
-        try:
-            only = [sku.layout] if sku.layout else None
-            plan = kind.select(descriptor(**given, element=sku.element), preference, device=device, layouts=only)
-        except Unsupported:
-            continue
-        if plan.sku == sku:
-            served = True
-            yield plan
+        problem, only = descriptor(**given, element=sku.element), [sku.layout] if sku.layout else None
+        for arch in dict.fromkeys((sku.arch.rstrip("a"), _LEAST)):  # not whatever this machine happens to have
+            with suppress(Unsupported):
+                plan = kind.select(problem, preference, device=Architecture(arch, arch), layouts=only)
+                if plan.sku == sku:
+                    served = True
+                    yield plan
+                    break

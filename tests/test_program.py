@@ -581,7 +581,7 @@ def test_operands_of_the_wrong_kind_are_refused(text: str, message: str) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["__import__('os')", "().__class__", "n.real", "n if n else n", "[n]", "{n}", "lambda: n", "n ** n", "n << n",
+    ["__import__('os')", "().__class__", "n.real", "[n for n in n]", "[n]", "{n}", "lambda: n", "n ** n", "n << n",
      "f'{n}'", "'a'", "b'a'", "1j", "...", "len(n, key=n)", "eval(n)", "len", "math", "rt", "self", "(n := 1)", "n[:]",
      "n[0:1]", "*n", "n @ n", "await n", "yield", "n, *n", "0x" + "f" * 3900, "9" * 3900, "1e999", "not " * 900 + "n",
      "n" + " + n" * 150, "", "n = n", "n\nn"],
@@ -598,6 +598,9 @@ def test_conditions_mean_what_they_say() -> None:
     text = read_condition("1 <= len(shape) <= 3 and not (n // 2 * 2 != n) and shape[-1] % 2 == 0", ("shape", "n"))
     assert evaluate_condition(text, {"shape": (3, 4), "n": 6}) is True
     assert evaluate_condition(text, {"shape": (3, 5), "n": 6}) is False
+    choice = read_condition("1 if n > 2 else ceil_div(n, 2)", ("n",))
+    assert [evaluate_condition(choice, {"n": n}) for n in (1, 2, 3)] == [1, 1, 1]
+    assert evaluate_condition(read_condition("bucket(n, 4, 8) + round_up(n, 3)", ("n",)), {"n": 5}) == 14
 
 
 def test_the_random_trees_reach_every_operator() -> None:

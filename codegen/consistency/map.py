@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from baracuda.runtime.map_geometry import MAX_AXES
+
 from ..map_program import copies_of, split
 from ..program import ProgramError
 from ..program.ops import OPS
@@ -13,7 +15,6 @@ from ..spec import MapSpec
 from . import everywhere
 from .finding import Finding, near
 
-MAX_AXES = 16  # as map.cuh has it; a shape has up to eight
 MAX_OPERANDS = 12  # tensors and indices whose strides fit in a kernel's 4 KiB of arguments
 _GROUP = re.compile(r"[a-z][a-z0-9_]*( \* [a-z][a-z0-9_]*)*")
 _FLOATS = ("f32", "f16", "bf16", "f64")

@@ -16,11 +16,6 @@ from .problem import Problem
 from .subject import Subject
 
 
-def dims_in(text: str) -> tuple[str, ...]:
-    """The dims that an entry of a tensor's dims interleaves, the slowest first."""
-    return tuple(part.strip() for part in text.split("*"))
-
-
 class MapProblem(Problem, family="map"):
     """Dims of one or several axes each."""
 
@@ -60,8 +55,7 @@ class MapProblem(Problem, family="map"):
         tensor = self.spec.tensors[name]
         assert isinstance(tensor, MapTensor)
         parts = []
-        for text in tensor.dims:
-            dims = dims_in(text)
+        for dims in tensor.groups:
             for axis in range(len(self.axes[dims[0]])):
                 parts += [(dim, axis) for dim in dims]
         return parts
@@ -87,7 +81,7 @@ class MapProblem(Problem, family="map"):
 
     def _hidden_shape(self, name: str) -> tuple[int, ...]:
         assert isinstance(self.forward, MapSpec)
-        over = {dim for text in self.forward.inputs[name].dims for dim in dims_in(text)}
+        over = self.forward.inputs[name].over
         return tuple(n if dim in over else 1 for dim, n in self.space.extents.items())
 
     @property

@@ -15,7 +15,7 @@ from ..program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
 from ..program.ops import NumPy
 from ..spec import BoundSpec, MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
 from .accuracy import smallest, stored
-from .map_problem import MapProblem, dims_in
+from .map_problem import MapProblem
 from .row_problem import RowProblem
 from .wide import wide_type
 
@@ -64,8 +64,10 @@ def _environment(spec: Spec, values: Mapping[str, Any], space: Space, arrays: Ma
 
 def flat_shape(spec: Spec, space: Space, tensor: TensorSpec) -> tuple[int, ...]:
     """The shape of a tensor as the program sees it: an axis per dim, of extent 1 where it does not vary."""
-    assert isinstance(tensor, RowTensor | MapTensor)
-    return space.shape(tuple(name for text in tensor.dims for name in dims_in(text)))
+    if isinstance(tensor, MapTensor):
+        return space.shape(tuple(dim for group in tensor.groups for dim in group))
+    assert isinstance(tensor, RowTensor)
+    return space.shape(tensor.dims)
 
 
 def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:

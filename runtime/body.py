@@ -337,6 +337,14 @@ class BodyPlan(Plan[B]):
         return [Launch(source, kernel.grid, kernel.threads, words) for source, kernel, _ in geometry]
 
     def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, BodyKernel, StructWords]]:
+        row, layout = self._serving(views, device)
+        held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        words = self._words(row.sku)
+        launched = [k for k in self._kernels(row.sku, device.multiprocessors) if 0 not in k.grid]
+        return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
+
+    def _serving(self, views: Views, device: Device) -> tuple[Registered, str]:
+        """The first candidate that can address these arrays, and what it takes their layout for."""
         refused: list[tuple[KernelSku, str]] = []
         layout = layout_of(self.LAYOUT_AXES, self.LAYOUTS, views)
         for row in _own_first(self._rows, device):
@@ -346,12 +354,12 @@ class BodyPlan(Plan[B]):
             else:
                 reason = self._unfit(self.descriptor, row.sku, device) or self._unmapped(row.sku, views)
             if reason is None:
-                held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
-                words = self._words(row.sku)
-                launched = [k for k in self._kernels(row.sku, device.multiprocessors) if 0 not in k.grid]
-                return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
+                return row, layout
             refused.append((row.sku, reason))
         raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{_listed(refused)}")
+
+    def _sku_for(self, views: Views) -> KernelSku:
+        return self._serving(views, self._device_of(views))[0].sku
 
     def _unmapped(self, sku: KernelSku, views: Views) -> str | None:
         if not (boxes := self.MAPS.get(sku.arch, ())):

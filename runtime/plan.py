@@ -270,7 +270,11 @@ class Plan(Generic[D]):
             self._launches(views, 0)
         except BaracudaError as error:
             return Verdict(False, self.sku, error, f"{type(error).__name__}: {error}")
-        return Verdict(True, self.sku)
+        return Verdict(True, self._sku_for(views))
+
+    def _sku_for(self, views: Views) -> KernelSku:
+        """The kernel that `run` would start for these arrays."""
+        return self.sku
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
         """Compile and load for `device` all that `run` may need, so that `run` never waits and can be captured."""

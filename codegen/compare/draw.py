@@ -25,7 +25,7 @@ from ..verify.row_cases import random_rows, skus_of
 from ..verify.row_problem import RowProblem
 from ..verify.subject import Subject
 
-_TRIES = 64  # draws of fields before giving up
+_TRIES = 512  # draws of fields before giving up
 _ATTENTION = ("batch_size", "num_heads", "query_len", "key_len")
 
 

@@ -306,9 +306,9 @@ def check_preferences(problem: Problem) -> None:
         if not must_refuse and error is not None:
             raise AssertionError(f"{what} can be honoured, but select says {error!r}")
     held_to = PlanPreference(archs=frozenset({problem.arch})) if problem.arch else None
-    chosen = plan.explain(descriptor, held_to).chosen
-    if chosen != problem.plan.sku and not problem.layout:
-        raise AssertionError(f"explain says {chosen}, select says {problem.plan.sku}")
+    chosen, selected = plan.explain(descriptor, held_to).chosen, plan.select(descriptor, held_to).sku
+    if chosen != selected:
+        raise AssertionError(f"explain says {chosen}, select says {selected}")
 
 
 def _error(call: Callable[[], Any]) -> BaracudaError | None:

@@ -25,7 +25,8 @@ def _sdpa(xp: Any, fields: Fields, arrays: Arrays) -> dict[str, Any]:
 
 def _flash_sdpa(xp: Any, fields: Fields, arrays: Arrays) -> dict[str, Any]:
     attn, lse = softmax(xp, scores(xp, fields, arrays), visible(fields))
-    return {"y": xp.matmul(attn, shared(fields, arrays["v"])), "lse": lse}
+    y = xp.matmul(attn, shared(fields, arrays["v"]))
+    return {"y": xp.where((lse == -np.inf)[..., None], 0.0, y), "lse": lse}  # of no key, whatever the values are
 
 
 # ------------------------------------------------------------------------------------------------------------- bounds
@@ -80,6 +81,7 @@ def _weights(fields: Fields, arrays: Arrays, sums: _Sums) -> _Weights:
         plain = {n: a for n, a in arrays.items() if n in ("q", "k")}
         part = scores(np, fields, plain) / softcap
         bend = 1 - part * part
+        error = np.where(np.isinf(size), 0, error)  # an infinite score is held below the cap exactly
         bend_error = 2 * error / softcap + 12 * u
         size = np.minimum(size, softcap)
         error = error + 6 * u * size

@@ -224,3 +224,32 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **given: Any) 
         write_report([Path(name) for name in ops], out)
     else:
         arguments.end(compare(ops=ops, **given))
+
+
+@main.command()
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
+@click.option("--peers", metavar="NAMES", help="Only these, with commas; by default all that can be imported.")
+@click.option("--case", metavar="TEXT", help="Only cases with this in their name.")
+@click.option("--sweep", is_flag=True, help="RMSNorm by the length of its rows, or another op on rows.")
+@click.option("--state", type=arguments.FILE, help="Remember here what is measured; continue after it.")
+@arguments.JSON
+@click.option("--csv", type=arguments.FILE, help="Write a line for each contestant and case.")
+@click.option("--plot", type=arguments.FILE, help="Draw a roofline, or the sweep: an .svg or .png.")
+@click.option("--host", is_flag=True, help="What a launch costs the host, by route.")
+@click.option("--compile", "compiling", is_flag=True, help="What compilation takes, cold and warm.")
+@click.option("--report", is_flag=True, help="Measure nothing: the arguments are state files, make a page of them.")
+@click.option("--out", type=arguments.FILE, help="Where the page goes; by default stdout.")
+def bench(
+    ops: tuple[str, ...], host: bool, compiling: bool, report: bool, out: Path | None, **given: Any
+) -> None:
+    """Time plans and their peers on a GPU, in turns and with a cold cache; exit 1 when a plan could not be timed."""
+    from .commands.bench import bench, show_apart, write_report
+
+    if report:
+        write_report([Path(name) for name in ops], out, given["csv"], given["plot"], given["sweep"])
+    elif host or compiling:
+        show_apart(host=host, compiling=compiling, as_json=given["as_json"])
+    else:
+        arguments.end(bench(ops=ops, **given))

@@ -136,7 +136,14 @@ class TestsSpec(Strict):
 
 
 class BenchSpec(Strict):
+    """Problems worth measuring. A case may also say its `dtype`, and the `arch` whose kernels it is about.
+
+    `dtypes` are those of cases that name none, by default bf16 where there is such a kernel; `flops` counts the
+    arithmetic of a problem, for ops that memory does not bound.
+    """
+
     cases: list[dict[Ident, Any]]
+    dtypes: Annotated[tuple[Element, ...], Field(strict=False)] = ()
     flops: Text | None = None
 
 

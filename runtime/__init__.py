@@ -21,8 +21,9 @@ from .errors import (
 )
 from .map import MapPlan, map_kernels
 from .map_geometry import MapDescriptor
-from .plan import Array, BoundLaunch, Explanation, Plan, Stream, Verdict
+from .plan import Array, Explanation, Plan, Stream, Verdict
 from .preference import PlanPreference
+from .prepared import BoundLaunch
 from .registry import REGISTRY, KernelRegistry, Registered, SourceFile
 from .row import RowPlan, row_kernels
 from .row_geometry import RowDescriptor

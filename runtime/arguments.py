@@ -10,7 +10,7 @@ import numpy as np
 from .axes import contiguous_strides
 from .element import ElementKind
 from .errors import BaracudaError, InvalidProblem, Unsupported
-from .tensor import TensorView, check_span, may_share, overlaps_itself, same_view, view
+from .tensor import TensorView, byte_range, check_span, may_share, overlaps_itself, same_view, view
 
 Views = dict[str, TensorView]
 _OVERLAP_WORK = 100_000  # steps of the exact overlap search before two interleaved views count as overlapping
@@ -57,14 +57,17 @@ class Named:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, BaracudaError):
-            error.args = (f"{self.plan}: {error}", *error.args[1:])
+            self.put_before(error)
+
+    def put_before(self, error: BaracudaError) -> None:
+        """Put the name in front of what `error` says."""
+        error.args = (f"{self.plan}: {error}", *error.args[1:])
 
 
-def take(arguments: Sequence[Argument], arrays: Mapping[str, object]) -> Views:
+def take(arguments: Mapping[str, Argument], arrays: Mapping[str, object]) -> Views:
     """Views of the arrays that are there; no check beyond what makes them readable."""
-    known = {a.name for a in arguments}
-    if unknown := [name for name in arrays if name not in known]:
-        raise InvalidProblem(f"no argument {unknown[0]!r}; there are {', '.join(known)}")
+    if unknown := [name for name in arrays if name not in arguments]:
+        raise InvalidProblem(f"no argument {unknown[0]!r}; there are {', '.join(arguments)}")
     return {name: view(array, name) for name, array in arrays.items() if array is not None}
 
 
@@ -107,7 +110,7 @@ def check(
     for name in order:
         if name in views:
             _check_output(arguments[name], views[name])
-    _check_aliasing(arguments, views)
+    check_aliasing(arguments, views)
 
 
 def _check_devices(views: Views) -> None:
@@ -141,12 +144,18 @@ def _check_output(argument: Argument, there: TensorView) -> None:
         )
 
 
-def _check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
-    for name, out in views.items():
+def check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
+    """Raise InvalidProblem where an output lies on another array that it may not replace."""
+    ranges = [(name, *byte_range(there)) for name, there in views.items()]
+    for name, low, high in ranges:
         if not arguments[name].written:
             continue
-        for other, there in views.items():
-            if other == name or not may_share(out, there) or not _shares(out, there):
+        out = views[name]
+        for other, start, end in ranges:
+            if end <= low or high <= start or other == name:
+                continue  # most arrays lie apart, and this is asked in every call
+            there = views[other]
+            if not may_share(out, there) or not _shares(out, there):
                 continue
             if other in arguments[name].may_alias and same_view(out, there):
                 continue

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from ctypes import byref, c_void_p
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from .cubin import compile_cubin
 from .device import KernelSource, Resources
@@ -19,7 +20,7 @@ _COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 
 _NUM_REGS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
-_CONFIGS = 64  # launch configurations remembered per kernel
+_CONFIGS = 64  # launch configurations remembered per launch, one a stream
 
 _Parameters = c_void_p * 1
 
@@ -38,39 +39,59 @@ class CudaKernel:
         library = driver()
         self.symbol, self.resources, self._dynamic_shared = source.symbol, resources, source.dynamic_shared
         self._context, self._function, self._parameter_bytes = context, function, parameter_bytes
-        self._launch, self._get_current = library.cuLaunchKernelEx, library.cuCtxGetCurrent
-        self._configs: dict[tuple[tuple[int, int, int], int, int], Any] = {}
+        # By item: functions of their own, without declared arguments, whose checks take longer than the call.
+        self._launch, self._get_current = library["cuLaunchKernelEx"], library["cuCtxGetCurrent"]
 
     def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
         """See `Kernel.launch`. Any context may be current, or none; it still is afterwards.
 
         Raises DriverError when the driver refuses, KernelInternal when the kernel's struct has another size.
         """
+        self.prepared(grid, block, args, args_bytes, None)(stream)
+
+    def prepared(
+        self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, keep: object
+    ) -> Callable[[int], None]:
+        """`launch` as a function of the stream, everything else being given once; it keeps `keep` alive.
+
+        Neither configurations nor the parameter array change once made, so threads may call it together.
+        """
+        self._check_bytes(args_bytes)
+        launch, get_current = self._launch, self._get_current
+        own, function, parameters, make_context = self._context, c_void_p(self._function), _Parameters(args), c_void_p
+        configs: dict[int, Any] = {}
+
+        def start(stream: int, _keep: object = keep) -> None:
+            config = configs.get(stream)
+            if config is None:
+                if len(configs) >= _CONFIGS:
+                    configs.clear()
+                config = configs[stream] = self._configure(grid, block, stream)
+            context = make_context()
+            get_current(byref(context))
+            if context.value == own:
+                code = launch(config, function, parameters, None)
+            else:
+                with current(own):
+                    code = launch(config, function, parameters, None)
+            if code:
+                self._refused(grid, block, code)
+
+        return start
+
+    def _check_bytes(self, args_bytes: int) -> None:
         if args_bytes != self._parameter_bytes is not None:
             needed = self._parameter_bytes
             raise KernelInternal(f"kernel {self.symbol!r} takes a struct of {needed} bytes, got {args_bytes}")
-        # Remembered because converting the eleven arguments of cuLaunchKernel takes ctypes 0.8 us more. Never
-        # changed once made, while the parameter array is made anew: threads may launch one kernel together.
-        config = self._configs.get((grid, block, stream)) or self._configure(grid, block, stream)
-        context = c_void_p()
-        self._get_current(byref(context))
-        if context.value == self._context:
-            code = self._launch(config, self._function, _Parameters(args), None)
-        else:
-            with current(self._context):
-                code = self._launch(config, self._function, _Parameters(args), None)
-        if code:
-            reason = error_text(driver(), "cuLaunchKernelEx", code)
-            raise DriverError(f"kernel {self.symbol!r}, grid {grid}, block {block}: {reason}")
+
+    def _refused(self, grid: tuple[int, int, int], block: int, code: int) -> NoReturn:
+        reason = error_text(driver(), "cuLaunchKernelEx", code)
+        raise DriverError(f"kernel {self.symbol!r}, grid {grid}, block {block}: {reason}")
 
     def _configure(self, grid: tuple[int, int, int], block: int, stream: int) -> Any:
-        if len(self._configs) >= _CONFIGS:
-            self._configs.clear()
         if max(*grid, block) >> 31:
             raise DriverError(f"kernel {self.symbol!r}: grid {grid} of {block} threads is beyond 2147483647")
-        config = byref(LaunchConfig(grid, (block, 1, 1), self._dynamic_shared, stream, None, 0))
-        self._configs[grid, block, stream] = config
-        return config
+        return byref(LaunchConfig(grid, (block, 1, 1), self._dynamic_shared, stream, None, 0))
 
 
 class CudaDevice:

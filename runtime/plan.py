@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from .arguments import Argument, Named, Views, check, take
+from .arguments import Argument, Named, Views, check, check_aliasing, take
 from .descriptor import Descriptor
 from .device import Device, Kernel, KernelSource, WatchedArray
 from .devices import get_device
 from .element import ElementKind
 from .errors import BaracudaError, DriverError, InvalidProblem, Unsupported
 from .preference import DEFAULT, PlanPreference, names_in
+from .prepared import BoundLaunch, Calls, Place, Prepared, Start, place_of, start_of
 from .registry import REGISTRY, Registered
 from .sku import KernelSku, PrecisionGuarantee
-from .stream import raw_stream
+from .stream import current_stream, raw_stream
 from .tensor import TensorView, may_share
 from .workspace import Workspace, take_workspace
 
@@ -69,30 +70,6 @@ class Launch:
     words: Any  # array of 64-bit ints
 
 
-@dataclass(slots=True)
-class BoundLaunch:
-    """A plan bound to fixed buffers, which it keeps alive: calling it only starts the kernels."""
-
-    launches: tuple[tuple[Kernel, tuple[int, int, int], int, Any, int, int], ...]
-    stream: int
-    keep: tuple[object, ...]
-    device: Device
-    watched: tuple[WatchedArray, ...]
-
-    def __call__(self, stream: Stream = None) -> None:
-        """Start the kernels on `stream`; by default on the one that was current when the plan was bound."""
-        handle = self.stream if stream is None else raw_stream(stream, ())
-        if self.device.watch is None:
-            self._launch(handle)
-        else:
-            with self.device.watch(self.watched):
-                self._launch(handle)
-
-    def _launch(self, handle: int) -> None:
-        for kernel, grid, block, _words, address, nbytes in self.launches:
-            kernel.launch(grid, block, address, nbytes, handle)
-
-
 class Plan(Generic[D]):
     """What all plans share. A generated class declares its arguments; its family says how they become launches.
 
@@ -120,6 +97,8 @@ class Plan(Generic[D]):
         self._row = row
         self._named = Named(type(self).__name__)
         self._sources: dict[Any, KernelSource] = {}
+        self._calls, self._unchecked_calls = Calls(), Calls()
+        self._accepted: set[Any] = set()
         self._checked_archs: set[str] = set()
 
     @classmethod
@@ -286,27 +265,56 @@ class Plan(Generic[D]):
         return self
 
     def _run(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> None:
-        self._start(self._checked(arrays), workspace, stream)
+        place = self._place_of(arrays, workspace)
+        known = self._calls.get(place)
+        if known is None or known.device.watch is not None:
+            self._start(self._checked(arrays), workspace, stream, place, (self._calls, self._unchecked_calls))
+        else:
+            self._start_again(known, stream)
 
     def _run_unchecked(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> None:
-        with self._named:
-            views = take(tuple(self.ARGUMENTS.values()), arrays)
-        self._start(views, workspace, stream)
+        place = self._place_of(arrays, workspace)
+        known = self._unchecked_calls.get(place)
+        if known is None or known.device.watch is not None:
+            with self._named:
+                views = take(self.ARGUMENTS, arrays)
+            self._start(views, workspace, stream, place, (self._unchecked_calls,))
+        else:
+            self._start_again(known, stream)
 
-    def _start(self, views: Views, workspace: Workspace, stream: Stream) -> None:
+    def _place_of(self, arrays: Mapping[str, Array], workspace: Workspace) -> Place | None:
+        # The generated methods name all arguments in one order, so places need no names.
+        return place_of((*arrays.values(), workspace) if self.workspace_bytes else arrays.values())
+
+    def _start_again(self, known: Prepared, stream: Stream) -> None:
+        try:
+            handle = known.current() if stream is None else raw_stream(stream, ())
+        except BaracudaError as error:
+            self._named.put_before(error)
+            raise
+        for start in known.starts:
+            start(handle)
+
+    def _start(
+        self, views: Views, workspace: Workspace, stream: Stream, place: Place | None, memories: tuple[Calls, ...]
+    ) -> None:
         device, scratch, handle = self._placed(views, workspace, stream)
-        launches = self._launches(views, scratch.pointer if scratch else 0)
+        starts = self._starts(device, views, scratch, handle)
         if device.watch is None:
-            self._launch(device, launches, handle)
+            known = Prepared(device, starts, current_stream(views.values()))
+            for calls in memories:
+                calls.remember(place, known)
+            for start in starts:
+                start(handle)
         else:
             with device.watch(self._watched(views, scratch)):
-                self._launch(device, launches, handle)
+                for start in starts:
+                    start(handle)
 
-    def _launch(self, device: Device, launches: Sequence[Launch], stream: int) -> None:
-        for launch in launches:
-            kernel = self._load(device, launch.source, stream)
-            address, length = launch.words.buffer_info()
-            kernel.launch(launch.grid, launch.block, address, 8 * length, stream)
+    def _starts(self, device: Device, views: Views, scratch: TensorView | None, stream: int) -> tuple[Start, ...]:
+        launches = self._launches(views, scratch.pointer if scratch else 0)
+        loaded = [(self._load(device, launch.source, stream), launch) for launch in launches]
+        return tuple([start_of(kernel, launch.grid, launch.block, launch.words) for kernel, launch in loaded])
 
     def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
         arrays = [
@@ -321,18 +329,22 @@ class Plan(Generic[D]):
     def _bind(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> BoundLaunch:
         views = self._checked(arrays)
         device, scratch, handle = self._placed(views, workspace, stream)
-        prepared = []
-        for launch in self._launches(views, scratch.pointer if scratch else 0):
-            kernel = self._load(device, launch.source, handle)
-            address, length = launch.words.buffer_info()
-            prepared.append((kernel, launch.grid, launch.block, launch.words, address, 8 * length))
+        starts = self._starts(device, views, scratch, handle)
         keep = (*arrays.values(), workspace, *views.values(), scratch)
-        return BoundLaunch(tuple(prepared), handle, keep, device, tuple(self._watched(views, scratch)))
+        return BoundLaunch(starts, handle, keep, device, tuple(self._watched(views, scratch)))
 
     def _checked(self, arrays: Mapping[str, Array]) -> Views:
         with self._named:
-            views = take(tuple(self.ARGUMENTS.values()), arrays)
-            check(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present, self.element)
+            views = take(self.ARGUMENTS, arrays)
+            # All that is checked but aliasing, which needs the pointers.
+            facts = tuple([(name, v[1:7]) for name, v in views.items()])
+            if facts in self._accepted:
+                check_aliasing(self.ARGUMENTS, views)
+            else:
+                check(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present, self.element)
+                if len(self._accepted) >= _REMEMBERED:
+                    self._accepted.clear()
+                self._accepted.add(facts)
         return views
 
     def _placed(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from .errors import InvalidProblem
 from .tensor import TensorView, by_ancestry, view
@@ -24,11 +25,15 @@ def raw_stream(stream: object, arrays: Iterable[object]) -> int:
         if stream < 0:
             raise InvalidProblem(f"stream handle {stream} is negative; pass {_ACCEPTED}")
         return stream
-    return _current(arrays) if stream is None else _handle(stream)
+    return current_stream(arrays)() if stream is None else _handle(stream)
 
 
-def _current(arrays: Iterable[object]) -> int:
-    handles: dict[Callable[[int], int], int] = {}
+def current_stream(arrays: Iterable[object]) -> Callable[[], int]:
+    """What gives the stream that the arrays' library currently uses, whenever it is asked; keeps no array alive.
+
+    Its answer is that of `raw_stream` without a stream, for these arrays and for others of their types and devices.
+    """
+    devices: dict[Callable[[int], int], int] = {}
     for array in arrays:
         if array is None:
             continue
@@ -37,12 +42,19 @@ def _current(arrays: Iterable[object]) -> int:
             continue
         kind = type(seen.owner)
         current = _CURRENT_OF[kind] if kind in _CURRENT_OF else _remember(kind)
-        if current is not None and current not in handles:
-            handles[current] = current(int(seen.device[5:]))
+        if current is not None:
+            devices.setdefault(current, int(seen.device[5:]))
+    if len(devices) > 1:
+        return lambda: _agreed(devices)
+    return next((partial(current, device) for current, device in devices.items()), int)
+
+
+def _agreed(devices: Mapping[Callable[[int], int], int]) -> int:
+    handles = {current: current(device) for current, device in devices.items()}
     if len(set(handles.values())) > 1:
         each = ", ".join(f"{current.__name__[1:]} {handle:#x}" for current, handle in handles.items())
         raise InvalidProblem(f"the arrays' libraries are on different current streams ({each}); pass stream=")
-    return next(iter(handles.values()), 0)
+    return next(iter(handles.values()))
 
 
 def _handle(stream: object) -> int:

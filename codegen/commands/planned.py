@@ -81,9 +81,9 @@ def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any
     for case, always in chain(benched, ((case, False) for case in chain(spec.tests.cases, random))):
         if served and not always:
             return
-        if case.get("dtype", sku.element) != sku.element:
+        if case.get("dtype", sku.element) != sku.element or case.get("arch", sku.arch) != sku.arch:
             continue
-        given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k != "dtype"}
+        given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k not in ("dtype", "arch")}
         problem, only = descriptor(**given, element=sku.element), [sku.layout] if sku.layout else None
         for arch in dict.fromkeys((sku.arch.rstrip("a"), _LEAST)):  # not whatever this machine happens to have
             with suppress(Unsupported):

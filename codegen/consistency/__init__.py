@@ -13,7 +13,7 @@ __all__ = ["findings", "kinds_of", "scope_of"]
 
 # The first rule that finds something is the last one asked: later ones rely on earlier ones.
 _FIRST: tuple[Rule, ...] = (everywhere.names, everywhere.texts, everywhere.fields)
-_LAST: tuple[Rule, ...] = (everywhere.promises, everywhere.arch, everywhere.draws)
+_LAST: tuple[Rule, ...] = (everywhere.promises, everywhere.arch, everywhere.draws, everywhere.bench)
 _PROGRAM: tuple[Rule, ...] = (program_.program, program_.oracle)
 RULES: dict[str, tuple[Rule, ...]] = {
     "row": (

@@ -179,6 +179,20 @@ def arch(spec: OpSpec) -> Iterator[Finding]:
             yield place, 0, f"{arch} has {limit} bytes of shared memory a block, got {need.shared_bytes}"
 
 
+def bench(spec: OpSpec) -> Iterator[Finding]:
+    """What to measure: dtypes and architectures that there are kernels for, and flops that can be computed."""
+    held: list[tuple[Place, object, tuple[str, ...]]]
+    held = [(("bench", "dtypes"), dtype, spec.dtypes) for dtype in spec.bench.dtypes]
+    for i, case in enumerate(spec.bench.cases):
+        held += [(("bench", "cases", i, "dtype"), case["dtype"], spec.dtypes)] if "dtype" in case else []
+        held += [(("bench", "cases", i, "arch"), case["arch"], tuple(spec.arch))] if "arch" in case else []
+    for place, name, known in held:
+        if name not in known:
+            yield place, 0, f"{name!r} is none of this op's; {near(str(name), known)}"
+    if spec.bench.flops is not None:
+        yield from condition(spec, spec.bench.flops, ("bench", "flops"))
+
+
 def cases(spec: OpSpec) -> Iterator[Finding]:
     sections = [(("tests", "defaults"), [spec.tests.defaults]), (("tests", "cases"), spec.tests.cases)]
     sections += [(("bench", "cases"), spec.bench.cases)]
@@ -187,6 +201,8 @@ def cases(spec: OpSpec) -> Iterator[Finding]:
         for i, case in enumerate(cases):
             for name, value in case.items():
                 where = (*place, name) if place[1] == "defaults" else (*place, i, name)
+                if place[0] == "bench" and name == "arch":
+                    continue
                 if name not in known:
                     yield where, 0, f"unknown field {name!r}; {near(name, known)}"
                 elif name != "dtype" and not fits(spec.descriptor[name].type, value):

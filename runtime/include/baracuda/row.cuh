@@ -27,9 +27,11 @@ enum class Layout {
 // Where the index-th element lies, counted in elements; the last axis varies fastest.
 __device__ inline long long offset(long long index, long long axes, const long long* extent, const long long* stride) {
     long long sum = 0;
+#pragma unroll 1
     for (int axis = int(axes) - 1; axis > 0; --axis) {
-        sum += index % extent[axis] * stride[axis];
-        index /= extent[axis];
+        const long long rest = index / extent[axis];
+        sum += (index - rest * extent[axis]) * stride[axis];
+        index = rest;
     }
     return sum + index * stride[0];
 }

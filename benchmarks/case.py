@@ -1,0 +1,162 @@
+"""What is measured: the cases of a spec's `bench`, with the bytes and the arithmetic each must cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from baracuda.codegen.conditions import evaluate_condition
+from baracuda.codegen.spec import OpSpec
+from baracuda.codegen.verify.subject import Subject
+from baracuda.runtime import ElementKind, PlanPreference
+
+_SWEPT = 1 << 27  # elements of a sweep's problems, so that the rows' length alone changes
+_LETTERS = {
+    "batch_size": "B", "num_heads": "H", "num_kv_heads": "KV", "query_len": "Q", "key_len": "K", "d_k": "D",
+    "d_v": "DV", "channels": "C", "seq_len": "L", "width": "W", "state_len": "state",
+}  # fmt: skip
+_UNSAID = ("scale", "norm_axes_mask", "softmax_axis", "is_causal", "dtype", "arch")  # the same in all, or said apart
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An argument that takes part: how it is passed, its shape and the type it is stored in."""
+
+    name: str
+    role: str  # "in", "out" or "inout"
+    shape: tuple[int, ...]
+    kind: ElementKind
+
+    @property
+    def nbytes(self) -> int:
+        """What it occupies."""
+        return prod(self.shape) * self.kind.row.bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A problem to measure, of one element type; `arch` is given where only its kernels are to be taken."""
+
+    subject: Subject
+    given: Mapping[str, Any]  # as the spec has it
+    element: ElementKind
+    arch: str | None = None
+
+    @property
+    def spec(self) -> OpSpec:
+        """The spec of the op."""
+        return self.subject.spec
+
+    @property
+    def op(self) -> str:
+        """The name of the op."""
+        return self.spec.op
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every field of the descriptor but `element`."""
+        return self.subject.values(self.given)
+
+    @property
+    def label(self) -> str:
+        """The case in a few words, which no other case of the op has."""
+        arch = [self.arch] if self.arch else []
+        return " ".join([self.element.value, *_words(self.spec, self.given), *arch])
+
+    def plan(self, device: Any = None) -> Any:
+        """The plan that callers get on `device`."""
+        preference = PlanPreference(archs=frozenset({self.arch})) if self.arch else None
+        descriptor = self.subject.descriptor(self.given, self.element)
+        return self.subject.plan.select(descriptor, preference, device=device)
+
+    def tensors(self, plan: Any) -> list[Tensor]:
+        """The arguments that take part, in their usual shapes and types."""
+        shapes = plan.shapes()
+        present = [(n, a) for n, a in plan.ARGUMENTS.items() if plan.present(n)]
+        return [Tensor(n, a.role, tuple(shapes[n][0]), plan.elements_of(n)[0]) for n, a in present]
+
+    def flops(self) -> int | None:
+        """Additions and multiplications, where the spec counts them."""
+        text = self.spec.bench.flops
+        return None if text is None else int(evaluate_condition(text, self.values))
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The least that memory must see: inputs read once, outputs written once, what is updated in place both."""
+
+    read: int
+    written: int
+
+    @classmethod
+    def of(cls, tensors: list[Tensor]) -> Traffic:
+        """Of the arguments of one launch."""
+        return cls(
+            sum(t.nbytes for t in tensors if t.role != "out"), sum(t.nbytes for t in tensors if t.role != "in")
+        )
+
+    @property
+    def total(self) -> int:
+        """Bytes in either direction."""
+        return self.read + self.written
+
+    @property
+    def kind(self) -> str:
+        """Which ceiling it is held against: that of a read, of a write, or of a copy."""
+        share = self.read / max(1, self.total)
+        return "read" if share > 0.75 else "write" if share < 0.25 else "copy"
+
+
+def cases_of(subject: Subject) -> Iterator[Case]:
+    """All that the spec says is worth measuring."""
+    bench = subject.spec.bench
+    for given in bench.cases:
+        fields = {name: value for name, value in given.items() if name not in ("dtype", "arch")}
+        dtypes = [given["dtype"]] if "dtype" in given else bench.dtypes or [_usual(subject.spec)]
+        for dtype in dtypes:
+            yield Case(subject, fields, ElementKind(dtype), given.get("arch"))
+
+
+def sweep_of(subject: Subject) -> Iterator[Case]:
+    """Rows of 64 to 131072 elements, even and odd, in problems of one size; nothing for other families than rows."""
+    spec = subject.spec
+    if spec.family != "row" or not spec.bench.cases:
+        return
+    first = {name: value for name, value in spec.bench.cases[0].items() if name not in ("dtype", "arch")}
+    for exponent in range(6, 18):
+        for cols in (1 << exponent, (3 << exponent - 1) + 1):
+            if cols <= 1 << 17:
+                shape = [max(1, _SWEPT // cols), cols]
+                yield Case(subject, {**first, "input_shape": shape}, ElementKind(_usual(spec)))
+
+
+def columns(case_label: str) -> int | None:
+    """The length of the rows that a label tells of, for pictures of sweeps."""
+    extents = next((w for w in case_label.split() if "x" in w and w.replace("x", "").isdigit()), "")
+    return int(extents.rpartition("x")[2]) if extents.count("x") == 1 else None
+
+
+def _usual(spec: OpSpec) -> str:
+    return "bf16" if "bf16" in spec.dtypes else spec.dtypes[0]
+
+
+def _words(spec: OpSpec, given: Mapping[str, Any]) -> Iterator[str]:
+    """Extents by letters, shapes by crosses, flags by name; what two fields share is said once."""
+    shapes = ["x".join(map(str, value)) for name, value in given.items() if spec.descriptor[name].type == "shape"]
+    if shapes:
+        yield " by ".join(shapes)
+    square = given.get("query_len") == given.get("key_len")
+    for name, value in given.items():
+        kind = spec.descriptor[name].type
+        if kind == "shape" or name in _UNSAID:
+            continue
+        if kind == "bool":
+            yield name.removeprefix("has_") if value else f"no-{name.removeprefix('has_')}"
+        elif name == "query_len" and square:
+            yield f"S{value}"
+        elif not (name == "key_len" and square) and not (name == "d_v" and value == given.get("d_k")):
+            yield f"{_LETTERS.get(name, name + '=')}{value}"
+    if "is_causal" in spec.descriptor:
+        yield "causal" if given.get("is_causal") else "full"

@@ -1,0 +1,114 @@
+"""What compiling costs: a kernel never seen before, one that is in the cache, and what other compilers take.
+
+Where a first time counts it is had in a process of its own, with empty caches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from baracuda.codegen.commands.compile import LAYOUTS, variants_of
+from baracuda.codegen.commands.compile_report import Variant
+from baracuda.codegen.commands.project import Project, specs_folder
+from baracuda.runtime.cubin import INCLUDE, assemble, compile_cubin
+from baracuda.runtime.cuda import CudaDevice
+
+from .first_times import Row, row
+
+ARCHS = ("sm_80", "sm_90")
+HEAVY = ("flash_",)  # how the names of ops begin that are counted apart
+_CACHES = ("BARACUDA_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
+
+
+def rows() -> list[Row]:
+    """A row of milliseconds for each route, or for one that cannot be had a row that says why."""
+    light, heavy = samples()
+    found = [*child("nvrtc"), *compiled("light SKU", light), *compiled("flash SKU", heavy), *warm(light[0])]
+    found += nvcc(light[0])
+    if CudaDevice.available():
+        return [*found, *loaded(light[0]), *child("triton"), *child("torch.compile")]
+    return [*found, row("module load, Triton, torch.compile", None, "no CUDA device")]
+
+
+def samples() -> tuple[list[Variant], list[Variant]]:
+    """One kernel of each op for each architecture, the first of its plans; those of heavy ops apart."""
+    project = Project.read(specs_folder(None))
+    first: dict[tuple[str, str], Variant] = {}
+    for variant in variants_of(project, archs=ARCHS, layouts=LAYOUTS):
+        first.setdefault((variant.row.sku.op, variant.arch), variant)
+    heavy = [v for (op, _), v in first.items() if op.startswith(HEAVY)]
+    return [v for v in first.values() if v not in heavy], heavy
+
+
+def compiled(what: str, variants: Sequence[Variant], repeats: int = 3) -> list[Row]:
+    """NVRTC alone, without any cache: the median and the worst of the kernels, of each the best of some times."""
+    assemble(variants[0].source, variants[0].arch)  # loads the library
+    took = {v: min(_ms(partial(assemble, v.source, v.arch)) for _ in range(repeats)) for v in variants}
+    worst = max(took, key=lambda v: took[v])
+    return [
+        row(f"{what}, cold, median of {len(took)}", median(took.values())),
+        row(f"{what}, cold, worst", took[worst], f"{worst.row.sku} for {worst.arch}"),
+    ]
+
+
+def warm(variant: Variant, repeats: int = 50) -> list[Row]:
+    """A kernel that is in the cache on disk: making its key, reading and checking it."""
+    with tempfile.TemporaryDirectory() as folder:
+        ask = partial(compile_cubin, variant.source, variant.arch, folder=Path(folder))
+        ask()
+        return [row("warm, read from disk and checked", median(_ms(ask) for _ in range(repeats)))]
+
+
+def loaded(variant: Variant) -> list[Row]:
+    """The same with loading the module, in a context that is there."""
+    CudaDevice(0).load(variant.source)
+    devices = [CudaDevice(0) for _ in range(5)]  # each loads it anew
+    return [row("warm, and loaded", median(_ms(partial(device.load, variant.source)) for device in devices))]
+
+
+def nvcc(variant: Variant) -> list[Row]:
+    """The toolkit's compiler on the same text, where it is installed."""
+    what, source = "nvcc of a light SKU", variant.source
+    if not (program := shutil.which("nvcc")):
+        return [row(what, None, "no nvcc on the PATH")]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cu"
+        path.write_text(source.text)
+        flags = ["-cubin", "-std=c++17", f"-arch={variant.arch}", f"-I{INCLUDE}", *(f"-D{d}" for d in source.defines)]
+        command = [program, *flags, "-o", os.devnull, str(path)]
+        start = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True)
+        took = (time.perf_counter() - start) * 1e3
+    return [row(what, None, _last(done.stderr)) if done.returncode else row(what, took)]
+
+
+def child(what: str) -> list[Row]:
+    """The rows that a fresh process measures, all of its caches being empty."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = os.environ | {name: f"{folder}/{name}" for name in _CACHES}
+        command = [sys.executable, "-m", "baracuda.benchmarks.first_times", what]
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+    if done.returncode:
+        return [row(what, None, _last(done.stderr))]
+    found: list[Row] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _ms(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1e3
+
+
+def _last(text: str) -> str:
+    return next(reversed(text.strip().splitlines()), "no message")

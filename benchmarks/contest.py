@@ -1,0 +1,206 @@
+"""One case: every contestant computes, what disagrees with us is out, the rest is timed in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from statistics import median
+from typing import Any
+
+from baracuda.codegen.verify.subject import Subject
+
+from .case import Case, Tensor, Traffic
+from .machine import Machine, Samples
+from .peers import Body, Call, Maker
+from .timing import spread
+
+OURS = "ours"
+SHORT = 100.0  # microseconds; below it the host's part of a call is not hidden, and a graph is replayed
+TOLERANCE = {"f64": 1e-9, "f32": 1e-4, "f16": 5e-3, "bf16": 3e-2}  # of norms: errors of one arithmetic, not of two
+_ROUNDS = (15, 60)  # at least and at most, within
+_BUDGET = 0.6e6  # microseconds for all contestants of a case
+_MOST_SETS = 128
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A contestant's device time for a case, or the `problem` that kept it from having one."""
+
+    op: str
+    case: str
+    element: str
+    peer: str
+    kernel: str = ""
+    us: float | None = None
+    low: float | None = None  # quartiles
+    high: float | None = None
+    samples: int = 0
+    how: str = ""  # "graph" or "events"
+    read: int = 0
+    written: int = 0
+    flops: int | None = None
+    error: float | None = None  # relative to ours
+    problem: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()  # the peers that there were
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Memory for one call of a plan: inputs of random numbers, outputs full of poison."""
+
+    plan: Any
+    arrays: dict[str, Any]
+    before: dict[str, Any]  # what is updated in place, as it was
+    bound: Call
+
+    @classmethod
+    def made(cls, case: Case, plan: Any, tensors: list[Tensor], machine: Machine) -> Buffers:
+        """Anything new; inputs that a forward saves are what our own forward makes of the others."""
+        inputs = {t.name: machine.random(t) for t in tensors if t.role != "out"}
+        outputs = {t.name: machine.poisoned(t) for t in tensors if t.role == "out"}
+        arrays = {**inputs, **outputs, **_saved(case, inputs, machine)}
+        before = {t.name: machine.copy(arrays[t.name]) for t in tensors if t.role == "inout"}
+        return cls(plan, arrays, before, _bound(plan, arrays, machine))
+
+    def inputs(self, machine: Machine) -> dict[str, Any]:
+        """For a peer: the same inputs, and what is updated in place in memory of its own."""
+        shared = {name: array for name, array in self.arrays.items() if self.plan.ARGUMENTS[name].role == "in"}
+        return shared | {name: machine.copy(array) for name, array in self.before.items()}
+
+    def results(self) -> dict[str, Any]:
+        """What the plan writes."""
+        return {name: array for name, array in self.arrays.items() if self.plan.ARGUMENTS[name].written}
+
+
+def contest(case: Case, makers: Mapping[str, Maker], machine: Machine) -> list[Measured]:
+    """Measure ours and all of `makers` that have the op; a line for each, whatever becomes of it."""
+    with machine.working():
+        try:
+            return _contest(case, makers, machine)
+        except Exception as error:
+            return [Measured(case.op, case.label, case.element.value, OURS, problem=_said(error))]
+        finally:
+            machine.release()
+
+
+def _contest(case: Case, makers: Mapping[str, Maker], machine: Machine) -> list[Measured]:
+    plan = case.plan(machine.device)
+    tensors = case.tensors(plan)
+    traffic = Traffic.of(tensors)
+    what: dict[str, Any] = {"op": case.op, "case": case.label, "element": case.element.value}
+    what |= {"read": traffic.read, "written": traffic.written, "flops": case.flops()}
+    first = Buffers.made(case, plan, tensors, machine)
+    first.bound()
+    machine.finish()
+    bodies, calls, errors, problems = _agreeing(case, makers, first, machine)
+    times, how, late = _timed(case, first, tensors, bodies, calls, machine)
+    kernel = {OURS: plan.sku.symbol}
+    found = []
+    for name in calls:
+        said = late.get(name, "")
+        own = {"peer": name, "kernel": kernel.get(name, ""), "error": errors.get(name), "problem": said}
+        if name in times:
+            us, low, high = spread(times[name])
+            own |= {"us": us, "low": low, "high": high, "samples": len(times[name]), "how": how[name]}
+        found.append(Measured(**what, **own))
+    return found + [Measured(**what, peer=n, error=errors.get(n), problem=said) for n, said in problems.items()]
+
+
+def _agreeing(
+    case: Case, makers: Mapping[str, Maker], first: Buffers, machine: Machine
+) -> tuple[dict[str, Body], dict[str, Call], dict[str, float], dict[str, str]]:
+    """Contestants whose results are ours, their calls on the first buffers, and what is wrong with the others."""
+    bodies: dict[str, Body] = {}
+    calls: dict[str, Call] = {OURS: first.bound}
+    errors: dict[str, float] = {}
+    problems: dict[str, str] = {}
+    ours = first.results()
+    for name, maker in makers.items():
+        try:
+            body = maker(case)
+            if body is None:
+                continue
+            call = body(first.inputs(machine))
+            theirs = call()
+            machine.finish()
+            errors[name] = _error(ours, theirs, machine)
+            if not errors[name] <= TOLERANCE[case.element.value]:  # NaN included
+                allowed = TOLERANCE[case.element.value]
+                problems[name] = f"disagrees: relative error {errors[name]:.3g}, at most {allowed:g} is allowed"
+                continue
+            bodies[name], calls[name] = body, call
+        except Exception as error:
+            problems[name] = _said(error)
+            machine.release()
+    return bodies, calls, errors, problems
+
+
+def _error(ours: Mapping[str, Any], theirs: Mapping[str, Any], machine: Machine) -> float:
+    """The worst of all outputs that both have."""
+    found = [machine.error(theirs[name], ours[name]) for name in ours if name in theirs]
+    return float("nan") if not found or any(e != e for e in found) else max(found)
+
+
+def _timed(
+    case: Case,
+    first: Buffers,
+    tensors: list[Tensor],
+    bodies: Mapping[str, Body],
+    calls: dict[str, Call],
+    machine: Machine,
+) -> tuple[Samples, dict[str, str], dict[str, str]]:
+    """Samples of each contestant, how they were taken, and notes on those that had to be timed in another way."""
+    guess = {name: median(samples) for name, samples in machine.cold(calls, 3).items()}
+    if min(guess.values()) >= SHORT:
+        return machine.cold(calls, _rounds(sum(guess.values()))), dict.fromkeys(calls, "events"), {}
+    sets: dict[str, list[Call]] = {name: [call] for name, call in calls.items()}
+    nbytes = sum(t.nbytes for t in tensors)
+    held = []
+    for _ in range(min(_MOST_SETS, ceil(2 * machine.l2_bytes / max(1, nbytes)))):
+        held.append(made := Buffers.made(case, first.plan, tensors, machine))
+        sets[OURS].append(made.bound)
+        for name, body in bodies.items():
+            sets[name].append(body(made.inputs(machine)))
+    times, failed = machine.replayed(sets, _ROUNDS[1] // 2, min(guess.values()))
+    how = dict.fromkeys(times, "graph")
+    if failed:
+        times |= machine.cold({name: calls[name] for name in failed}, _ROUNDS[1] // 2)
+        how |= dict.fromkeys(failed, "events")
+    return times, how, {name: f"not captured, timed by events: {said}" for name, said in failed.items()}
+
+
+def _rounds(microseconds: float) -> int:
+    least, most = _ROUNDS
+    return max(least, min(most, int(_BUDGET / microseconds)))
+
+
+def _bound(plan: Any, arrays: Mapping[str, Any], machine: Machine) -> Call:
+    workspace = machine.scratch(plan.workspace_bytes) if plan.workspace_bytes else None
+    call: Callable[[], Any] = plan.bind(**arrays, workspace=workspace, stream=machine.stream)
+    return call
+
+
+def _saved(case: Case, inputs: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
+    """What our own forward saves for these inputs, of the inputs' names."""
+    gradient = case.spec.gradient
+    if gradient is None or not gradient.saved:
+        return {}
+    subject = Subject(case.subject.others[gradient.of], case.subject.others, case.subject.package)
+    fields = {name: value for name, value in case.values.items() if name in subject.spec.descriptor}
+    forward = Case(subject, fields, case.element)
+    plan = forward.plan(machine.device)
+    arrays = {}
+    for tensor in forward.tensors(plan):
+        there = None if tensor.role == "out" else inputs.get(tensor.name)
+        fresh = machine.poisoned if tensor.role == "out" else machine.random
+        arrays[tensor.name] = fresh(tensor) if there is None else there
+    _bound(plan, arrays, machine)()
+    return {name: arrays[name] for name in gradient.saved}
+
+
+def _said(error: Exception) -> str:
+    """An error in a line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]

@@ -1,0 +1,78 @@
+"""First compilations, each kind to be had in a fresh process: `python -m baracuda.benchmarks.first_times nvrtc`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def row(what: str, ms: float | None, note: str = "") -> Row:
+    """A row of the table: what was measured and the milliseconds, or why there are none."""
+    return {"what": what, "ms": None if ms is None else round(ms, 3), "note": note}
+
+
+def nvrtc() -> list[Row]:
+    """An empty kernel, by NVRTC alone: with loading the library, and once more."""
+    from cuda.core import Program, ProgramOptions
+
+    options = ProgramOptions(arch="sm_90", no_cache=True)
+
+    def compile_(symbol: str) -> Callable[[], object]:
+        return lambda: Program(f'extern "C" __global__ void {symbol}() {{}}', "c++", options).compile("cubin")
+
+    first = timed("NVRTC of an empty kernel, first", compile_("a"))
+    return [first, timed("NVRTC of an empty kernel, next", compile_("b"))]
+
+
+def triton() -> list[Row]:
+    """A row norm in Triton: its first launch, and that of another specialisation."""
+    import torch
+
+    from .triton_copy import norm
+
+    x = torch.ones((4096, 4096), device="cuda", dtype=torch.bfloat16)
+    y = torch.empty_like(x)
+    torch.cuda.synchronize()
+
+    def launch(block: int) -> Callable[[], object]:
+        return lambda: norm[(x.numel() // block,)](x, y, x.numel(), block=block)
+
+    first = timed("Triton, first kernel", launch(4096), torch.cuda.synchronize)
+    return [first, timed("Triton, next specialisation", launch(2048), torch.cuda.synchronize)]
+
+
+def torch_compile() -> list[Row]:
+    """RMSNorm forward and backward by torch.compile, to the first result."""
+    import torch
+
+    x = torch.ones((4096, 4096), device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    gamma = torch.ones(4096, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    dy = torch.ones_like(x)
+
+    def norm(x: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.rms_norm(x, (4096,), gamma, 1e-6)
+
+    torch.autograd.grad(norm(x, gamma), (x, gamma), dy)  # what torch loads either way
+    torch.cuda.synchronize()
+    compiled = torch.compile(norm)
+    call = lambda: torch.autograd.grad(compiled(x, gamma), (x, gamma), dy)  # noqa: E731
+    return [timed("torch.compile of rms_norm, forward and backward", call, torch.cuda.synchronize)]
+
+
+def timed(what: str, call: Callable[[], object], drain: Callable[[], object] = int) -> Row:
+    """The time of one call, to its end on the device."""
+    start = time.perf_counter()
+    call()
+    drain()
+    return row(what, (time.perf_counter() - start) * 1e3)
+
+
+CHILDREN: dict[str, Callable[[], list[Row]]] = {"nvrtc": nvrtc, "triton": triton, "torch.compile": torch_compile}
+
+if __name__ == "__main__":
+    print(json.dumps(CHILDREN[sys.argv[1]]()))

@@ -1,0 +1,155 @@
+"""The GPU that benchmarks run on, through torch: memory, random numbers, comparisons; `timing` has its clocks."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from importlib import metadata
+from typing import Any, Protocol
+
+from baracuda.codegen.compare.torch_values import torch_module
+from baracuda.runtime import DriverError, ElementKind
+
+from .case import Tensor
+from .peers import Call
+
+Calls = Mapping[str, Call]
+Samples = dict[str, list[float]]  # microseconds of each contestant
+_LIBRARIES = ("torch", "triton", "quack-kernels", "liger-kernel", "causal-conv1d", "flash-attn-4", "flash-attn")
+
+
+class Machine(Protocol):
+    """What contests need of a GPU; tests have one of their own."""
+
+    device: str
+    l2_bytes: int
+
+    def facts(self) -> dict[str, str]: ...
+    def working(self) -> AbstractContextManager[object]:
+        """Within it, everything is on one stream."""
+
+    @property
+    def stream(self) -> int | None: ...
+    def random(self, tensor: Tensor) -> Any: ...
+    def poisoned(self, tensor: Tensor) -> Any:
+        """Memory that is full of what no kernel would write."""
+
+    def scratch(self, nbytes: int) -> Any: ...
+    def copy(self, array: Any) -> Any: ...
+    def error(self, got: Any, wanted: Any) -> float:
+        """The norm of the difference over the norm of `wanted`."""
+
+    def finish(self) -> None: ...
+    def release(self) -> None:
+        """Give the memory back that nothing holds any more."""
+
+    def cold(self, calls: Calls, rounds: int) -> Samples:
+        """Times of single calls that find none of their data in the L2 cache, in turns."""
+
+    def replayed(self, calls: Mapping[str, list[Call]], rounds: int, about: float) -> tuple[Samples, dict[str, str]]:
+        """Times a call without the host's part, and why each contestant that cannot be captured has none."""
+
+
+class TorchMachine:
+    """The current CUDA device."""
+
+    def __init__(self) -> None:
+        self.torch = torch = torch_module()
+        if not torch.cuda.is_available():
+            raise DriverError("torch sees no CUDA device; bench times kernels on one")
+        torch.manual_seed(0)
+        torch.backends.cuda.matmul.allow_tf32 = False  # f32 is f32 on both sides
+        torch.backends.cudnn.allow_tf32 = False
+        self.device = f"cuda:{torch.cuda.current_device()}"
+        self.place = self.device  # in the words of torch
+        self.side = torch.cuda.Stream()
+        self.l2_bytes = int(torch.cuda.get_device_properties(self.device).L2_cache_size)
+        from .timing import Clock
+
+        self.clock = Clock(torch, self.side, 2 * self.l2_bytes)
+
+    @property
+    def stream(self) -> int:
+        """The handle that plans are bound to."""
+        return int(self.side.cuda_stream)
+
+    def working(self) -> AbstractContextManager[object]:
+        """Within it torch is on the stream that is timed: gradients run on the stream of their forward."""
+        return self.torch.cuda.stream(self.side)  # type: ignore[no-any-return]
+
+    def facts(self) -> dict[str, str]:
+        """Device, driver and versions."""
+        torch = self.torch
+        found = {"device": torch.cuda.get_device_name(self.device), "driver": _driver()}
+        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+        found |= {"python": platform.python_version()}
+        for name in _LIBRARIES:
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                continue
+        return found
+
+    def random(self, tensor: Tensor) -> Any:
+        """Standard normal numbers."""
+        dtype = self._dtype(tensor.kind)
+        if not dtype.is_floating_point:
+            raise AssertionError(f"no benchmark draws {tensor.kind} for {tensor.name!r}")
+        wide = self.torch.float64 if dtype == self.torch.float64 else self.torch.float32
+        draw = wide if dtype.itemsize == 1 else dtype
+        return self.torch.randn(tensor.shape, dtype=draw, device=self.place).to(dtype)
+
+    def poisoned(self, tensor: Tensor) -> Any:
+        """NaN everywhere, which a comparison cannot overlook."""
+        return self.torch.full(tensor.shape, float("nan"), dtype=self._dtype(tensor.kind), device=self.place)
+
+    def scratch(self, nbytes: int) -> Any:
+        """Workspace of plans, as dirty as the caller's may be."""
+        return self.torch.full((max(nbytes, 16),), 0xA5, dtype=self.torch.uint8, device=self.place)
+
+    def copy(self, array: Any) -> Any:
+        return array.clone()
+
+    def error(self, got: Any, wanted: Any) -> float:
+        """In float64 where either is; otherwise norms of float32 differences are exact enough."""
+        torch = self.torch
+        wide = torch.float64 if torch.float64 in (got.dtype, wanted.dtype) else torch.float32
+        there = wanted.detach().to(wide)
+        norm = float(torch.linalg.vector_norm(there, dtype=torch.float64))
+        apart = torch.linalg.vector_norm(got.detach().reshape(there.shape).to(wide) - there, dtype=torch.float64)
+        return float(apart) / norm if norm else float(apart)
+
+    def finish(self) -> None:
+        self.torch.cuda.synchronize()
+
+    def release(self) -> None:
+        """Also what reference cycles hold, such as graphs of gradients."""
+        import gc
+
+        gc.collect()
+        self.torch.cuda.empty_cache()
+
+    def cold(self, calls: Calls, rounds: int) -> Samples:
+        return self.clock.cold(calls, rounds)
+
+    def replayed(self, calls: Mapping[str, list[Call]], rounds: int, about: float) -> tuple[Samples, dict[str, str]]:
+        return self.clock.replayed(calls, rounds, about)
+
+    def _dtype(self, kind: ElementKind) -> Any:
+        return getattr(self.torch, _TORCH[kind.value])
+
+
+_TORCH = {
+    "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i8": "int8", "i16": "int16",
+    "i32": "int32", "i64": "int64", "u8": "uint8", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
+}  # fmt: skip
+
+
+def _driver() -> str:
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"

@@ -1,0 +1,157 @@
+"""The ops in torch's own words, as users write them; gradients are automatic unless `BACKWARD` has a shorter way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..case import Case
+from . import Body, Call, Tensors
+
+Fields = Mapping[str, Any]
+Function = Callable[[Fields, Tensors], dict[str, Any]]
+
+
+def _rms_norm(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": F.rms_norm(t["x"], _over(fields), t.get("gamma"), fields.get("eps", 1e-6))}
+
+
+def _layer_norm(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": F.layer_norm(t["x"], _over(fields), t.get("gamma"), t.get("beta"), fields.get("eps", 1e-6))}
+
+
+def _over(fields: Fields) -> tuple[int, ...]:
+    shape = tuple(fields["input_shape"])
+    return shape[len(shape) - fields["norm_axes_mask"].bit_count() :]
+
+
+def _softmax(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": torch.softmax(t["x"], fields["softmax_axis"])}
+
+
+def _softmax_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"dx": torch._softmax_backward_data(t["dy"], t["y"], fields["softmax_axis"], t["y"].dtype)}
+
+
+def _log_softmax_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"dx": torch._log_softmax_backward_data(t["dy"], t["y"], fields["softmax_axis"], t["y"].dtype)}
+
+
+def _log_softmax(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": torch.log_softmax(t["x"], fields["softmax_axis"])}
+
+
+def _distance(fields: Fields, like: Any) -> Any:
+    """Made where it is used: a bf16 one in memory is inexact past 256, and traffic that nobody counts."""
+    keys = torch.arange(fields["key_len"], device=like.device)
+    return (keys[None, :] - torch.arange(fields["query_len"], device=like.device)[:, None]).to(_wide(like))
+
+
+def _wide(tensor: Any) -> Any:
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def _alibi(fields: Fields, t: Tensors) -> dict[str, Any]:
+    scores, wide = t["scores"], _wide(t["scores"])
+    bias = t["slopes"].to(wide)[None, :, None, None] * _distance(fields, scores)
+    return {"y": (scores.to(wide) + bias).to(scores.dtype)}
+
+
+def _alibi_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
+    dy, found = t["dy"], {}
+    if fields.get("has_dscores", True):
+        found["dscores"] = dy.clone()
+    if fields.get("has_dslopes", True):
+        found["dslopes"] = (dy.to(_wide(dy)) * _distance(fields, dy)).sum((0, 2, 3)).to(dy.dtype)
+    return found
+
+
+def _repeat(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": t["x"].repeat(*fields["repeats"])}
+
+
+def _repeat_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
+    cells = [n for pair in zip(fields["repeats"], fields["input_shape"], strict=True) for n in pair]
+    return {"dx": t["dy"].view(cells).sum(tuple(range(0, len(cells), 2)))}
+
+
+def _sdpa(fields: Fields, t: Tensors) -> dict[str, Any]:
+    attn = torch.softmax(t["q"] @ t["k"].transpose(-2, -1) * fields["scale"], -1)
+    return {"attn": attn, "y": attn @ t["v"]}
+
+
+def _causal_conv1d(fields: Fields, t: Tensors) -> dict[str, Any]:
+    x, weight = t["x"], t["weight"]
+    halo = fields["width"] - 1
+    pre = F.conv1d(x, weight[:, None], t.get("bias"), padding=halo, groups=x.shape[1])[..., : x.shape[2]]
+    return {"y": F.silu(pre) if fields["use_silu"] else pre}
+
+
+def _causal_conv1d_update(fields: Fields, t: Tensors) -> dict[str, Any]:
+    x, state = t["x"], t["conv_state"]
+    extended = torch.cat([state[..., state.shape[2] - fields["width"] + 1 :], x], 2)
+    pre = F.conv1d(extended, t["weight"][:, None], t.get("bias"), groups=x.shape[1])
+    state.copy_(torch.cat([state, x], 2)[..., x.shape[2] :])
+    return {"y": F.silu(pre) if fields["use_silu"] else pre, "conv_state": state}
+
+
+FORWARD: dict[str, Function] = {
+    "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "alibi": _alibi,
+    "repeat": _repeat,
+    "sdpa": _sdpa,
+    "causal_conv1d": _causal_conv1d,
+    "causal_conv1d_update": _causal_conv1d_update,
+}
+BACKWARD: dict[str, Function] = {
+    "alibi_backward": _alibi_backward,
+    "repeat_backward": _repeat_backward,
+    "softmax_backward": _softmax_backward,
+    "log_softmax_backward": _log_softmax_backward,
+}
+
+
+def body_of(case: Case, changed: Callable[[Any], Any] = lambda f: f) -> Body | None:
+    """The op or its gradient by the functions above, `changed` by a compiler perhaps; None for an op not among them."""
+    fields, gradient = case.values, case.spec.gradient
+    direct = FORWARD.get(case.op) or BACKWARD.get(case.op)
+    if direct is not None:
+        function = changed(lambda tensors: direct(fields, tensors))
+        return lambda tensors: lambda: function(dict(tensors))
+    if gradient is None or gradient.of not in FORWARD:
+        return None
+    forward = FORWARD[gradient.of]
+    return gradient_of(case, changed(lambda tensors: forward(fields, tensors)))
+
+
+def gradient_of(case: Case, forward: Callable[[dict[str, Any]], dict[str, Any]]) -> Body:
+    """Gradients by `torch.autograd.grad`, of a forward that has run before the clock starts."""
+    gradient = case.spec.gradient
+    assert gradient is not None
+
+    wanted = {t.name: t.shape for t in case.tensors(case.plan()) if t.role == "out"}
+    wrt = {here: there for here, there in gradient.wrt.items() if here in wanted}
+
+    def prepared(tensors: Tensors) -> Call:
+        like = next(tensors[here] for here in gradient.cotangents if here in tensors)
+        leaves = {  # an input that its own gradient does not depend on, such as beta, is not among the tensors
+            there: (tensors[there].detach() if there in tensors else like.new_zeros(wanted[here])).requires_grad_()
+            for here, there in wrt.items()
+        }
+        outputs = forward({**tensors, **leaves})
+        pairs = [(outputs[there], tensors[here]) for here, there in gradient.cotangents.items() if here in tensors]
+        ends, slopes = [end for end, _ in pairs], [slope for _, slope in pairs]
+        inputs = [leaves[there] for there in wrt.values()]
+
+        def call() -> dict[str, Any]:
+            return dict(zip(wrt, torch.autograd.grad(ends, inputs, slopes, retain_graph=True), strict=True))
+
+        return call
+
+    return prepared

@@ -1,0 +1,134 @@
+"""Measurements as rows: a row for each case with ours, its share of the ceiling and the best peer; CSV; a page."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .case import Traffic
+from .contest import OURS, TOLERANCE, Measured
+
+Row = dict[str, object]
+_INTENSE = 64  # flops a byte, from which arithmetic is what bounds a kernel
+_PRODUCTS = ("bf16", "f16")  # whose ceiling is the measured matrix product
+_COLUMNS = (
+    "op", "case", "element", "peer", "kernel", "us", "low", "high", "samples", "how", "read", "written", "flops",
+    "error", "problem",
+)  # fmt: skip
+
+
+def rows_of(measured: Iterable[Measured]) -> dict[str, list[Row]]:
+    """For each op, a row for each case."""
+    cases: dict[tuple[str, str], list[Measured]] = {}
+    for one in measured:
+        cases.setdefault((one.op, one.case), []).append(one)
+    found: dict[str, list[Row]] = {}
+    for (op, case), contestants in cases.items():
+        found.setdefault(op, []).append(_row(case, contestants))
+    return found
+
+
+def _row(case: str, contestants: Sequence[Measured]) -> Row:
+    ours = next((m for m in contestants if m.peer == OURS), None)
+    timed = [m for m in contestants if m.peer != OURS and m.us is not None]
+    best = min(timed, key=lambda m: m.us or 0.0, default=None)
+    us = ours.us if ours else None
+    ratio = best.us / us if best is not None and best.us and us else None
+    return {
+        "case": case,
+        "us": us,
+        "spread": _spread(ours) if ours else None,
+        "rate": rate(ours) if ours else None,
+        "ceiling": share(ours) if ours else None,
+        "best peer": best.peer if best else None,
+        "peer us": best.us if best else None,
+        "peer rate": rate(best) if best else None,
+        "ratio": f"{ratio:.2f}x" if ratio else None,
+    }
+
+
+def _spread(one: Measured) -> str | None:
+    """How far the quartiles are apart."""
+    if not one.us or one.low is None or one.high is None:
+        return None
+    return f"{(one.high - one.low) / one.us:.1%}"
+
+
+def is_intense(one: Measured) -> bool:
+    """Whether arithmetic bounds it rather than memory."""
+    return bool(one.flops) and (one.flops or 0) > _INTENSE * (one.read + one.written)
+
+
+def rate(one: Measured) -> str | None:
+    """GB/s or TFLOP/s, whichever bounds the kernel."""
+    value = rate_of(one)
+    if value is None:
+        return None
+    return f"{value:.{0 if value >= 100 else 1}f} {'TFLOP/s' if is_intense(one) else 'GB/s'}"
+
+
+def rate_of(one: Measured) -> float | None:
+    """The number of `rate`."""
+    if one.us is None:
+        return None
+    return (one.flops or 0) / one.us / 1e6 if is_intense(one) else (one.read + one.written) / one.us / 1e3
+
+
+def share(one: Measured) -> str | None:
+    """The rate as a part of the ceiling measured in the same run, and which one that is."""
+    kind = "matmul" if is_intense(one) else Traffic(one.read, one.written).kind
+    value, ceiling = rate_of(one), one.ceilings.get(kind)
+    if value is None or ceiling is None or (kind == "matmul" and one.element not in _PRODUCTS):
+        return None
+    return f"{value / ceiling:.0%} of {kind}"
+
+
+def problems_of(measured: Iterable[Measured]) -> list[str]:
+    """A line for each contestant that was not timed, or in another way."""
+    return [f"{m.op} {m.case}: {m.peer} {m.problem}" for m in measured if m.problem]
+
+
+def write_csv(measured: Iterable[Measured], path: Path) -> None:
+    """A line for each contestant and case."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        writer.writerows([getattr(one, name) for name in _COLUMNS] for one in measured)
+
+
+def markdown(measured: Sequence[Measured], command: str) -> str:
+    """The page: what it was measured on and how, a table for each op, and what could not be timed."""
+    parts = ["# Benchmarks\n", _about(measured), f"```sh\n{command}\n```\n"]
+    for op, rows in rows_of(measured).items():
+        parts += [f"## {op}\n", _table(rows)]
+    if problems := problems_of(measured):
+        parts += ["## Not timed, or in another way\n", *(f"- {line}" for line in problems), ""]
+    return "\n".join(parts)
+
+
+def _about(measured: Sequence[Measured]) -> str:
+    """Devices, versions and ceilings; no dates, so that the page changes with its figures only."""
+    facts = measured[0].facts if measured else {}
+    devices = " and ".join(dict.fromkeys(m.facts.get("device", "?") for m in measured)) or "nothing"
+    versions = ", ".join(f"{name} {value}" for name, value in facts.items() if name != "device")
+    tops = measured[0].ceilings if measured else {}
+    ceilings = ", ".join(f"{n} {v:.0f} {'TFLOP/s' if n == 'matmul' else 'GB/s'}" for n, v in tops.items())
+    allowed = ", ".join(f"{value:g} in {name}" for name, value in TOLERANCE.items())
+    return (
+        f"Device time on {devices} ({versions}), medians with the distance of their quartiles; see"
+        f" [benchmarking](benchmarking.md). Ceilings of the first run: {ceilings}. A peer's result is within a relative"
+        f" error of {allowed} of ours. A ratio above 1 means that ours is faster than the fastest peer.\n"
+    )
+
+
+def _table(rows: Sequence[Row]) -> str:
+    names = list(rows[0])
+    head = [names, ["---" if n in ("case", "best peer") else "---:" for n in names]]
+    body = [[_cell(value) for value in row.values()] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (*head, *body))
+
+
+def _cell(value: object) -> str:
+    text = "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|")

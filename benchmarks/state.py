@@ -1,0 +1,62 @@
+"""What is measured already, a line of JSON for each contestant and case, so that an interrupted run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from baracuda.codegen.compare.state import append
+
+from .contest import OURS, Measured
+
+
+class State:
+    """Measurements of the kernels that `against` stands for: in a file, or in memory only."""
+
+    def __init__(self, path: Path | None, against: str) -> None:
+        self.path, self.against = path, against
+        self.measured: dict[tuple[str, str], list[Measured]] = {}
+        for texts, measured in lines([path]) if path is not None and path.exists() else ():
+            if texts == against:
+                self._take([measured])
+
+    def known(self, op: str, case: str, device: str, peers: Iterable[str]) -> list[Measured] | None:
+        """The lines of a case that was measured on this device beside all of these peers, and not in vain."""
+        found = self.measured.get((op, case), [])
+        ours = next((m for m in found if m.peer == OURS), None)
+        if ours is None or ours.us is None or ours.facts.get("device") != device:
+            return None
+        return found if set(peers) <= set(ours.asked) else None
+
+    def add(self, found: list[Measured]) -> None:
+        """Remember the contestants of one case, and have them in the file before returning."""
+        self._take(found)
+        if self.path is not None:
+            for measured in sorted(found, key=lambda m: m.peer == OURS):  # ours last: with it the case is complete
+                append(self.path, json.dumps({"against": self.against, **asdict(measured)}))
+
+    def _take(self, found: list[Measured]) -> None:
+        for measured in found:
+            held = self.measured.setdefault((measured.op, measured.case), [])
+            held[:] = [m for m in held if m.peer != measured.peer]
+            held.append(measured)
+
+
+def lines(paths: Iterable[Path]) -> Iterator[tuple[str, Measured]]:
+    """Every measurement in the files, with the digest of the texts; what is none is left out."""
+    for path in paths:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                given = json.loads(line)
+                against = str(given.pop("against"))
+                yield against, Measured(**{**given, "asked": tuple(given.get("asked", ()))})
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+
+
+def latest(paths: Iterable[Path]) -> list[Measured]:
+    """The last measurement of each contestant of each case."""
+    found = {(m.op, m.case, m.peer): m for _, m in lines(paths)}
+    return list(found.values())

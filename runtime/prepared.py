@@ -1,0 +1,85 @@
+"""Calls whose arguments are checked: what a plan remembers of them, to start their kernels without looking again.
+
+Whether arrays are accepted, and what is launched for them, follows from where they lie, from their types and from what
+bounds them: from their views, owners aside. So arrays whose views equal accepted ones are accepted, whichever objects
+they are and whatever they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .device import Device, Kernel, WatchedArray
+from .errors import BaracudaError
+from .stream import raw_stream
+from .tensor import PLACES
+
+_REMEMBERED = 256  # calls
+
+Place = tuple[Any, ...]
+Start = Callable[[int], None]  # launches one kernel on the stream it is given
+
+
+class Prepared(NamedTuple):
+    """What is left of a checked call: kernels to start, and how to ask for the stream where none is given."""
+
+    device: Device
+    starts: tuple[Start, ...]
+    current: Callable[[], int]
+
+
+class Calls(dict[Place | None, Prepared]):
+    """The last calls that were prepared, by their arrays' place; forgets all of them when there are too many."""
+
+    def remember(self, place: Place | None, prepared: Prepared) -> None:
+        """Keep what later calls of the same place need; None is no place."""
+        if place is not None:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[place] = prepared
+
+
+@dataclass(slots=True)
+class BoundLaunch:
+    """A plan bound to fixed buffers, which it keeps alive: calling it only starts the kernels."""
+
+    starts: tuple[Start, ...]
+    stream: int
+    keep: tuple[object, ...]
+    device: Device
+    watched: tuple[WatchedArray, ...]
+
+    def __call__(self, stream: object = None) -> None:
+        """Start the kernels on `stream`; by default on the one that was current when the plan was bound."""
+        handle = self.stream if stream is None else raw_stream(stream, ())
+        if self.device.watch is None:
+            for start in self.starts:
+                start(handle)
+        else:
+            with self.device.watch(self.watched):
+                for start in self.starts:
+                    start(handle)
+
+
+def place_of(arrays: Iterable[object]) -> Place | None:
+    """Equal for arrays with equal views and owners of one type, which decide on the stream; None without a view."""
+    try:
+        return tuple([None if array is None else PLACES[type(array)](array) for array in arrays])
+    except (KeyError, RuntimeError, BaracudaError):  # a type not seen before, or what the checks are to name
+        return None
+
+
+def start_of(kernel: Kernel, grid: tuple[int, int, int], block: int, words: Any) -> Start:
+    """The launch of `kernel` with a struct of 8-byte words, an array that it keeps alive."""
+    address, length = words.buffer_info()
+    prepared = getattr(kernel, "prepared", None)
+    if prepared is not None:
+        start: Start = prepared(grid, block, address, 8 * length, words)
+        return start
+
+    def launch(stream: int, _words: object = words) -> None:
+        kernel.launch(grid, block, address, 8 * length, stream)
+
+    return launch

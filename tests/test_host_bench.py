@@ -1,0 +1,147 @@
+"""What a launch and a compilation cost the host: the measurements themselves, and imports and calls that stay cheap."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import baracuda.runtime as rt
+from baracuda.benchmarks import compile_time, first_times, host
+from baracuda.generated import RMSNormDescriptor, RMSNormPlan
+from baracuda.runtime import prepared
+from baracuda.runtime.cuda import CudaDevice
+
+HEAVY = ("pydantic", "jinja2", "rich", "ruamel", "click", "cuda.core", "cupy", "torch", "baracuda.runtime.host")
+
+
+def test_importing_plans_loads_what_calls_need_and_no_more() -> None:
+    """The index imports no plan, a plan no generator, compiler or GPU library."""
+    program = (
+        "import sys, json, baracuda.generated; lazy = 'baracuda.runtime' not in sys.modules; "
+        "from baracuda.generated import RMSNormPlan; "
+        f"print(json.dumps([lazy, [m for m in {HEAVY!r} if m in sys.modules]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [True, []]
+
+
+def test_importing_the_index_is_quick() -> None:
+    """150 ms, of which the interpreter itself takes most: the best of some, since the machine may be busy."""
+
+    def took() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import baracuda.generated"], check=True)
+        return time.perf_counter() - start
+
+    assert min(took() for _ in range(5)) < 0.15
+
+
+def _call(rows: int = 4) -> tuple[RMSNormPlan, dict[str, np.ndarray]]:
+    problem = RMSNormDescriptor(input_shape=(rows, 64), norm_axes_mask=2, eps=0.0, has_gamma=True, element="f32")
+    x = np.random.default_rng(0).standard_normal((rows, 64), np.float32)
+    arrays = {"x": x, "gamma": np.ones(64, np.float32), "y": np.empty_like(x), "rms": np.empty((rows, 1), np.float32)}
+    return RMSNormPlan._select(problem, rt.PlanPreference(), None, None), arrays
+
+
+def test_a_call_of_a_known_place_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was accepted starts at once, and computes from what the arrays hold then."""
+    plan, arrays = _call()
+    plan.run(**arrays)
+    plan.run(**arrays)
+    monkeypatch.setattr(type(plan), "_checked", lambda *_: pytest.fail("checked again"))
+    arrays["x"] *= 3
+    plan.run(**arrays)
+    np.testing.assert_allclose(np.square(arrays["y"]).mean(axis=1), 1, rtol=1e-5)
+
+
+def test_known_arrays_excuse_no_others() -> None:
+    """Other memory, layouts, types, aliases and workspaces are checked however often a plan has run."""
+    plan, arrays = _call()
+    for _ in range(3):
+        plan.run(**arrays)
+    frozen, wide = arrays["y"].copy(), np.zeros((4, 128), np.float32)
+    frozen.flags.writeable = False
+    for name, wrong, error in [
+        ("y", frozen, "read-only"),
+        ("y", arrays["y"].astype(np.float64), "must hold f32"),
+        ("y", arrays["y"][:3], "must have shape"),
+        ("y", wide.ravel()[1:257].reshape(4, 64)[:, ::-1][:3], "must have shape"),
+        ("rms", arrays["y"][:, :1], "overlaps"),
+        ("gamma", None, "is required"),
+    ]:
+        with pytest.raises(rt.BaracudaError, match=f"RMSNormPlan: .*{error}"):
+            plan.run(**arrays | {name: wrong})
+    with pytest.raises(rt.InvalidProblem, match=r"RMSNormPlan: .*stream is of type"):
+        plan.run(**arrays, stream="main")
+
+
+def test_unchecked_calls_are_not_taken_for_checked_ones() -> None:
+    """What `run_unchecked` was given stays unknown to `run`."""
+    plan, arrays = _call()
+    shared = arrays | {"rms": arrays["y"].reshape(-1)[:4].reshape(4, 1)}
+    for _ in range(2):
+        plan.run_unchecked(**shared)
+        with pytest.raises(rt.InvalidProblem, match="overlaps"):
+            plan.run(**shared)
+
+
+def test_places_tell_apart_whatever_views_do() -> None:
+    """Every field of a view but its owner, and the owner's type."""
+    x = np.zeros((4, 4), np.float32)
+    readonly = x.view()
+    readonly.flags.writeable = False
+    different = [x, x[1:], x[:2], x.T[:3], x.view(np.int32), readonly, None]
+    places = [prepared.place_of([array]) for array in different]
+    assert len(set(places)) == len(different) and None not in places
+    assert prepared.place_of([x]) == prepared.place_of([x.view()])
+    assert prepared.place_of([object()]) is None
+    calls = prepared.Calls()
+    for place in range(1000):
+        calls.remember((place,), prepared.Prepared(rt.get_device("host"), (), int))
+    assert len(calls) <= 256 and (999,) in calls
+
+
+def test_rows_of_launches() -> None:
+    """Times are the least of a batch's mean, and compared with the fastest raw launch; what is missing says why."""
+    calls: list[int] = []
+    quick = host.timed("raw: quick", lambda: calls.append(1), int)
+    slow = host.timed("slow", lambda: time.sleep(1e-5), int)
+    absent = host.missing("gone", "no such library")
+    assert len(calls) == 1 + host.CALLS * host.BATCHES and quick["us"] < slow["us"] and slow["us"] > 10
+    rows = host.compared([quick, slow, absent])
+    assert [r["over_raw"] for r in rows] == [0.0, round(slow["us"] - quick["us"], 2), None]
+
+    def broken() -> dict[str, object]:
+        raise ModuleNotFoundError("No module named 'jax'\nmore")
+
+    assert host._measured("jax", broken, int) == [  # type: ignore[arg-type]
+        host.missing("jax", "ModuleNotFoundError: No module named 'jax'")
+    ]
+
+
+@pytest.mark.skipif(CudaDevice.available(), reason="what is said without a GPU")
+def test_without_a_gpu_launches_are_one_line() -> None:
+    """No library is imported to find that out."""
+    assert host.rows() == [host.missing("host", "no CUDA device")]
+
+
+def test_compile_times_of_one_kernel(tmp_path: Path) -> None:
+    """Cold, from the disk, and first and next in a fresh process; each a positive time under its name."""
+    light, heavy = compile_time.samples()
+    ops = {v.row.sku.op for v in light}
+    assert {v.row.sku.op for v in heavy} == {"flash_sdpa", "flash_sdpa_backward"} and {"rms_norm", "repeat"} <= ops
+    assert {v.arch for v in light} == {"sm_80", "sm_90"} and len(light) == 2 * len(ops)
+    one = [v for v in light if v.row.sku.op == "alibi"]
+    cold = compile_time.compiled("light SKU", one, repeats=1)
+    (warm,) = compile_time.warm(one[0])
+    first = compile_time.child("nvrtc")
+    assert [len(cold), len(first)] == [2, 2] and cold[1]["note"].startswith("attention/alibi/")
+    assert all(row["ms"] > 0 for row in [*cold, *first, warm]) and warm["ms"] < cold[0]["ms"] / 5
+    (broken,) = compile_time.child("no such")
+    assert broken == first_times.row("no such", None, "KeyError: 'no such'")

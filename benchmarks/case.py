@@ -12,7 +12,8 @@ from baracuda.codegen.spec import OpSpec
 from baracuda.codegen.verify.subject import Subject
 from baracuda.runtime import ElementKind, PlanPreference
 
-_SWEPT = 1 << 27  # elements of a sweep's problems, so that the rows' length alone changes
+SWEPT = ("rms_norm", "rms_norm_backward")  # what a sweep is of, unless ops are named
+_ELEMENTS = 1 << 27  # elements of a sweep's problems, so that the rows' length alone changes
 _LETTERS = {
     "batch_size": "B", "num_heads": "H", "num_kv_heads": "KV", "query_len": "Q", "key_len": "K", "d_k": "D",
     "d_v": "DV", "channels": "C", "seq_len": "L", "width": "W", "state_len": "state",
@@ -128,7 +129,7 @@ def sweep_of(subject: Subject) -> Iterator[Case]:
     for exponent in range(6, 18):
         for cols in (1 << exponent, (3 << exponent - 1) + 1):
             if cols <= 1 << 17:
-                shape = [max(1, _SWEPT // cols), cols]
+                shape = [max(1, _ELEMENTS // cols), cols]
                 yield Case(subject, {**first, "input_shape": shape}, ElementKind(_usual(spec)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from baracuda.runtime.element import ElementKind
+from baracuda.runtime.sku import VECTOR_BYTES
 
 from .conditions import read_condition, to_python
 from .consistency import kinds_of, scope_of
@@ -62,5 +63,14 @@ def _entries(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> 
     held = [t for t in arguments if t.role != "out" and t.over in ("element", "col")]
     for tag in spec.dtypes:
         element = ElementKind(tag).row
-        for tile in tiles(element.bytes, element.acc.row.bytes, len(held), column_sums):
-            yield Entry(f"{spec.op}_{tag}_{tile.tag}", tag, element.cuda, tile)
+        ahead = sum(_pack_bytes(t, ElementKind(tag)) for t in held if t.over == "element")
+        for tile in tiles(element, len(held), column_sums, ahead):
+            arch = f"{tile.arch}_" if tile.arch else ""
+            yield Entry(f"{spec.op}_{arch}{tag}_{tile.tag}", tag, element.cuda, tile)
+
+
+def _pack_bytes(tensor: Tensor, element: ElementKind) -> int:
+    """Bytes of as many of the tensor's elements as are a pack of the op's, of the widest type it may hold."""
+    kinds = {"T": element, "acc": element.row.acc}
+    widest = max((kinds.get(d) or ElementKind(d)).row.bytes for d in tensor.dtypes)
+    return VECTOR_BYTES // element.row.bytes * widest

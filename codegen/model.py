@@ -117,7 +117,7 @@ class ColumnSum:
     """A value summed down each column; `flag` is the descriptor's that says it is wanted, `has` the kernel's."""
 
     name: str
-    expr: str
+    step: str  # of the sum in a thread's registers
     flag: str
     has: str
 
@@ -145,7 +145,7 @@ class Pass:
     @property
     def column_index(self) -> bool:
         texts = [v.expr for v in self.values] + [s.expr for s in self.stores]
-        texts += [r.step for r in self.reductions] + [c.expr for c in self.column_sums]
+        texts += [r.step for r in self.reductions] + [c.step for c in self.column_sums]
         return any("index_" in t for t in texts)
 
 
@@ -276,7 +276,8 @@ class Op:
 
     def allowance(self, arch: str) -> Allowance:
         """What a kernel of the SKUs of `arch` may use."""
-        return dict(self.allowances)[arch]
+        least = self.allowances[0][1]
+        return dict(self.allowances).get(arch, least)  # a tile may need a later one than any that the spec names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

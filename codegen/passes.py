@@ -242,9 +242,10 @@ class _Scheduler:
     def _column_sum(self, line: Line) -> ColumnSum:
         assert isinstance(line.expr, Reduce)
         tensor = self.tensors.get(line.name)
+        total = f"{line.name}_sum[k][i]"
         return ColumnSum(
             line.name,
-            self._text(line.expr.arg),
+            self._fused(line.expr, total) or f"{total} + {self._operand(line.expr)}",
             tensor.optional if tensor else "",
             tensor.has if tensor else "",
         )
@@ -256,10 +257,20 @@ class _Scheduler:
         return Reduction(
             line.name,
             start,
-            step.format(part=part, expr=self._operand(line.expr)),
+            self._fused(line.expr, part) or step.format(part=part, expr=self._operand(line.expr)),
             fold,
             finish.format(folded=f"fold_row<Tile, {fold}>({part}, turn)", size=f"size_{self.cols}"),
         )
+
+    def _fused(self, reduce: Reduce, total: str) -> str:
+        """A step of a sum of products, which rounds once; empty for other reductions."""
+        match reduce:
+            case Reduce(kind="sum" | "mean", arg=Call(op="mul", args=(a, b))) if self._are_floats(a, b):
+                return f"math::fma({to_cuda(a, self.kinds)}, {to_cuda(b, self.kinds)}, {total})"
+        return ""
+
+    def _are_floats(self, *exprs: Expr) -> bool:
+        return all(kind_of(expr, self.kinds) == "float" for expr in exprs)
 
     def _operand(self, reduce: Reduce) -> str:
         text = self._text(reduce.arg)

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
-from baracuda.runtime import Tile
-from baracuda.runtime.sku import VECTOR_BYTES
+from dataclasses import replace
 
-REGISTERS_PER_BLOCK = 65536
-REGISTERS_PER_THREAD = 255
-# Registers a thread needs beside its slices and sums; 44 to 72 were seen in RMSNorm, most for 16-bit types.
-OVERHEAD = 72
+from baracuda.runtime import Tile
+from baracuda.runtime.element import Element
+from baracuda.runtime.sku import RESIDENT_THREADS, VECTOR_BYTES
+
+# Of a thread, where RESIDENT_THREADS of them share a multiprocessor; and what one needs beside its slices and sums.
+REGISTERS, OVERHEAD = 65536 // RESIDENT_THREADS, 40
+AHEAD_BYTES = 96 * 1024  # of shared memory for the next row: a block of sm_89 has 99 KiB
 
 # Narrowest first; a problem takes the first whose tile holds a row, and the wide one when none does. A tile's columns
 # are lanes * chunks packs of 16 bytes. `blocks` is a fixed number, so that the order of every sum is the same on every
-# GPU. Measured with RMSNorm backward on an H200, GB/s of 4247 for a device copy in the same run:
-#   bf16 32768x1024: 32x4x4 2381, 64x1x2 2188, 128x1x1 1717       (four packs a thread keep enough loads in flight)
-#   bf16 32768x4096: 128x1x4 2500 at 792 blocks, 2041 at 528, 256x1x2 1869, 512x1x1 1784
-#   f32  32768x4096: 256x1x4 4035 at 264 blocks, 3924 at 528, 128x1x8 3403, 512x1x4 2880
+# GPU. While a row is worked on the next one is on its way: what a multiprocessor has under way decides, and 4 packs a
+# thread of 512 are enough. On an H200, RMSNorm in GB/s of 4222 for a copy in the same run, fw and bw, by packs:
+#   bf16 32768x4096: 4 3720 and 3662, 2 3364 and 3292; without reading ahead 3599 and 3102
+#   bf16 16384x8192: 4 3750 and 3568, 2 3314 and 2982; without 2973 and 2493
+#   f32  16384x8192: 4 3924 and 4018
+# Two rows ahead instead of one changed nothing; 768 or 1024 threads a multiprocessor made the forward slower.
+# Of clusters of 4 and 8, 32 and 16 do not fit at once: half of the time went into a second turn.
 ROW_TILES = (
-    Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=264),
-    Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=792),
+    Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528),
+    Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528),
+    Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528),
+    Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056),
+    Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=66, cluster=2),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=4),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
 )
 # bf16 4096x65536, forward and backward: 384x1x2 2583 and 1878, 256x1x4 2451 and 1674, 512x1x2 1769 and 1579.
 WIDE_TILE = Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32)
 
 
-def tiles(bytes_per_element: int, bytes_per_acc: int, slices: int, column_sums: int) -> tuple[Tile, ...]:
-    """The tiles whose `slices` (16-byte packs held per chunk) and column sums fit in registers, and the wide one."""
-    sums = column_sums * VECTOR_BYTES // bytes_per_element * bytes_per_acc // 4
+def tiles(element: Element, slices: int, column_sums: int, ahead: int) -> tuple[Tile, ...]:
+    """The tiles whose `slices` (16-byte packs held per chunk) and column sums fit in registers, and the wide one.
+
+    `ahead` is how many bytes a thread reads ahead for each chunk.
+    """
+    sums = column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
     fit = []
     for tile in ROW_TILES:
-        limit = min(REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // tile.threads)
-        chunks = min(tile.chunks, (limit - OVERHEAD) // max(1, 4 * slices + sums))
+        chunks = min(tile.chunks, (REGISTERS - OVERHEAD) // max(1, 4 * slices + sums))
+        chunks = min(chunks, AHEAD_BYTES // (tile.threads * max(1, ahead)))
         if chunks > 0:
-            fit.append(Tile(tile.lanes, tile.rows, chunks, False, tile.blocks))
+            fit.append(replace(tile, chunks=chunks))
     return (*fit, WIDE_TILE)

@@ -10,24 +10,27 @@ from typing import Any, ClassVar, TypeVar
 
 from .arguments import Views
 from .axes import coalesce
-from .device import KernelSource
+from .device import Device, KernelSource
+from .devices import default_device
 from .element import ElementKind
 from .errors import InvalidProblem, Unsupported
 from .plan import Launch, Plan
+from .preference import PlanPreference
 from .registry import Registered, SourceFile
 from .row_geometry import (
+    FOLDED_COLUMNS,
     MAX_GRID,
-    WARP,
     Geometry,
     Problem,
     RowDescriptor,
     Words,
     axis_words,
-    blocks_of,
+    blocks_for,
     padded,
     parts_of,
     strips_of,
 )
+from .row_source import row_source
 from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .workspace import rounded
 
@@ -63,6 +66,12 @@ class RowPlan(Plan[R]):
         return None if sku.tile.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
 
     @classmethod
+    def _refusal(cls, descriptor: R, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
+        # A cluster is for some devices only: without a device it is for whichever arrays will most likely be on.
+        where = default_device() if device is None and sku.tile.cluster > 1 else device
+        return super()._refusal(descriptor, sku, preference, where)
+
+    @classmethod
     def workspace_of(cls, descriptor: R, sku: KernelSku) -> int:
         """Parts of the column sums, and for wide rows the reductions and tickets that the columns need."""
         return sum(cls._workspace_sizes(descriptor, sku))
@@ -77,6 +86,11 @@ class RowPlan(Plan[R]):
             return sums
         reductions = [rounded(problem.rows * acc)] * cls.ROW_REDUCTIONS
         return [*sums, *reductions, rounded(strips_of(problem, sku) * _TICKET_BYTES)]
+
+    @cached_property
+    def _vec(self) -> int:
+        """Elements of a pack."""
+        return VECTOR_BYTES // self.element.row.bytes
 
     @cached_property
     def _problem(self) -> Problem:
@@ -106,27 +120,28 @@ class RowPlan(Plan[R]):
     def _source(self, layout: str, held: tuple[ElementKind, ...]) -> KernelSource:
         source = self._sources.get((layout, held))
         if source is None:
-            defines = [f"SKU_{self.sku.symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}"]
-            for argument in self.ARGUMENTS.values():
-                if argument.optional:
-                    defines.append(f"BARACUDA_HAS_{argument.name.upper()}={int(self.present(argument.name))}")
-            defines += [f"BARACUDA_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
-            file = self._row.source
-            source = self._sources[layout, held] = KernelSource(
-                file.path, file.text, self.sku.symbol, tuple(defines), file.contraction, file.flush_subnormals
+            source = self._sources[layout, held] = row_source(
+                self._row,
+                self.ARGUMENTS.values(),
+                layout,
+                interleaved=self._problem.cols % self._vec > 0,
+                present=self.present,
+                held=dict(zip(self.CHOSEN, held, strict=True)),
             )
         return source
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
-        key = tuple((name, v.shape, v.strides, v.pointer % VECTOR_BYTES, v.element) for name, v in views.items())
+        device = self._device_of(views)
+        placed = tuple((name, v.shape, v.strides, v.pointer % VECTOR_BYTES, v.element) for name, v in views.items())
+        key = device.multiprocessors, *placed
         geometry = self._geometries.get(key)
         if geometry is None:
             if len(self._geometries) >= 256:
                 self._geometries.clear()
-            geometry = self._geometries[key] = self._geometry(views)
+            geometry = self._geometries[key] = self._geometry(views, device.multiprocessors)
         return geometry.launches(views, workspace)
 
-    def _geometry(self, views: Views) -> Geometry:
+    def _geometry(self, views: Views, multiprocessors: int) -> Geometry:
         problem = self._problem
         over = {name: self.ARGUMENTS[name].over for name in views}
         by_row = [name for name in views if over[name] != "col"]
@@ -150,7 +165,8 @@ class RowPlan(Plan[R]):
         for name, code in self.SCALARS:
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
-        return Geometry(self._source(layout, held), words, self._grids(), self.sku.tile.threads)
+        grids = self._grids(multiprocessors if layout == "packed" else MAX_GRID)
+        return Geometry(self._source(layout, held), words, grids, self.sku.tile.threads)
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
         there = views[name]
@@ -175,7 +191,7 @@ class RowPlan(Plan[R]):
     ) -> str:
         if len(col_extent) > 1:
             return "gathered"
-        vec = VECTOR_BYTES // self.element.row.bytes
+        vec = self._vec
         if col_extent[0] % vec:
             return "strided"
         for name, (stride,) in cols.items():
@@ -199,19 +215,21 @@ class RowPlan(Plan[R]):
             offset += size
         words += [0] * absent
 
-    def _grids(self) -> tuple[tuple[int, int, int], ...]:
+    def _grids(self, multiprocessors: int) -> tuple[tuple[int, int, int], ...]:
         problem, tile = self._problem, self.sku.tile
         if not self.COLUMN_SUMS:
-            blocks = min(-(-problem.rows // tile.rows), MAX_GRID)
-            return ((blocks, 1, 1),) if blocks else ()
+            most = MAX_GRID if tile.wide else min(MAX_GRID, multiprocessors * tile.resident)
+            most = min(most, tile.blocks) if tile.cluster > 1 else most
+            blocks = min(-(-problem.rows // tile.rows), most)
+            return ((blocks * tile.cluster, 1, 1),) if blocks else ()
         if tile.wide:
             if problem.cols == 0:
                 return ((max(1, min(problem.rows, MAX_GRID)), 1, 1),)
             gather = max(1, min(problem.rows, MAX_GRID))
             return (gather, 1, 1), (strips_of(problem, self.sku), parts_of(problem, self.sku), 1)
-        rows = (blocks_of(problem, self.sku), 1, 1)
+        rows = (blocks_for(problem.rows, tile) * tile.cluster, 1, 1)
         wanted = any(a.over == "col" and a.written and self.present(a.name) for a in self.ARGUMENTS.values())
-        columns = -(-problem.cols // WARP) if wanted else 0
+        columns = -(-problem.cols // (FOLDED_COLUMNS * tile.cluster)) * tile.cluster if wanted else 0
         return (rows, (columns, 1, 1)) if columns else (rows,)
 
 
@@ -233,6 +251,6 @@ def row_kernels(
         acc = element.row.acc
         guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
         for tile in of_element:
-            yield Registered(
-                KernelSku(category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, tile), source
-            )
+            where = tile.arch or arch
+            sku = KernelSku(category, op, direction, element, where, BackendKind.BESPOKE, guarantee, tile)
+            yield Registered(sku, source)

@@ -13,13 +13,17 @@ from .axes import split_axes
 from .descriptor import Descriptor
 from .device import KernelSource
 from .plan import Launch
-from .sku import VECTOR_BYTES, KernelSku
+from .sku import VECTOR_BYTES, KernelSku, Tile
 from .workspace import ALIGNMENT
 
 MAX_AXES = 8
 MAX_GRID = 2**31 - 1
 MAX_GRID_Y = 65535
 WARP = 32
+# Of one place in a block, where there are column sums, for each part of them costs a row of traffic. On an H200,
+# RMSNorm backward of 1024 x 4096 in bf16: 25.6 us with 4, 30.0 with 1, 26.4 with 8.
+LEAST_ROWS = 4
+FOLDED_COLUMNS = 8  # that a block adds the parts of, as in row.cuh
 
 
 class RowDescriptor(Descriptor):
@@ -72,16 +76,16 @@ class Problem:
         return tuple(dict.fromkeys(((self.cols,), self.col_shape)))
 
 
-def blocks_of(problem: Problem, sku: KernelSku) -> int:
-    """How many blocks share the rows of an op with column sums; at least one, which writes the sums of nothing."""
-    tile = sku.tile
-    return max(1, min(tile.blocks, -(-problem.rows // tile.rows)))
+def blocks_for(rows: int, tile: Tile) -> int:
+    """How many blocks (or clusters) share the rows of an op with column sums; at least one, which writes the sums of
+    nothing."""
+    return max(1, min(tile.blocks, -(-rows // (tile.rows * LEAST_ROWS))))
 
 
 def parts_of(problem: Problem, sku: KernelSku) -> int:
     """How many numbers each column sum is added up from."""
-    blocks = blocks_of(problem, sku)
-    return min(blocks, MAX_GRID_Y) if sku.tile.wide else blocks * sku.tile.rows
+    blocks = blocks_for(problem.rows, sku.tile)
+    return min(blocks, MAX_GRID_Y) if sku.tile.wide else blocks
 
 
 def strips_of(problem: Problem, sku: KernelSku) -> int:

@@ -11,6 +11,7 @@ from .errors import InvalidProblem
 from .schedule import Schedule
 
 VECTOR_BYTES = 16
+RESIDENT_THREADS = 512  # of a multiprocessor, for tiles that hold rows: 128 registers each
 
 
 class Direction(StrEnum):
@@ -63,8 +64,9 @@ RUNGS = tuple(f.name for f in fields(PrecisionGuarantee))[2:]
 class Tile:
     """How a block covers rows: `lanes` threads a row, `rows` rows a block, `chunks` packs of 16 bytes a thread.
 
-    A `wide` tile walks along rows longer than itself. At most `blocks` blocks share the rows of an op that sums
-    down columns: a fixed number, so that sums keep their order on every GPU.
+    A `wide` tile walks along rows longer than itself. Of one with a `cluster`, so many blocks share a row, which takes
+    an sm_90, and `blocks` counts clusters. At most `blocks` blocks share the rows of an op that sums down columns: a
+    fixed number, so that sums keep their order on every GPU.
     """
 
     lanes: int
@@ -72,6 +74,24 @@ class Tile:
     chunks: int
     wide: bool
     blocks: int
+    cluster: int = 1
+
+    @property
+    def arch(self) -> str:
+        """The least architecture that has what the tile needs, or "" for all."""
+        return "sm_90" if self.cluster > 1 else ""
+
+    @property
+    def resident(self) -> int:
+        """How many blocks a multiprocessor is to hold, which bounds the registers of a thread."""
+        return 1 if self.wide else max(1, RESIDENT_THREADS // self.threads)
+
+    @property
+    def attributes(self) -> str:
+        """What an entry point of the tile is declared with. Rows that are not packed may take more registers."""
+        held = f"LAYOUT == Layout::PACKED ? {self.resident} : 1" if self.resident > 1 else "1"
+        cluster = f"__cluster_dims__({self.cluster}, 1, 1) " if self.cluster > 1 else ""
+        return f"{cluster}__launch_bounds__({self.threads}, {held})"
 
     @property
     def threads(self) -> int:
@@ -79,11 +99,12 @@ class Tile:
 
     @property
     def tag(self) -> str:
-        return f"{'wide' if self.wide else 'row'}{self.lanes}x{self.rows}x{self.chunks}"
+        cluster = f"x{self.cluster}" if self.cluster > 1 else ""
+        return f"{'wide' if self.wide else 'row'}{self.lanes}x{self.rows}x{self.chunks}{cluster}"
 
     def columns(self, itemsize: int) -> int:
         """How many elements of `itemsize` bytes a row of the tile holds."""
-        return self.lanes * self.chunks * (VECTOR_BYTES // itemsize)
+        return self.lanes * self.chunks * self.cluster * (VECTOR_BYTES // itemsize)
 
     def __str__(self) -> str:
         return f"{self.tag}b{self.blocks}"
@@ -91,12 +112,12 @@ class Tile:
     @classmethod
     def parse(cls, text: str) -> Tile:
         """Return the tile that prints as `text`."""
-        match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)b(\d+)", text)
+        match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?b(\d+)", text)
         if match is None:
             raise InvalidProblem(f"{text!r} is not a tile; expected row128x1x4b528")
         kind, *numbers = match.groups()
-        lanes, rows, chunks, blocks = map(int, numbers)
-        return cls(lanes, rows, chunks, kind == "wide", blocks)
+        lanes, rows, chunks, cluster, blocks = (int(n or 1) for n in numbers)
+        return cls(lanes, rows, chunks, kind == "wide", blocks, cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +181,8 @@ class KernelSku:
     def fits(self, arch: str) -> str | None:
         """Why a device of architecture `arch` cannot run this kernel, or None when it can."""
         if arch == "host":
-            return "needs an instruction the host device does not model" if self.arch.endswith("a") else None
+            beyond = self.arch.endswith("a") or (isinstance(self.schedule, Tile) and self.schedule.cluster > 1)
+            return "needs an instruction the host device does not model" if beyond else None
         if self.arch.endswith("a"):
             return None if arch == self.arch[:-1] else f"runs on {self.arch[:-1]} only, the device is {arch}"
         needed, got = int(self.arch[3:]), int(arch[3:].rstrip("a"))

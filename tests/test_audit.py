@@ -216,14 +216,15 @@ def test_a_pack_without_its_alignment_is_caught(tmp_path: Path, element: str, wi
     include = edited(tmp_path, "pack.cuh", alignment[0], "")
     found = narrow(look(source, include=include), "rms_norm_backward", element, wide)
     size = row.sku.element.row.bytes
-    for name in ("dy", "x", "gamma"):
-        assert any(f"{name!r} is read in moves of" in line and f" x {size} bytes, needed" in line for line in found)
+    # What a held row has of its tensors goes to shared memory in moves of its own.
+    for name in ("dy", "x", "gamma") if wide else ("gamma",):
+        assert any(f"{name!r} is read in moves of" in line and f" x {size} bytes" in line for line in found)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("pack.load(row + col)", "for (int i = 0; i < N; ++i) pack.lane[i] = row[col + i]", "read"),
+        ("cp_async_cg(to + i, source + i)", "for (int j = 0; j < 16; ++j) to[i + j] = source[i + j]", "read"),
         ("pack.store(row + col)", "for (int i = 0; i < N; ++i) row[col + i] = pack.lane[i]", "written"),
     ],
 )
@@ -238,20 +239,20 @@ def test_moves_that_the_assembler_took_apart_are_caught() -> None:
     """The machine code has the last word on width."""
     facts = look(kernel("softmax")[2])
     lost = replace(facts, sass=replace(facts.sass, loads={4: 16}))
-    assert "0 moves of 16 bytes are read in the machine code, needed are 4" in narrow(lost, "softmax")
+    assert "0 moves of 16 bytes are read in the machine code, needed are 2" in narrow(lost, "softmax")
     assert not any("machine code" in line for line in narrow(facts, "softmax"))
 
 
 @pytest.mark.parametrize(
     ("widths", "shown"),
-    [({16: 4, 4: 1}, "1 x 4 bytes and 4 x 16 bytes"), ({16: 3}, "3 x 16 bytes"), ({}, "nothing"), ({16: 4}, "")],
+    [({16: 4, 4: 1}, "1 x 4 bytes and 4 x 16 bytes"), ({16: 1}, "1 x 16 bytes"), ({}, "nothing"), ({16: 2}, "")],
 )
 def test_each_move_is_wide_and_each_pack_has_one(widths: dict[int, int], shown: str) -> None:
     """One narrow move beside all that are needed is a violation, and so is one wide move too few."""
     op, _, source = kernel("softmax")
     facts = look(source)
     seen = replace(facts, ptx=replace(facts.ptx, loads={pointers(op)["x"]: widths}))
-    expected = f"'x' is read in moves of {shown}, needed are 4 or more, all of 16 bytes"
+    expected = f"'x' is read in moves of {shown}, needed are 2 or more, all of 16 bytes"
     assert [line for line in narrow(seen, "softmax") if "'x'" in line] == [expected] * bool(shown)
 
 
@@ -363,7 +364,7 @@ def test_committed_kernels_keep_their_contracts(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("old", "new", "rule"),
     [
-        (r"__launch_bounds__\(128, 1\)", "__launch_bounds__(128, 12)", "spills"),
+        (r"__launch_bounds__\(128, [^)]*\)", "__launch_bounds__(128, 12)", "spills"),
         (r"args\.dgamma_parts\[(.*?)\] = (.*?);", r"atomicAdd(&args.dgamma_parts[\1], \2);", "float atomics"),
         (r"_slice\[k\]\.lane\[i\]", "_slice[k].lane[(i + size_rows) % VEC]", "local memory"),
     ],

@@ -65,32 +65,32 @@ def _template_line(text: str) -> int:
 
 def test_row_beyond_the_end(memory: HostMemory) -> None:
     """The finding names the tensor, the byte, the thread and the template's line."""
-    edit = (r"const bool live = row < size_\w+;", "const bool live = true;")
+    edit = (r"return row < size_\w+ \?", "return true ?")
     said = _finding(_problem("rms_norm_backward", [1, 64], "f32", edit), memory).splitlines()
     line = _template_line("{{ t.value_type }}(args.{{ t.name }}.at(space, row))")
     assert said[1].startswith(
-        "block (0,0,0) thread (32,0,0): read of 4 bytes out of bounds, 0 bytes past the end of 'rms' of 4 bytes "
+        "block (0,0,0) thread (0,0,0): read of 4 bytes out of bounds, 60 bytes past the end of 'rms' of 4 bytes "
         f"at row.cu.jinja:{line} <- row.cu.jinja:"
     )
 
 
 def test_output_that_is_not_written(memory: HostMemory) -> None:
     """Of an output that keeps old elements, the finding says how many and the first."""
-    edit = (r"write<LAYOUT>\(y_pack", "if (row != 1) write<LAYOUT>(y_pack")
+    edit = (r"write<LAYOUT, STEP>\(y_pack", "if (row != 1) write<LAYOUT, STEP>(y_pack")
     said = _finding(_problem("rms_norm", [3, 64], "f32", edit), memory)
     assert said == "64 of 192 elements of 'y' never written, the first is element 64"
 
 
 def test_workspace_that_is_read_before_it_is_written(memory: HostMemory) -> None:
     """What a launch leaves unwritten in the workspace is not there for the next one."""
-    edit = (r"(args\.dgamma\w*_parts\[part \* space\.cols \+ col\] = )", r"if (col != 5) \1")
+    edit = (r"(args\.dgamma\w*_parts\[block \* space\.cols \+ col\] = )", r"if (col != 5) \1")
     problem = _problem("rms_norm_backward", [3, 64], "f32", edit)
     assert re.search(r"read of 'workspace' byte 20, which was never written at row.cuh:\d+", _finding(problem, memory))
 
 
 def test_write_to_an_input(memory: HostMemory) -> None:
     """An input is not written, even with what it holds."""
-    problem = _problem("rms_norm", [3, 64], "f32", (r"(write<LAYOUT>\(y_pack, )y_row", r"\1(T*)x_row"))
+    problem = _problem("rms_norm", [3, 64], "f32", (r"(write<LAYOUT, STEP>\(y_pack, )y_row", r"\1(T*)x_row"))
     assert re.search(
         r"write to the input 'x' byte 0 at pack.cuh:\d+ <- row.cuh:\d+ <- row.cu.jinja:", _finding(problem, memory)
     )
@@ -107,7 +107,7 @@ def test_between_elements(memory: HostMemory) -> None:
 
 def test_bound_launches_are_watched(memory: HostMemory) -> None:
     """`bind` checks what its launches do each time they run."""
-    edit = (r"write<LAYOUT>\(y_pack", "if (row != 1) write<LAYOUT>(y_pack")
+    edit = (r"write<LAYOUT, STEP>\(y_pack", "if (row != 1) write<LAYOUT, STEP>(y_pack")
     problem = _problem("rms_norm", [3, 64], "f32", edit)
     arranged = arrange(problem, problem.draw(), memory)
     given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments

@@ -243,7 +243,7 @@ def test_check_compares_and_audits(run: Run, specs: Path) -> None:
     broken = run("check", "--layouts", "packed", "--arch", "sm_80", "--arch", "sm_90")
     assert broken.exit_code == 1
     assert broken.stderr.count(" registers a thread, allowed are 16\n") == 8
-    assert "row32x4x4b264/-/-/- (packed, sm_80): registers: " in broken.stderr
+    assert "row32x4x4b528/-/-/- (packed, sm_80): registers: " in broken.stderr
 
 
 def test_check_knows_every_architecture_and_layout(

@@ -106,7 +106,7 @@ def test_when_none_is_left_every_candidate_says_why() -> None:
     preference = rt.PlanPreference(archs=frozenset({"sm_90a"}))
     with pytest.raises(rt.Unsupported) as error:
         RMSNormPlan.select(_forward(), preference)
-    assert str(error.value).count("is for sm_80, archs allows sm_90a") == len(REGISTRY.candidates("rms_norm", "f32"))
+    assert str(error.value).count(", archs allows sm_90a") == len(REGISTRY.candidates("rms_norm", "f32"))
 
 
 def test_unknown_rungs_and_layouts_are_refused() -> None:
@@ -124,8 +124,9 @@ def test_a_plan_for_some_layouts_refuses_the_others() -> None:
     assert not plan.can_implement(**arrays)
 
 
-def test_a_thousand_shapes_need_at_most_eight_kernels() -> None:
-    """Per op and element; what is compiled is what distinct sources the launches name."""
+def test_a_thousand_shapes_need_few_kernels() -> None:
+    """Two a tile, for rows of whole packs and for others, per op and element; what is compiled is what distinct sources the
+    launches name."""
     rng = np.random.default_rng(0)
     widths = [*range(1, 130), *rng.integers(130, 131072, 871).tolist()]
     for element in ("bf16", "f32"):
@@ -142,7 +143,7 @@ def test_a_thousand_shapes_need_at_most_eight_kernels() -> None:
             }
             sources |= {launch.source for launch in plan._launches(views, 0)}
             assert len(plan._launches(views, 0)) <= 2
-        assert len(sources) <= 8, [s.symbol for s in sources]
+        assert len(sources) <= 2 * len(REGISTRY.candidates("rms_norm_backward", element)) <= 22
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

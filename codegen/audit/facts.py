@@ -18,7 +18,7 @@ from .image import code_digest
 from .ptx import Ptx, read_ptx
 from .sass import Sass, disassembler
 
-_REVISION = 1  # of how facts are read; entries of another revision are not found
+_REVISION = 3  # of how facts are read; entries of another revision are not found
 _SERIALISED = re.compile(r"^.*\bwgmma\b.*\bserialized\b.*$", re.MULTILINE)
 
 

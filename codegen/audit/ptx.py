@@ -25,6 +25,7 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _REGISTER = re.compile(r"%[a-z]+\d+")
 _ADDRESS = re.compile(r"\[([%\w$]+)(?:\+(-?\d+))?\]")
 _COPY = re.compile(r",\s*([%A-Za-z_$][\w$]*)$")
+_STEP = re.compile(r",\s*(%[a-z]+\d+),\s*(-?\d+)$")
 _TYPE = re.compile(r"\.[busf](8|16|32|64|128)\b")
 _FLOAT = re.compile(r"\.(?:f16|bf16|f32|f64)(?:x2)?\b")
 _ATOMIC = re.compile(r"(?:red|atom|multimem\.(?:red|ld_reduce)|cp\.reduce)\.")
@@ -114,13 +115,26 @@ def _traffic(text: str) -> tuple[dict[int, Widths], dict[int, Widths]]:
         origin = _origins(moves, f"{entry[1]}_param_0" if entry else "")
         for op, args, _ in moves:
             kind, *parts = op.split(".")
+            if op.startswith(("cp.async.ca.", "cp.async.cg.")):
+                _count(loads, origin, *_copied(args))
+                continue
             if kind not in ("ld", "st") or _ELSEWHERE & {part.partition("::")[0] for part in parts}:
                 continue
-            for offset in origin.get(_address(args)[0]) or {UNKNOWN}:
-                if offset != _OWN:
-                    widths = (loads if kind == "ld" else stores).setdefault(offset, {})
-                    widths[_width(op)] = widths.get(_width(op), 0) + 1
+            _count(loads if kind == "ld" else stores, origin, _address(args)[0], _width(op))
     return loads, stores
+
+
+def _count(moves: dict[int, Widths], origin: Mapping[str, set[int]], address: str, width: int) -> None:
+    for offset in origin.get(address) or {UNKNOWN}:
+        if offset != _OWN:
+            widths = moves.setdefault(offset, {})
+            widths[width] = widths.get(width, 0) + 1
+
+
+def _copied(args: str) -> tuple[str, int]:
+    """The source and the bytes of a copy to shared memory, which are its last brackets and the number behind them."""
+    (address, _), size = _ADDRESS.findall(args)[-1], args.rpartition("]")[2]
+    return address, int(size.split(",")[1])
 
 
 def _address(args: str) -> tuple[str, int]:
@@ -142,7 +156,7 @@ def _origins(moves: Iterable[tuple[str, str, tuple[list[str], list[str]]]], para
     Words that are read at an offset known only when the kernel runs are strides and extents, never pointers.
     """
     origin: dict[str, set[int]] = defaultdict(set)
-    bases: set[str] = {parameter}  # names and registers for its address
+    bases = {parameter: 0}  # names and registers for its address, and how far behind it
     users: dict[str, list[str]] = defaultdict(list)  # register -> those computed from it
     for op, args, (written, read) in moves:
         kind = op.partition(".")[0]
@@ -150,12 +164,14 @@ def _origins(moves: Iterable[tuple[str, str, tuple[list[str], list[str]]]], para
         if kind == "ld" and ".param." in op:
             base, offset = _address(args)
             if base in bases:
-                origin[written[0]].add(offset)
+                origin[written[0]].add(bases[base] + offset)
         elif copied and copied[1] in bases:
-            bases.add(written[0])
+            bases[written[0]] = bases[copied[1]]
+        elif kind == "add" and (stepped := _STEP.search(args)) and stepped[1] in bases:
+            bases[written[0]] = bases[stepped[1]] + int(stepped[2])
         elif copied and not copied[1].startswith("%") and written:
             origin[written[0]].add(_OWN)
-        elif kind not in ("ld", "st", "atom", "red", "setp", "bra", "call") and written and read:
+        elif kind not in ("ld", "st", "cp", "atom", "red", "setp", "bra", "call") and written and read:
             for source in read:
                 users[source].append(written[0])
     pending = list(origin)

@@ -20,7 +20,7 @@ _LINE = re.compile(r"/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Za-z0-9_.]*)"
 _FLOAT = re.compile(r"\.(?:BF16|F16|F32|F64)(?:x\d|_V\d)?(?:\.|$)")
 _ATOMIC = re.compile(r"(?:RED|ATOM)[A-Z]*\.|U?(?:BLK|TMA)RED[A-Z]*\.")
 _SWAP = re.compile(r"ATOM[A-Z]*\.(?:\w+\.)*CAS")
-_GLOBAL = {"LD": "loads", "LDG": "loads", "ST": "stores", "STG": "stores"}
+_GLOBAL = {"LD": "loads", "LDG": "loads", "LDGSTS": "loads", "ST": "stores", "STG": "stores"}
 _LOCAL = ("LDL", "STL")
 
 

@@ -99,12 +99,12 @@ def chosen_cases(
     ops: Sequence[str], specs: Path, package: str, *, case: str | None = None, sweep: bool = False
 ) -> list[Case]:
     """The cases of `ops`, or of all, whose label has `case` in it."""
-    from baracuda.benchmarks.case import cases_of, sweep_of
+    from baracuda.benchmarks.case import SWEPT, cases_of, sweep_of
 
     loaded = load_folder(specs)
     if unknown := [op for op in ops if op not in loaded]:
         raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
-    swept = ("rms_norm", "rms_norm_backward") if sweep else tuple(loaded)
+    swept = SWEPT if sweep else tuple(loaded)
     subjects = [Subject(loaded[op], loaded, package) for op in dict.fromkeys(ops or swept) if op in loaded]
     found = [c for subject in subjects for c in (sweep_of if sweep else cases_of)(subject)]
     chosen = [c for c in found if case is None or case in c.label]

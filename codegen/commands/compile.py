@@ -21,6 +21,7 @@ from baracuda.runtime import (
     SourceFile,
     row_kernels,
 )
+from baracuda.runtime.row_source import row_source
 
 from ..model import RowOp
 from .compile_report import Report, Variant
@@ -49,21 +50,13 @@ def rows_of(op: RowOp, text: str, package: str = PACKAGE) -> tuple[Registered, .
 
 
 def sources_of(row: Registered, op: RowOp) -> dict[str, KernelSource]:
-    """What `row` compiles from in each layout, with all optional tensors and every tensor's usual type.
+    """What `row` compiles from in each layout, with all optional tensors and every tensor's usual type; strided
+    rows as if they were no whole packs, which is what makes most of them strided.
 
     Equal to what a plan asks for, so that both find each other's entries in the cache.
     """
-    held = [Argument(t.name, t.role, t.over, t.dtypes).elements(row.sku.element)[0] for t in op.chosen]
-    fixed = [f"BARACUDA_HAS_{t.name.upper()}=1" for t in op.flags]
-    fixed += [f"{t.macro}={kind.row.cuda}" for t, kind in zip(op.chosen, held, strict=True)]
-    file, symbol = row.source, row.sku.symbol
-    sources = {}
-    for layout in LAYOUTS:
-        defines = (f"SKU_{symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}", *fixed)
-        sources[layout] = KernelSource(
-            file.path, file.text, symbol, defines, file.contraction, file.flush_subnormals
-        )
-    return sources
+    arguments = [Argument(t.name, t.role, t.over, t.dtypes, t.optional) for t in op.tensors]
+    return {layout: row_source(row, arguments, layout, interleaved=layout == "strided") for layout in LAYOUTS}
 
 
 def variants_of(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import baracuda.runtime as rt
+from baracuda.runtime.row_source import row_source
 
 from ..families import FAMILIES
 
@@ -35,22 +36,8 @@ class Held:
 
     def sources(self) -> dict[str, rt.KernelSource]:
         """What it compiles from in each layout, with all optional tensors and every tensor's usual type."""
-        element, file, symbol = self.row.sku.element, self.row.source, self.row.sku.symbol
-        fixed = [f"BARACUDA_HAS_{a.name.upper()}=1" for a in self.arguments if a.optional]
-        for argument in self.arguments:
-            if len(argument.dtypes) > 1:
-                fixed.append(f"BARACUDA_{argument.name.upper()}={argument.elements(element)[0].row.cuda}")
-        return {
-            layout: rt.KernelSource(
-                file.path,
-                file.text,
-                symbol,
-                (f"SKU_{symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}", *fixed),
-                file.contraction,
-                file.flush_subnormals,
-            )
-            for layout in rt.RowPlan.LAYOUTS
-        }
+        given = self.row, self.arguments
+        return {layout: row_source(*given, layout, interleaved=layout == "strided") for layout in rt.RowPlan.LAYOUTS}
 
 
 def read_table(folder: Path, package: str) -> Iterator[Held]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from baracuda.runtime import ElementKind
+from baracuda.runtime.row_geometry import FOLDED_COLUMNS, blocks_for
 
 from ..program.evaluate import Space
 from ..spec import RowSpec
@@ -113,14 +114,12 @@ class RowProblem(Problem, family="row"):
 
     def _along_row(self, count: int) -> int:
         tile, vec = self.plan.sku.tile, 16 // self.element.row.bytes
-        packs = -(-count // (tile.lanes * vec))
+        packs = -(-count // (tile.lanes * tile.cluster * vec))
         butterfly = min(tile.lanes, 32).bit_length() - 1
-        return int(packs * vec - 1 + butterfly + max(0, tile.lanes // 32 - 1))
+        return int(packs * vec - 1 + butterfly + max(0, tile.lanes // 32 - 1) + tile.cluster - 1)
 
     def _down_column(self, count: int) -> int:
         tile = self.plan.sku.tile
-        blocks = max(1, min(tile.blocks, -(-count // tile.rows)))
-        per_part = -(-count // (blocks * tile.rows))
-        parts = blocks * tile.rows
-        slices = 1 if tile.wide else tile.threads // 32
-        return int(per_part + -(-parts // slices) + slices)
+        blocks = blocks_for(count, tile)
+        slices = 1 if tile.wide else tile.threads // FOLDED_COLUMNS
+        return int(-(-count // (blocks * tile.rows)) + tile.rows - 1 + -(-blocks // slices) + slices)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from baracuda.runtime import KernelSku
+from baracuda.runtime import KernelSku, Tile
+from baracuda.runtime.row_geometry import WARP
 
 from ..load import load_folder
 from ..spec import BodySpec
@@ -140,13 +141,26 @@ _OF_TYPE = ("test_layouts", "test_special_values", "test_batch_invariance", "tes
 def _is_worth(test: str, sku: KernelSku) -> bool:
     """Whether a test says something of `sku` that it has not said of another kernel of the op; on a GPU all are run."""
     subject = _subject_of(sku)
-    if subject.spec.family == "row" or not (test in _OF_PLAN or test in _OF_TYPE):
+    if not (test in _OF_PLAN or test in _OF_TYPE):
         return True
+    if subject.spec.family == "row":
+        return sku == _alike(sku)[0]
     if sku != _narrowest(sku) and sku.layout is None:
         return False
     if isinstance(subject.spec, BodySpec) and sku.arch not in subject.spec.body:  # the same code with other tiles
         return False
     return test in _OF_TYPE or sku.element in subject.spec.dtypes[:2]
+
+
+def _alike(sku: KernelSku) -> list[KernelSku]:
+    """The row op's kernels for the element whose rows lie within a warp if those of `sku` do, or within a block, or are
+    walked along."""
+
+    def shape(tile: Tile) -> tuple[bool, bool]:
+        return tile.wide, tile.lanes > WARP
+
+    held = (s for s in skus(_subject_of(sku)) if s.element == sku.element)
+    return [s for s in held if shape(s.tile) == shape(sku.tile)]
 
 
 def _twos(problem: Problem) -> int:

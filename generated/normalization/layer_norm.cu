@@ -10,6 +10,7 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr bool INTERLEAVED = BARACUDA_INTERLEAVED;  // rows are no whole packs
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_BETA = BARACUDA_HAS_BETA;
 template <typename T> using gamma_of = BARACUDA_GAMMA;
@@ -30,11 +31,13 @@ template <typename T> struct layer_norm_args {
 };
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
-// t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once.
+// t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
+// stays in registers: each tensor is read once and written once. While a packed one is worked on, the next is on its way
+// to shared memory.
 template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(const layer_norm_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP;
+    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && LAYOUT == Layout::PACKED;
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
     const Space& space = args.space;
@@ -42,40 +45,74 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
     [[maybe_unused]] const long long size_cols = space.cols;
     [[maybe_unused]] const acc_t eps = acc_t(args.eps);
     const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y : blockIdx.x, blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x;
-    const index_t home = WALK == Walk::STRIP ? index_t(blockIdx.x) * TILE : 0;  // the first column of a held tile
-    const auto column = [lane](index_t tile, int k) { return tile + index_t(k * Tile::LANES + lane) * VEC; };
+    const long long block = WALK == Walk::STRIP ? blockIdx.y : blockIdx.x / Tile::CLUSTER;
+    const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
+    // The columns of a held tile. Blocks of a cluster share those of a row evenly.
+    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
+    const index_t home = stretch.first;
+    // The first column of chunk k, the others of which are STEP apart.
+    constexpr int STEP = INTERLEAVED ? Tile::LANES : 1;
+    const auto column = [lane](index_t tile, int k) {
+        return tile + (INTERLEAVED ? index_t(k * Tile::LANES) * VEC + lane : index_t(k * Tile::LANES + lane) * VEC);
+    };
     [[maybe_unused]] int turn = 0;
     Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
     Pack<beta_of<T>, VEC> beta_slice[CHUNKS];
     if (HELD) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
-            if (HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(home, k), space.cols);
-            if (HAS_BETA) read<LAYOUT>(beta_slice[k], args.beta.data, args.beta.col_stride, space, column(home, k), space.cols);
+            if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(home, k), stretch.end);
+            if (HAS_BETA) read<LAYOUT, STEP>(beta_slice[k], args.beta.data, args.beta.col_stride, space, column(home, k), stretch.end);
         }
     }
 
+    DYN_SHARED(unsigned char, dynamic);
+    unsigned char* shared = dynamic;
+    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
+    const auto fetch = [&](long long row) {
+        if (row >= size_rows) return;
+        const T* const x_row = args.x.row(space, row);
+#pragma unroll
+        for (int k = 0; k < CHUNKS; ++k) {
+            if (column(home, k) >= stretch.end) continue;
+            x_ahead.fetch(k, x_row + column(home, k));
+        }
+    };
+    const long long own = threadIdx.x / Tile::LANES;
+    if constexpr (Tile::CLUSTER > 1) cluster_barrier();  // all blocks are there
+    if (AHEAD) fetch(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
-        const long long row = first + threadIdx.x / Tile::LANES;
+        const long long row = first + own;
+        [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
         const bool live = row < size_rows;
-        const index_t cols = live ? index_t(space.cols) : 0;
+        const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
         const T* const x_row = args.x.row(space, row);
         T* const y_row = args.y.row(space, row);
         Pack<T, VEC> x_slice[CHUNKS];
-        if (HELD) {
+        if (AHEAD) {
+            cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
-                read<LAYOUT>(x_slice[k], x_row, args.x.col_stride, space, column(home, k), cols);
+                if (column(home, k) >= cols) continue;
+                x_ahead.take(k, x_slice[k]);
+            }
+            fetch(next);
+        } else if (HELD) {
+#pragma unroll
+            for (int k = 0; k < CHUNKS; ++k) {
+                read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(home, k), cols);
             }
         }
 
         [[maybe_unused]] acc_t mu_part = acc_t(0);
+        if (HELD) {
+            keep_packed(x_slice);
+        }
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
@@ -83,7 +120,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
                 const index_t col = column(tile, k);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i >= cols) continue;
+                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     mu_part = mu_part + x;
                 }
@@ -91,14 +128,17 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
             if (HELD) break;
         }
         const acc_t mu = fold_row<Tile, Sum<acc_t>>(mu_part, turn) / acc_t(size_cols);
-        if (WALK != Walk::STRIP && live && lane == 0) args.mu.at(space, row) = mu_of<T>(mu);
+        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.mu.at(space, row) = mu_of<T>(mu);
 
         [[maybe_unused]] acc_t rstd_mean_part = acc_t(0);
+        if (HELD) {
+            keep_packed(x_slice);
+        }
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
@@ -106,25 +146,30 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
                 const index_t col = column(tile, k);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i >= cols) continue;
+                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t centred = x - mu;
-                    rstd_mean_part = rstd_mean_part + centred * centred;
+                    rstd_mean_part = math::fma(centred, centred, rstd_mean_part);
                 }
             }
             if (HELD) break;
         }
         const acc_t rstd_mean = fold_row<Tile, Sum<acc_t>>(rstd_mean_part, turn) / acc_t(size_cols);
         [[maybe_unused]] const acc_t rstd = acc_t(1) / math::sqrt(rstd_mean + eps);
-        if (WALK != Walk::STRIP && live && lane == 0) args.rstd.at(space, row) = rstd_of<T>(rstd);
+        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rstd.at(space, row) = rstd_of<T>(rstd);
 
+        if (HELD) {
+            keep_packed(x_slice);
+            if (HAS_GAMMA) keep_packed(gamma_slice);
+            if (HAS_BETA) keep_packed(beta_slice);
+        }
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                    if (HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
-                    if (HAS_BETA) read<LAYOUT>(beta_slice[k], args.beta.data, args.beta.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
+                    if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
+                    if (HAS_BETA) read<LAYOUT, STEP>(beta_slice[k], args.beta.data, args.beta.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
@@ -133,14 +178,14 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i >= cols) continue;
+                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
                     const acc_t beta = !HAS_BETA ? acc_t(0.0) : acc_t(beta_slice[k].lane[i]);
                     const acc_t centred = x - mu;
                     y_pack.lane[i] = T(centred * rstd * gamma + beta);
                 }
-                write<LAYOUT>(y_pack, y_row, args.y.col_stride, space, col, cols);
+                write<LAYOUT, STEP>(y_pack, y_row, args.y.col_stride, space, col, cols);
             }
             if (HELD) break;
         }
@@ -157,103 +202,273 @@ template <typename T, class Tile> __device__ void layer_norm(const layer_norm_ar
 
 using namespace baracuda;
 
+#ifdef SKU_layer_norm_f32_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f32_row8x16x2(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f32_row16x8x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<16, 8, 4, false, 1>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_f32_row32x4x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f32_row32x4x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f32_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f32_row64x1x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_f32_row128x1x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f32_row128x1x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) layer_norm_f32_row256x1x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_f32_row256x1x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f32_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_f32_row512x1x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f32_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f32_row512x1x4x2(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f32_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f32_row512x1x4x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f32_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f32_row512x1x4x8(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f32_wide384x1x2(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<384, 1, 2, true>>(args);
+    layer_norm<float, Tile<384, 1, 2, true, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f16_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f16_row8x16x2(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f16_row16x8x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<16, 8, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_f16_row32x4x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f16_row32x4x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f16_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f16_row64x1x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_f16_row128x1x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f16_row128x1x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) layer_norm_f16_row256x1x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_f16_row256x1x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f16_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_f16_row512x1x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f16_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f16_row512x1x4x2(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f16_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f16_row512x1x4x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f16_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f16_row512x1x4x8(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f16_wide384x1x2(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<384, 1, 2, true>>(args);
+    layer_norm<f16, Tile<384, 1, 2, true, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_bf16_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_bf16_row8x16x2(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_bf16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_bf16_row16x8x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<16, 8, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_bf16_row32x4x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_bf16_row32x4x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_bf16_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_bf16_row64x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_bf16_row128x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_bf16_row128x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) layer_norm_bf16_row256x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_bf16_row256x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_bf16_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_bf16_row512x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_bf16_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_bf16_row512x1x4x2(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_bf16_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_bf16_row512x1x4x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_bf16_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_bf16_row512x1x4x8(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_bf16_wide384x1x2(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<384, 1, 2, true>>(args);
+    layer_norm<bf16, Tile<384, 1, 2, true, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f64_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f64_row8x16x2(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f64_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f64_row16x8x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<16, 8, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_f64_row32x4x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f64_row32x4x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f64_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f64_row64x1x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_f64_row128x1x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_f64_row128x1x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) layer_norm_f64_row256x1x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_f64_row256x1x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f64_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_f64_row512x1x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f64_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f64_row512x1x4x2(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f64_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f64_row512x1x4x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_sm_90_f64_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f64_row512x1x4x8(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f64_wide384x1x2(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<384, 1, 2, true>>(args);
+    layer_norm<double, Tile<384, 1, 2, true, 1>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 6 +1 1 -1 1 +2 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 +2 1 +11 13 +1 1 +1 5 +1 1 -1 1 +4 3 +1 1 -1 1 +1 7 +7 1 -1 1 +2 1 +1 3 +1 1 +1 3 +17 1 +1 4 +1 1 +1 5 +3 3
-// @lines +4 1 +5 1 +7 1 +3 3 +1 1 -60 2 +11 1 +1 4 +1 1 +1 5 +3 3 +4 1 +2 1 +2 1 +7 1 +3 3 +1 1 -63 1 +2 2 +13 4 +1 1
-// @lines -1 1 -1 1 +1 5 +1 1 +1 3 +4 1 -1 1 -1 1 +2 1 +5 1 +4 1 +1 1 +1 3 +5 1 +18 2 +31 3 +15 1 +1 6 +1 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 +2 1 +11 15 +1 1 +1 12 +1 1 -1 1 +4 3 +1 1 -1 1 +1 3 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1
+// @lines -1 1 +2 1 +2 5 +1 1 +1 5 +1 1 +1 3 +18 1 +1 1 +1 1 +1 5 +1 1 +1 5 +3 3 +4 1 +5 1 +7 1 +3 3 +1 1 -65 2 +11 1 +1
+// @lines 1 +1 1 +1 5 +1 1 +1 5 +3 3 +4 1 +2 1 +2 1 +7 1 +3 3 +1 1 -68 1 +2 2 +13 1 +1 1 -1 1 -1 1 +1 5 +1 1 -1 1 -1 1
+// @lines +1 5 +1 1 +1 3 +4 1 -1 1 -1 1 +2 1 +5 1 +4 1 +1 1 +1 3 +5 1 +21 2 +31 3 +15 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

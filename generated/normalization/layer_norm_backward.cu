@@ -11,6 +11,7 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr bool INTERLEAVED = BARACUDA_INTERLEAVED;  // rows are no whole packs
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_DGAMMA = BARACUDA_HAS_DGAMMA;
 constexpr bool HAS_DBETA = BARACUDA_HAS_DBETA;
@@ -40,20 +41,29 @@ template <typename T> struct layer_norm_backward_args {
 };
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
-// t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once.
+// t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
+// stays in registers: each tensor is read once and written once. While a packed one is worked on, the next is on its way
+// to shared memory.
 template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward_rows(const layer_norm_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP;
+    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && LAYOUT == Layout::PACKED;
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
     const Space& space = args.space;
     const long long size_rows = space.rows;
     [[maybe_unused]] const long long size_cols = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y : blockIdx.x, blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x;
-    const index_t home = WALK == Walk::STRIP ? index_t(blockIdx.x) * TILE : 0;  // the first column of a held tile
-    const auto column = [lane](index_t tile, int k) { return tile + index_t(k * Tile::LANES + lane) * VEC; };
+    const long long block = WALK == Walk::STRIP ? blockIdx.y : blockIdx.x / Tile::CLUSTER;
+    const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
+    // The columns of a held tile. Blocks of a cluster share those of a row evenly.
+    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
+    const index_t home = stretch.first;
+    // The first column of chunk k, the others of which are STEP apart.
+    constexpr int STEP = INTERLEAVED ? Tile::LANES : 1;
+    const auto column = [lane](index_t tile, int k) {
+        return tile + (INTERLEAVED ? index_t(k * Tile::LANES) * VEC + lane : index_t(k * Tile::LANES + lane) * VEC);
+    };
     [[maybe_unused]] int turn = 0;
     Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
     [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
@@ -61,38 +71,81 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
     if (HELD) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
-            if (HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(home, k), space.cols);
+            if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(home, k), stretch.end);
         }
     }
 
+    DYN_SHARED(unsigned char, dynamic);
+    unsigned char* shared = dynamic;
+    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
+    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
+    const auto fetch = [&](long long row) {
+        if (row >= size_rows) return;
+        const T* const dy_row = args.dy.row(space, row);
+        const T* const x_row = args.x.row(space, row);
+#pragma unroll
+        for (int k = 0; k < CHUNKS; ++k) {
+            if (column(home, k) >= stretch.end) continue;
+            dy_ahead.fetch(k, dy_row + column(home, k));
+            x_ahead.fetch(k, x_row + column(home, k));
+        }
+    };
+    const auto mu_at = [&](long long row) {
+        return row < size_rows ? acc_t(args.mu.at(space, row)) : acc_t(0.0);
+    };
+    const auto rstd_at = [&](long long row) {
+        return row < size_rows ? acc_t(args.rstd.at(space, row)) : acc_t(0.0);
+    };
+    const long long own = threadIdx.x / Tile::LANES;
+    if constexpr (Tile::CLUSTER > 1) cluster_barrier();  // all blocks are there
+    if (AHEAD) fetch(block * Tile::ROWS + own);
+    acc_t mu_next = mu_at(block * Tile::ROWS + own);
+    acc_t rstd_next = rstd_at(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
-        const long long row = first + threadIdx.x / Tile::LANES;
+        const long long row = first + own;
+        [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
         const bool live = row < size_rows;
-        const index_t cols = live ? index_t(space.cols) : 0;
-        const acc_t mu = live ? acc_t(args.mu.at(space, row)) : acc_t(0.0);
-        const acc_t rstd = live ? acc_t(args.rstd.at(space, row)) : acc_t(0.0);
+        const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
+        const acc_t mu = mu_next;
+        mu_next = mu_at(next);
+        const acc_t rstd = rstd_next;
+        rstd_next = rstd_at(next);
         const T* const dy_row = args.dy.row(space, row);
         const T* const x_row = args.x.row(space, row);
         T* const dx_row = args.dx.row(space, row);
         Pack<T, VEC> dy_slice[CHUNKS];
         Pack<T, VEC> x_slice[CHUNKS];
-        if (HELD) {
+        if (AHEAD) {
+            cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
-                read<LAYOUT>(dy_slice[k], dy_row, args.dy.col_stride, space, column(home, k), cols);
-                read<LAYOUT>(x_slice[k], x_row, args.x.col_stride, space, column(home, k), cols);
+                if (column(home, k) >= cols) continue;
+                dy_ahead.take(k, dy_slice[k]);
+                x_ahead.take(k, x_slice[k]);
+            }
+            fetch(next);
+        } else if (HELD) {
+#pragma unroll
+            for (int k = 0; k < CHUNKS; ++k) {
+                read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(home, k), cols);
+                read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(home, k), cols);
             }
         }
 
         [[maybe_unused]] acc_t drift_part = acc_t(0);
         [[maybe_unused]] acc_t proj_part = acc_t(0);
+        if (HELD) {
+            keep_packed(dy_slice);
+            keep_packed(x_slice);
+            if (HAS_GAMMA) keep_packed(gamma_slice);
+        }
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
-                    read<LAYOUT>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                    if (HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
+                    if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
@@ -100,14 +153,14 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
                 const index_t col = column(tile, k);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i >= cols) continue;
+                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t dy = acc_t(dy_slice[k].lane[i]);
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
                     const acc_t xhat = (x - mu) * rstd;
                     const acc_t wdy = dy * gamma;
                     drift_part = drift_part + wdy;
-                    proj_part = proj_part + xhat * wdy;
+                    proj_part = math::fma(xhat, wdy, proj_part);
                 }
             }
             if (HELD) break;
@@ -120,13 +173,18 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
             continue;
         }
 
+        if (HELD) {
+            keep_packed(dy_slice);
+            keep_packed(x_slice);
+            if (HAS_GAMMA) keep_packed(gamma_slice);
+        }
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
-                    read<LAYOUT>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                    if (HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
+                    if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
@@ -135,33 +193,35 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i >= cols) continue;
+                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t dy = acc_t(dy_slice[k].lane[i]);
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
                     const acc_t xhat = (x - mu) * rstd;
                     const acc_t wdy = dy * gamma;
                     dx_pack.lane[i] = T(rstd * (wdy - drift - xhat * proj));
-                    if (HAS_DGAMMA) dgamma_sum[k][i] += dy * xhat;
-                    if (HAS_DBETA) dbeta_sum[k][i] += dy;
+                    if (HAS_DGAMMA) dgamma_sum[k][i] = math::fma(dy, xhat, dgamma_sum[k][i]);
+                    if (HAS_DBETA) dbeta_sum[k][i] = dbeta_sum[k][i] + dy;
                 }
-                write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
+                write<LAYOUT, STEP>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
             }
             if (HELD) break;
         }
     }
 
     if (HELD) {
-        const long long part = block * Tile::ROWS + threadIdx.x / Tile::LANES;
 #pragma unroll
-        for (int k = 0; k < CHUNKS; ++k)
+        for (int k = 0; k < CHUNKS; ++k) {
+            if (HAS_DGAMMA) fold_rows<Tile>(dgamma_sum[k]);
+            if (HAS_DBETA) fold_rows<Tile>(dbeta_sum[k]);
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
-                const long long col = column(home, k) + i;
-                if (col >= space.cols) continue;
-                if (HAS_DGAMMA) args.dgamma_parts[part * space.cols + col] = dgamma_sum[k][i];
-                if (HAS_DBETA) args.dbeta_parts[part * space.cols + col] = dbeta_sum[k][i];
+                const long long col = column(home, k) + i * STEP;
+                if (own != 0 || col >= stretch.end) continue;
+                if (HAS_DGAMMA) args.dgamma_parts[block * space.cols + col] = dgamma_sum[k][i];
+                if (HAS_DBETA) args.dbeta_parts[block * space.cols + col] = dbeta_sum[k][i];
             }
+        }
     }
     if (WALK == Walk::GATHER && block == 0)
         for (long long strip = threadIdx.x; strip * Tile::LANES * VEC < space.cols; strip += Tile::THREADS) args.tickets[strip] = 0;
@@ -199,8 +259,8 @@ template <typename T, class Tile> __device__ void layer_norm_backward(const laye
     } else if (args.stage == 0) {
         layer_norm_backward_rows<T, Tile, Walk::HELD>(args);
     } else {
-        const long long first = (long long)blockIdx.x * WARP;
-        layer_norm_backward_columns<T, Tile, Tile::THREADS / WARP>(args, first, min(first + WARP, args.space.cols));
+        const long long first = (long long)blockIdx.x * FOLDED_COLUMNS;
+        layer_norm_backward_columns<T, Tile, Tile::THREADS / FOLDED_COLUMNS>(args, first, min(first + FOLDED_COLUMNS, args.space.cols));
     }
 }
 
@@ -208,104 +268,275 @@ template <typename T, class Tile> __device__ void layer_norm_backward(const laye
 
 using namespace baracuda;
 
+#ifdef SKU_layer_norm_backward_f32_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f32_row8x16x2(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f32_row16x8x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<16, 8, 4, false, 1>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_backward_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_backward_f32_row32x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f32_row32x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f32_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_backward_f32_row64x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_backward_f32_row128x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f32_row128x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) layer_norm_backward_f32_row256x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row256x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f32_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f32_row512x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f32_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f32_row512x1x4x2(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f32_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f32_row512x1x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f32_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f32_wide384x1x2(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<384, 1, 2, true>>(args);
+    layer_norm_backward<float, Tile<384, 1, 2, true, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_backward_f16_row32x4x4(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<32, 4, 4, false>>(args);
+#ifdef SKU_layer_norm_backward_f16_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f16_row8x16x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<8, 16, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_backward_f16_row128x1x4(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<128, 1, 4, false>>(args);
+#ifdef SKU_layer_norm_backward_f16_row16x8x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f16_row16x8x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<16, 8, 3, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) layer_norm_backward_f16_row256x1x4(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<256, 1, 4, false>>(args);
+#ifdef SKU_layer_norm_backward_f16_row32x4x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f16_row32x4x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<32, 4, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f16_row64x1x3
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_backward_f16_row64x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<64, 1, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f16_row128x1x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f16_row128x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<128, 1, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f16_row256x1x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row256x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<256, 1, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f16_row512x1x3
+extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f16_row512x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<512, 1, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f16_row512x1x3x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f16_row512x1x3x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<512, 1, 3, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f16_row512x1x3x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f16_row512x1x3x4(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<512, 1, 3, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f16_row512x1x3x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f16_row512x1x3x8(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<512, 1, 3, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f16_wide384x1x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<384, 1, 2, true>>(args);
+    layer_norm_backward<f16, Tile<384, 1, 2, true, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_backward_bf16_row32x4x4(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<32, 4, 4, false>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_bf16_row8x16x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<8, 16, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_backward_bf16_row128x1x4(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<128, 1, 4, false>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row16x8x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_bf16_row16x8x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<16, 8, 3, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) layer_norm_backward_bf16_row256x1x4(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<256, 1, 4, false>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row32x4x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_bf16_row32x4x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<32, 4, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_bf16_row64x1x3
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_backward_bf16_row64x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<64, 1, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_bf16_row128x1x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_bf16_row128x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<128, 1, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_bf16_row256x1x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row256x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<256, 1, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_bf16_row512x1x3
+extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_bf16_row512x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<512, 1, 3, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_bf16_row512x1x3x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_bf16_row512x1x3x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<512, 1, 3, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_bf16_row512x1x3x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_bf16_row512x1x3x4(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<512, 1, 3, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_bf16_row512x1x3x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_bf16_row512x1x3x8(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<512, 1, 3, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_bf16_wide384x1x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<384, 1, 2, true>>(args);
+    layer_norm_backward<bf16, Tile<384, 1, 2, true, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f64_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f64_row8x16x2(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f64_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f64_row16x8x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<16, 8, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_backward_f64_row32x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f64_row32x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f64_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_backward_f64_row64x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) layer_norm_backward_f64_row128x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f64_row128x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) layer_norm_backward_f64_row256x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row256x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f64_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f64_row512x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f64_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f64_row512x1x4x2(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f64_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f64_row512x1x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f64_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f64_row512x1x4x8(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f64_wide384x1x2(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<384, 1, 2, true>>(args);
+    layer_norm_backward<double, Tile<384, 1, 2, true, 1>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 -1 1 +1 6 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 13 +3 5 +1 1 +2 1 -1 1 +1 3 +1 1 +1 7 +4 1 -1 1 +2
-// @lines 1 -1 1 -1 1 +2 1 -1 1 +1 3 +1 1 -1 1 +1 3 +17 1 -1 1 +1 4 +1 1 -1 1 -1 1 +1 5 +3 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2
-// @lines 1 -1 1 +7 1 +3 3 +1 1 -1 1 -57 1 +1 1 -1 1 +1 3 +5 4 +1 1 -1 1 -1 1 +1 5 +1 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5
-// @lines 1 +2 1 -1 1 +1 1 +1 1 +1 3 +5 2 +1 8 +1 1 -1 1 +1 4 +1 2 +1 7 +3 2 +1 2 -2 2 +1 1 +7 1 -1 1 +1 3 +1 3 +1 13 +3
-// @lines 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 -1 1 +1 7 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 15 +3 12 +1 1 +2 1 -1 1 +1 3 +1 1 +1 3 +1 2 +1 1
+// @lines -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 -3 3 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2 2 +2 1 -1 1 -1 1 +2 1 -1 1
+// @lines +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 3 +18 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 5 +1 1 -1 1 -1 1 +1 5 +3 3 +4 1 -1 1 -1 1
+// @lines +2 1 -1 1 +2 1 -1 1 +7 1 +3 3 +1 1 -1 1 -62 1 +1 1 -1 1 +1 3 +5 1 +1 1 -1 1 -1 1 +1 5 +1 1 -1 1 -1 1 +1 5 +1 1
+// @lines +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 -1 1 +1 1 +1 1 +1 3 +5 2 +1 3 +1 1 -1 1 +1 4 +1 1 -1 1 +1 5 +1 2 +1 7
+// @lines +3 2 +1 2 -2 2 +1 1 +7 1 -1 1 +1 3 +1 3 +1 13 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -8,6 +8,7 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr bool INTERLEAVED = BARACUDA_INTERLEAVED;  // rows are no whole packs
 
 template <typename T> struct log_softmax_backward_args {
     long long stage;
@@ -18,20 +19,29 @@ template <typename T> struct log_softmax_backward_args {
 };
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
-// t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once.
+// t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
+// stays in registers: each tensor is read once and written once. While a packed one is worked on, the next is on its way
+// to shared memory.
 template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backward_rows(const log_softmax_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP;
+    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && LAYOUT == Layout::PACKED;
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
     const Space& space = args.space;
     const long long size_rows = space.rows;
     [[maybe_unused]] const long long size_cols = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y : blockIdx.x, blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x;
-    const index_t home = WALK == Walk::STRIP ? index_t(blockIdx.x) * TILE : 0;  // the first column of a held tile
-    const auto column = [lane](index_t tile, int k) { return tile + index_t(k * Tile::LANES + lane) * VEC; };
+    const long long block = WALK == Walk::STRIP ? blockIdx.y : blockIdx.x / Tile::CLUSTER;
+    const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
+    // The columns of a held tile. Blocks of a cluster share those of a row evenly.
+    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
+    const index_t home = stretch.first;
+    // The first column of chunk k, the others of which are STEP apart.
+    constexpr int STEP = INTERLEAVED ? Tile::LANES : 1;
+    const auto column = [lane](index_t tile, int k) {
+        return tile + (INTERLEAVED ? index_t(k * Tile::LANES) * VEC + lane : index_t(k * Tile::LANES + lane) * VEC);
+    };
     [[maybe_unused]] int turn = 0;
     if (HELD) {
 #pragma unroll
@@ -39,29 +49,60 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
         }
     }
 
+    DYN_SHARED(unsigned char, dynamic);
+    unsigned char* shared = dynamic;
+    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
+    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> y_ahead(shared);
+    const auto fetch = [&](long long row) {
+        if (row >= size_rows) return;
+        const T* const dy_row = args.dy.row(space, row);
+        const T* const y_row = args.y.row(space, row);
+#pragma unroll
+        for (int k = 0; k < CHUNKS; ++k) {
+            if (column(home, k) >= stretch.end) continue;
+            dy_ahead.fetch(k, dy_row + column(home, k));
+            y_ahead.fetch(k, y_row + column(home, k));
+        }
+    };
+    const long long own = threadIdx.x / Tile::LANES;
+    if constexpr (Tile::CLUSTER > 1) cluster_barrier();  // all blocks are there
+    if (AHEAD) fetch(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
-        const long long row = first + threadIdx.x / Tile::LANES;
+        const long long row = first + own;
+        [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
         const bool live = row < size_rows;
-        const index_t cols = live ? index_t(space.cols) : 0;
+        const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
         const T* const dy_row = args.dy.row(space, row);
         const T* const y_row = args.y.row(space, row);
         T* const dx_row = args.dx.row(space, row);
         Pack<T, VEC> dy_slice[CHUNKS];
         Pack<T, VEC> y_slice[CHUNKS];
-        if (HELD) {
+        if (AHEAD) {
+            cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
-                read<LAYOUT>(dy_slice[k], dy_row, args.dy.col_stride, space, column(home, k), cols);
-                read<LAYOUT>(y_slice[k], y_row, args.y.col_stride, space, column(home, k), cols);
+                if (column(home, k) >= cols) continue;
+                dy_ahead.take(k, dy_slice[k]);
+                y_ahead.take(k, y_slice[k]);
+            }
+            fetch(next);
+        } else if (HELD) {
+#pragma unroll
+            for (int k = 0; k < CHUNKS; ++k) {
+                read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(home, k), cols);
+                read<LAYOUT, STEP>(y_slice[k], y_row, args.y.col_stride, space, column(home, k), cols);
             }
         }
 
         [[maybe_unused]] acc_t dx_sum_part = acc_t(0);
+        if (HELD) {
+            keep_packed(dy_slice);
+        }
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
@@ -69,7 +110,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
                 const index_t col = column(tile, k);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i >= cols) continue;
+                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t dy = acc_t(dy_slice[k].lane[i]);
                     dx_sum_part = dx_sum_part + dy;
                 }
@@ -78,12 +119,16 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
         }
         const acc_t dx_sum = fold_row<Tile, Sum<acc_t>>(dx_sum_part, turn);
 
+        if (HELD) {
+            keep_packed(dy_slice);
+            keep_packed(y_slice);
+        }
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
-                    read<LAYOUT>(y_slice[k], y_row, args.y.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
+                    read<LAYOUT, STEP>(y_slice[k], y_row, args.y.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
@@ -92,12 +137,12 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i >= cols) continue;
+                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t dy = acc_t(dy_slice[k].lane[i]);
                     const acc_t y = acc_t(y_slice[k].lane[i]);
                     dx_pack.lane[i] = T(dy - math::exp(y) * dx_sum);
                 }
-                write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
+                write<LAYOUT, STEP>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
             }
             if (HELD) break;
         }
@@ -114,102 +159,272 @@ template <typename T, class Tile> __device__ void log_softmax_backward(const log
 
 using namespace baracuda;
 
+#ifdef SKU_log_softmax_backward_f32_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f32_row8x16x2(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f32_row16x8x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<16, 8, 4, false, 1>>(args);
+}
+#endif
+
 #ifdef SKU_log_softmax_backward_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_backward_f32_row32x4x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f32_row32x4x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f32_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f32_row64x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_backward_f32_row128x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f32_row128x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) log_softmax_backward_f32_row256x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_backward_f32_row256x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f32_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) log_softmax_backward_f32_row512x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f32_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f32_row512x1x4x2(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f32_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f32_row512x1x4x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f32_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f32_wide384x1x2(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<384, 1, 2, true>>(args);
+    log_softmax_backward<float, Tile<384, 1, 2, true, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f16_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f16_row8x16x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f16_row16x8x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<16, 8, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_backward_f16_row32x4x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f16_row32x4x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f16_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f16_row64x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_backward_f16_row128x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f16_row128x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) log_softmax_backward_f16_row256x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_backward_f16_row256x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f16_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) log_softmax_backward_f16_row512x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f16_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f16_row512x1x4x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f16_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f16_row512x1x4x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f16_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f16_row512x1x4x8(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f16_wide384x1x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<384, 1, 2, true>>(args);
+    log_softmax_backward<f16, Tile<384, 1, 2, true, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_bf16_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_bf16_row8x16x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_bf16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_bf16_row16x8x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<16, 8, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_backward_bf16_row32x4x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_bf16_row32x4x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_bf16_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_bf16_row64x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_backward_bf16_row128x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_bf16_row128x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) log_softmax_backward_bf16_row256x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_backward_bf16_row256x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_bf16_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) log_softmax_backward_bf16_row512x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_bf16_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_bf16_row512x1x4x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_bf16_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_bf16_row512x1x4x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_bf16_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_bf16_row512x1x4x8(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_bf16_wide384x1x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<384, 1, 2, true>>(args);
+    log_softmax_backward<bf16, Tile<384, 1, 2, true, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f64_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f64_row8x16x2(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<8, 16, 2, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f64_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f64_row16x8x4(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<16, 8, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_backward_f64_row32x4x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<32, 4, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f64_row32x4x4(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<32, 4, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f64_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row64x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<64, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, 1) log_softmax_backward_f64_row128x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<128, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f64_row128x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<128, 1, 4, false, 1>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, 1) log_softmax_backward_f64_row256x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<256, 1, 4, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_backward_f64_row256x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<256, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f64_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, 1) log_softmax_backward_f64_row512x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<512, 1, 4, false, 1>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f64_row512x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f64_row512x1x4x2(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<512, 1, 4, false, 2>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f64_row512x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f64_row512x1x4x4(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<512, 1, 4, false, 4>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f64_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) log_softmax_backward_sm_90_f64_row512x1x4x8(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<512, 1, 4, false, 8>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f64_wide384x1x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<384, 1, 2, true>>(args);
+    log_softmax_backward<double, Tile<384, 1, 2, true, 1>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 +1 7 +6 3 +1 1 -1 1 -1 1 +14 13 +3 5 +6 3 +3 7 +7 1 -1 1 -1 1 +2 1 -1 1 +1 3
-// @lines +1 1 -1 1 +1 3 +17 1 +1 4 +1 1 +1 5 +3 3 +4 1 +5 1 +7 1 +3 3 +1 2 -46 4 +1 1 -1 1 +1 5 +1 1 +1 3 +4 1 -1 1 +8
-// @lines 1 +4 1 +1 1 +1 3 +5 1 +18 2 +31 3 +15 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 5
+// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 15 +3 12 +6 3 +3 3 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1
+// @lines +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 3 +18 1 +1 1 +1 1
+// @lines +1 5 +1 1 +1 5 +3 3 +4 1 +5 1 +7 1 +3 3 +1 2 -51 1 +1 1 -1 1 +1 5 +1 1 -1 1 +1 5 +1 1 +1 3 +4 1 -1 1 +8 1 +4 1
+// @lines +1 1 +1 3 +5 1 +21 2 +31 3 +15 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -1,8 +1,11 @@
 // Rows: a problem of rows x cols elements, where each side is an index over up to eight axes of the caller's arrays.
 #pragma once
 
+#include <baracuda/async.cuh>
+#include <baracuda/cluster.cuh>
 #include <baracuda/math.cuh>
 #include <baracuda/pack.cuh>
+#include <baracuda/shared.cuh>
 
 namespace baracuda {
 
@@ -68,11 +71,12 @@ template <typename T> struct PerCol {
     }
 };
 
-// LANES threads share a row, ROWS rows share a block, and a thread owns CHUNKS packs of a row at a time. A row that is
-// longer than its tile is WIDE.
-template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_> struct Tile {
-    static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS;
+// LANES threads share a row, ROWS rows share a block, and a thread owns CHUNKS packs of a row at a time; or CLUSTER blocks
+// share a row, each a stretch of it. A row that is longer than its tile is WIDE.
+template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1> struct Tile {
+    static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS, CLUSTER = CLUSTER_;
     static constexpr bool WIDE = WIDE_;
+    static_assert(CLUSTER == 1 || (LANES > WARP && !WIDE), "a cluster holds one row in whole warps");
     static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0 && ROWS == 1, "a row is whole warps or a part of one");
 };
 
@@ -88,28 +92,68 @@ enum class Walk {
 template <bool WIDE> struct ColumnIndex { using type = int; };
 template <> struct ColumnIndex<true> { using type = long long; };
 
-// N elements of a row from column `col` on, as far as the row goes.
-template <Layout LAYOUT, typename T, int N>
+// Columns [first, end).
+template <typename I> struct Stretch {
+    I first, end;
+    __device__ __forceinline__ static Stretch of(long long index, long long size, long long cols) {
+        return {I(min(index * size, cols)), I(min((index + 1) * size, cols))};
+    }
+};
+
+// The columns of a row that a block holds: all, or its share of the cluster's in whole packs.
+template <class Tile, int VEC, typename I> __device__ __forceinline__ Stretch<I> held_stretch(long long cols) {
+    if constexpr (Tile::CLUSTER > 1) {
+        const long long packs = (cols + VEC - 1) / VEC;
+        return Stretch<I>::of(cluster_rank(), (packs + Tile::CLUSTER - 1) / Tile::CLUSTER * VEC, cols);
+    }
+    return {0, I(cols)};
+}
+
+// N elements of a row, STEP columns apart from column `col` on, as far as the row goes; packed ones are neighbours.
+template <Layout LAYOUT, int STEP, typename T, int N>
 __device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, long long col, long long cols) {
     if (LAYOUT == Layout::PACKED) {
         if (col < cols) pack.load(row + col);
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i)
-            if (col + i < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i, space, stride)];
+            if (col + i * STEP < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i * STEP, space, stride)];
     }
 }
 
-template <Layout LAYOUT, typename T, int N>
+template <Layout LAYOUT, int STEP, typename T, int N>
 __device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, long long col, long long cols) {
     if (LAYOUT == Layout::PACKED) {
         if (col < cols) pack.store(row + col);
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i)
-            if (col + i < cols) row[column_offset<LAYOUT>(col + i, space, stride)] = pack.lane[i];
+            if (col + i * STEP < cols) row[column_offset<LAYOUT>(col + i * STEP, space, stride)] = pack.lane[i];
     }
 }
+
+// What a thread reads next of one tensor, on its way to shared memory while the thread works: pack k of THREADS threads lies
+// side by side, and no thread touches another's. `shared` is where the first tensor's packs begin and the next one's will.
+template <typename T, int N, int CHUNKS, int THREADS> struct Ahead {
+    Pack<T, N>* own;
+    __device__ __forceinline__ explicit Ahead(unsigned char*& shared) : own(reinterpret_cast<Pack<T, N>*>(shared) + threadIdx.x) {
+        shared += CHUNKS * THREADS * sizeof(Pack<T, N>);
+    }
+    __device__ __forceinline__ void fetch(int k, const T* from) const {
+        constexpr int BYTES = sizeof(Pack<T, N>);
+        unsigned char* const to = reinterpret_cast<unsigned char*>(own + k * THREADS);
+        const unsigned char* const source = reinterpret_cast<const unsigned char*>(from);
+        if constexpr (BYTES % 16 == 0) {
+#pragma unroll
+            for (int i = 0; i < BYTES; i += 16) cp_async_cg(to + i, source + i);
+        } else if constexpr (BYTES >= 4) {
+            cp_async_ca<BYTES>(to, source);
+        } else {
+            own[k * THREADS].load(from);
+        }
+    }
+    __device__ __forceinline__ void take(int k, Pack<T, N>& pack) const { pack = own[k * THREADS]; }
+};
 
 template <typename A> struct Sum { __device__ A operator()(A a, A b) const { return a + b; } };
 template <typename A> struct Max { __device__ A operator()(A a, A b) const { return math::maximum(a, b); } };
@@ -133,8 +177,47 @@ template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int
 #pragma unroll
         for (int warp = 1; warp < WARPS; ++warp) value = fold(value, scratch[turn].of_warp[warp]);
     }
+    if constexpr (Tile::CLUSTER > 1) {  // each block tells all what it has
+        __shared__ A of_block[2][Tile::CLUSTER];
+        if (threadIdx.x < Tile::CLUSTER) store_in_block(&of_block[turn][cluster_rank()], threadIdx.x, value);
+        cluster_barrier();
+        value = of_block[turn][0];
+#pragma unroll
+        for (int block = 1; block < Tile::CLUSTER; ++block) value = fold(value, of_block[turn][block]);
+    }
     return value;
 }
+
+// Adds up, row by row, what the rows of a block have summed for the same columns; the threads of the first get it.
+template <class Tile, typename A, int N> __device__ void fold_rows(A (&sum)[N]) {
+    if constexpr (Tile::ROWS > 1) {
+        __shared__ A of_thread[N][Tile::THREADS];
+        __syncthreads();  // an earlier fold may still be reading
+#pragma unroll
+        for (int i = 0; i < N; ++i) of_thread[i][threadIdx.x] = sum[i];
+        __syncthreads();
+        if (threadIdx.x >= Tile::LANES) return;
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            for (int row = 1; row < Tile::ROWS; ++row) sum[i] += of_thread[i][row * Tile::LANES + threadIdx.x];
+    }
+}
+
+// The compiler forgets what it knows of a pack, so that it converts its elements again where they are read again instead of
+// keeping both: a pack of halves takes half the registers.
+template <typename T, int N, int CHUNKS> __device__ __forceinline__ void keep_packed(Pack<T, N> (&slice)[CHUNKS]) {
+#ifndef BARACUDA_HOST
+    if constexpr (sizeof(Pack<T, N>) % 4 == 0) {
+#pragma unroll
+        for (int k = 0; k < CHUNKS; ++k)
+#pragma unroll
+            for (int i = 0; i < int(sizeof(Pack<T, N>) / 4); ++i)
+                asm volatile("" : "+r"(reinterpret_cast<unsigned*>(&slice[k])[i]));
+    }
+#endif
+}
+
+constexpr int FOLDED_COLUMNS = 8;  // 32 bytes of each part, the least that memory moves
 
 // The sum of `parts` numbers that lie `pitch` apart, for THREADS / SLICES columns at once: slice s adds parts s,
 // s + SLICES, ... and slice 0 adds the slices in order. Only slice 0, the first threads of the block, gets the sum.

@@ -1,0 +1,45 @@
+"""What a kernel of the row family compiles from, for arrays of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from .arguments import Argument
+from .device import KernelSource
+from .element import ElementKind
+from .registry import Registered
+from .sku import VECTOR_BYTES, KernelSku
+
+
+def row_source(
+    row: Registered,
+    arguments: Iterable[Argument],
+    layout: str,
+    *,
+    interleaved: bool = False,
+    present: Callable[[str], bool] = lambda name: True,
+    held: Mapping[str, ElementKind] | None = None,
+) -> KernelSource:
+    """The source of `row` for one layout, for rows that are no whole packs `interleaved`.
+
+    `present` says which optional arguments are there, `held` what those hold whose element type is the caller's choice,
+    by default the usual one.
+    """
+    sku, given = row.sku, tuple(arguments)
+    kinds = {a.name: (held or {}).get(a.name, a.elements(sku.element)[0]) for a in given}
+    defines = [f"SKU_{sku.symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}", f"BARACUDA_INTERLEAVED={int(interleaved)}"]
+    defines += [f"BARACUDA_HAS_{a.name.upper()}={int(present(a.name))}" for a in given if a.optional]
+    defines += [f"BARACUDA_{a.name.upper()}={kinds[a.name].row.cuda}" for a in given if len(a.dtypes) > 1]
+    read = [a.name for a in given if a.over == "element" and a.role != "out" and present(a.name)]
+    ahead = _ahead_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0
+    defines += [f"DYN_SHARED_BYTES={ahead}"] if ahead else []
+    file, symbol = row.source, sku.symbol
+    policy = file.contraction, file.flush_subnormals, ahead
+    return KernelSource(file.path, file.text, symbol, tuple(defines), *policy)
+
+
+def _ahead_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
+    """Shared memory for the packs that a block has on their way, one of each tensor for each that a thread owns."""
+    chunks = 1 if sku.tile.wide else sku.tile.chunks
+    packs = sum(VECTOR_BYTES // sku.element.row.bytes * kind.row.bytes for kind in read)
+    return sku.tile.threads * chunks * packs

@@ -12,16 +12,18 @@ from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .map_model import Body, Entry, MapOp, Store, Sum
 from .map_program import Parts, copies_of, groups_of, split
 from .model import Tensor, Value
-from .program import Line, Reduce, to_cuda
+from .program import Line, Name, Reduce, to_cuda
 from .program.cuda import kind_of
 from .program.tree import Query, reads, walk
 from .spec import MapSpec
 
 # Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
 # there are few of them: a fixed one, so that every sum has the same order on every GPU. 1056 is 8 for each of the 132
-# multiprocessors of an H200. Places take registers: where there are many, fewer packs leave room for more threads.
-MOVES = Schedule(256, (("packs", 4), ("blocks", 1056)))
-COMPUTES = Schedule(256, (("packs", 2), ("blocks", 1056)))
+# multiprocessors of an H200, where these were the fastest: places of many operands leave registers for fewer packs.
+CELLS = Schedule(128, (("packs", 4), ("blocks", 1056)))
+COLUMNS = Schedule(256, (("packs", 4), ("blocks", 1056)))
+SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
+_RESIDENT = {CELLS: 6, COLUMNS: 4, SUMS: 4}  # blocks on a multiprocessor that registers are kept for
 _FEW = 2  # operands, tensors and indices together
 _DOC = {
     "cells": "The values of cells.",
@@ -60,15 +62,16 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         terms=lowering.body("terms", values, sums),
         finish=lowering.body("finish", made, given=sums),
         copies=tuple(lowering.copies.items()),
-        entries=tuple(_entries(spec, len(arguments) + len(indices), moves=moves)),
+        entries=tuple(_entries(spec, len(arguments) + len(indices), moves=moves, sums=bool(sums))),
     )
 
 
-def _entries(spec: MapSpec, operands: int, *, moves: bool) -> Iterable[Entry]:
-    schedule = MOVES if operands <= _FEW else COMPUTES
+def _entries(spec: MapSpec, operands: int, *, moves: bool, sums: bool) -> Iterable[Entry]:
+    schedule = CELLS if not sums else COLUMNS if operands <= _FEW else SUMS
     for tag in spec.dtypes:
         row = ElementKind(tag).row
-        yield Entry(f"{spec.op}_{tag}_{schedule.tag}", tag, _WORDS[row.bytes] if moves else row.cuda, schedule)
+        word = _WORDS[row.bytes] if moves else row.cuda
+        yield Entry(f"{spec.op}_{tag}_{schedule.tag}", tag, word, schedule, _RESIDENT[schedule])
 
 
 class _Lowering:
@@ -122,7 +125,8 @@ class _Lowering:
         assert isinstance(line.expr, Reduce)
         text = to_cuda(line.expr.arg, self.kinds)
         term = f"acc_t({text})" if kind_of(line.expr.arg, self.kinds) == "int" else text
+        read = isinstance(line.expr.arg, Name) and line.expr.arg.id in self.spec.inputs
         tensor: Tensor | None = self.tensors.get(line.name)
         if tensor is None or any(line.name in reads(x.expr) for x in self.parts.lines if x != line):
-            return Sum(line.name, term, "", "")
-        return Sum(line.name, term, tensor.optional, tensor.has)
+            return Sum(line.name, term, "", "", read)
+        return Sum(line.name, term, tensor.optional, tensor.has, read)

@@ -31,6 +31,12 @@ class Sum:
     expr: str
     flag: str
     has: str
+    reads_zero: bool = False  # of a cell that is not there, the expression is 0 as it is
+
+    @property
+    def term(self) -> str:
+        """What a cell adds."""
+        return self.expr if self.reads_zero else f"is_live<LAYOUT>(i, live[k]) ? {self.expr} : acc_t(0)"
 
     @property
     def if_there(self) -> str:
@@ -65,6 +71,7 @@ class Entry:
     element: str
     ctype: str
     schedule: Schedule
+    resident: int  # blocks on a multiprocessor, that registers are kept for
 
     @property
     def packs(self) -> int:

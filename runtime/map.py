@@ -14,7 +14,7 @@ from .axes import coalesce
 from .device import KernelSource, WatchedArray
 from .element import ElementKind
 from .errors import Unsupported
-from .map_geometry import CUT_WORDS, MAX_AXES, Axis, Cut, Group, IndexSpace, MapDescriptor, space_words
+from .map_geometry import MAX_AXES, Axis, CellCut, Cut, Group, IndexSpace, MapDescriptor, space_words
 from .map_layout import Placed, layout_of
 from .plan import Launch, Plan
 from .registry import Registered, SourceFile
@@ -26,6 +26,7 @@ from .workspace import rounded
 
 _REMEMBERED = 256  # geometries kept per plan
 _NARROW = 2**31  # cells that 32-bit indices can count
+_FAR_APART = 2**23  # bytes between copies of what is read: when the next is written, it has left the cache
 _NO_AXIS: dict[Axis, int] = {}
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -195,30 +196,44 @@ class MapPlan(Plan[M]):
 
     def _geometry(self, views: Views, skipped: tuple[str, ...]) -> Geometry:
         steps = self._steps(views)
-        kept_axes, summed_axes = self._sides
-        if self._cut is None:  # cells are independent, so their order may follow the outputs' memory
-            first = next((steps[n] for n in views if self.ARGUMENTS[n].written), _NO_AXIS)
-            kept_axes = tuple(sorted(kept_axes, key=lambda a: -abs(first.get(a, 0))))
-        kept, summed = self._merged(kept_axes, steps), self._merged(summed_axes, steps)
-        layout, whole = self._layout(views, list(steps), kept, summed)
+        kept, across = self._cells(views, steps) if self._cut is None else self._merge(*self._sides, steps)
+        layout, whole = self._layout(views, list(steps), kept, across)
         if layout not in self.layouts:
             accepted = " or ".join(sorted(self.layouts))
             raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         written = any(self.ARGUMENTS[n].written for n in views)
         source = self._source(layout, held, skipped, self._wide)
-        grids = self._grids(layout) if written else ()
-        return Geometry(source, self._words(whole, kept, summed), grids, self.sku.schedule.threads)
+        schedule = self.sku.schedule
+        assert isinstance(schedule, Schedule)
+        vec = 1 if layout == "strided" else VECTOR_BYTES // self.element.row.bytes
+        cut = self._cut or CellCut.of(kept.extents, math.prod(across.extents), vec, schedule)
+        grids = cut.grids(schedule) if written else ()
+        return Geometry(source, self._words(whole, kept, across, cut.words(schedule)), grids, schedule.threads)
 
-    def _words(self, whole: int, kept: _Side, summed: _Side) -> Words:
+    def _cells(self, views: Views, steps: Mapping[str, Mapping[Axis, int]]) -> tuple[_Side, _Side]:
+        """The axes of cells, and those along which they are copied.
+
+        Cells are independent, so their order may follow the outputs' memory. Writes are fastest in that order, too, so
+        copies are made by one block only where what is read would be read from memory again for each.
+        """
+        outputs = [n for n in views if self.ARGUMENTS[n].written]
+        first = steps[outputs[0]] if outputs else _NO_AXIS
+        axes = sorted(self._sides[0], key=lambda a: -abs(first.get(a, 0)))
+        vary = {a for n, of in steps.items() if n not in outputs for a, step in of.items() if step}
+        far = _FAR_APART // self.element.row.bytes
+        copied = [a for a in axes if a not in vary and abs(first.get(a, 0)) >= far]
+        kept, across = self._merge([a for a in axes if a not in copied], copied, steps)
+        if copied and self._layout(views, list(steps), kept, across)[0] == "packed":
+            return kept, across
+        return self._merge(axes, (), steps)
+
+    def _words(self, whole: int, kept: _Side, across: _Side, cut: Sequence[int]) -> Words:
         words = Words()
         words += [0, whole]
         self._add_side(words, kept)
-        if self.SUMMED:
-            self._add_side(words, summed)
-            cut, schedule = self._cut, self.sku.schedule
-            assert isinstance(schedule, Schedule)
-            words += cut.words(schedule) if cut else [0] * CUT_WORDS
+        self._add_side(words, across)
+        words += cut
         for name in self.ARGUMENTS:
             words.point(name)
         words += [self._space.size(dim) for dim in self.SIZES]
@@ -239,6 +254,11 @@ class MapPlan(Plan[M]):
         needed = self.CELL_INDICES if self._cut is None else self.INDICES
         return steps | {f"index_{dim}": {(dim, 0): 1} if dim in needed else _NO_AXIS for dim in self.INDICES}
 
+    def _merge(
+        self, kept: Sequence[Axis], across: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]
+    ) -> tuple[_Side, _Side]:
+        return self._merged(kept, steps), self._merged(across, steps)
+
     def _merged(self, axes: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]) -> _Side:
         extents = [self._space.extent[a] for a in axes]
         return _Side(*coalesce(extents, [[of.get(a, 0) for a in axes] for of in steps.values()]))
@@ -248,35 +268,21 @@ class MapPlan(Plan[M]):
         for strides in side.strides:
             words += [*strides, *[0] * (MAX_AXES - len(strides))]
 
-    def _layout(self, views: Views, operands: Sequence[str], kept: _Side, summed: _Side) -> tuple[str, int]:
+    def _layout(self, views: Views, operands: Sequence[str], kept: _Side, across: _Side) -> tuple[str, int]:
         vec = VECTOR_BYTES // self.element.row.bytes
         by_row = self._cut is not None and self._cut.walk == "rows"
-        along, across = (summed, kept) if by_row else (kept, summed)
-        several = math.prod(across.extents) > 1
+        along, others = (across, kept) if by_row else (kept, across)
+        several = math.prod(others.extents) > 1
         placed = []
         for number, name in enumerate(operands):
             if name not in views or (by_row and name in self.SUM_OUTPUTS):  # of which cells are stored one by one
                 continue
-            there, others = views[name], across.strides[number] if several else ()
+            there, beside = views[name], others.strides[number] if several else ()
             written, itemsize = self.ARGUMENTS[name].written, there.element.row.bytes
-            placed.append(Placed(number, there.pointer, itemsize, written, along.strides[number], others))
-        return layout_of(placed, along.extents, vec, cells=self._cut is None)
-
-    def _grids(self, layout: str) -> tuple[tuple[int, int, int], ...]:
-        cut, schedule = self._cut, self.sku.schedule
-        assert isinstance(schedule, Schedule)
-        if cut is None:
-            cells = math.prod(self._space.extent.values())
-            vec = 1 if layout == "strided" else VECTOR_BYTES // self.element.row.bytes
-            packs = schedule["packs"] // 2 if layout == "flat" and vec > 1 else schedule["packs"]
-            blocks = -(-cells // (schedule.threads * packs * vec))
-            return ((blocks, 1, 1),) if blocks else ()
-        if cut.kept == 0:
-            return ()
-        sums = (cut.blocks, cut.splits, 1)
-        if cut.splits == 1:
-            return (sums,)
-        return sums, (-(-cut.kept * cut.fold_slices(schedule) // schedule.threads), 1, 1)
+            placed.append(Placed(number, there.pointer, itemsize, written, along.strides[number], beside))
+        layout, whole = layout_of(placed, along.extents, vec, cells=self._cut is None)
+        by_column = self._cut is not None and not by_row
+        return ("strided", 0) if by_column and layout == "flat" else (layout, whole)
 
 
 def map_kernels(

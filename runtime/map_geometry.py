@@ -12,8 +12,9 @@ from .errors import InvalidProblem
 from .schedule import Schedule
 
 MAX_AXES = 16
-CUT_WORDS = 5
 LARGEST = 2**63 - 1  # an extent, or a number of elements
+_MOST_COPIES = 16  # that a block makes, so that the last blocks do not take long
+_MAX_GRID_Y = 65535
 _WORTH_SPLITTING = 4  # turns of a block: below that, a second launch costs more than it saves
 Axis = tuple[str, int]  # of a dim, counted from the front
 Group = tuple[str, ...]  # dims whose product runs along each of a tensor's axes
@@ -119,13 +120,51 @@ class Cut:
 
     def words(self, schedule: Schedule) -> list[int]:
         """`Cut` as the kernel has it."""
-        return [self.units, _log(self.slices), self.splits, self.per_split, _log(self.fold_slices(schedule))]
+        return [self.units, _log(self.slices), self.splits, self.per_split, _log(self.fold_slices(schedule)), 0]
+
+    def grids(self, schedule: Schedule) -> tuple[tuple[int, int, int], ...]:
+        """The blocks of each launch."""
+        if self.kept == 0:
+            return ()
+        sums = (self.blocks, self.splits, 1)
+        if self.splits == 1:
+            return (sums,)
+        return sums, (-(-self.kept * self.fold_slices(schedule) // schedule.threads), 1, 1)
 
     def depth(self, vec: int, schedule: Schedule) -> int:
         """The most roundings that a term takes part in, those of a compensated sum counting as two."""
         lanes = vec if self.walk == "rows" else 1
         in_block = _log(schedule["packs"] * lanes) + 3 + _log(self.slices)
         return in_block if self.splits == 1 else in_block + 3 + _log(self.fold_slices(schedule))
+
+
+@dataclass(frozen=True, slots=True)
+class CellCut:
+    """How cells are shared out: neighbours to a block, whose rows its threads find one each, and copies of them."""
+
+    cells: int
+    per_block: int
+    copies: int
+    per_split: int
+
+    @classmethod
+    def of(cls, extents: Sequence[int], copies: int, vec: int, schedule: Schedule) -> CellCut:
+        threads = schedule.threads
+        cells, most_cells = math.prod(extents), threads * schedule["packs"] * vec
+        per_block = min(most_cells, (threads - 2) * extents[-1] // vec * vec)
+        blocks = -(-cells // per_block) if cells else 1
+        splits = max(-(-copies // _MOST_COPIES), min(copies, -(-2 * schedule["blocks"] // blocks)))
+        return cls(cells, per_block, copies, max(1, -(-copies // min(max(1, splits), _MAX_GRID_Y))))
+
+    def words(self, schedule: Schedule) -> list[int]:
+        """The kernel's `Cut`."""
+        return [self.copies, 0, 0, self.per_split, 0, self.per_block]
+
+    def grids(self, schedule: Schedule) -> tuple[tuple[int, int, int], ...]:
+        """The blocks of the launch."""
+        if self.cells * self.copies == 0:
+            return ()
+        return ((-(-self.cells // self.per_block), -(-self.copies // self.per_split), 1),)
 
 
 def _power_of_two(n: int) -> int:

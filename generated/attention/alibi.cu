@@ -7,8 +7,10 @@
 namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
-constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr Walk WALK = Walk::CELLS;
+constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
+using index_value = CellIndex<BARACUDA_WIDE>::value;
 
 // What has a place for each cell: the tensors, and the indices that the program reads.
 namespace operand {
@@ -20,6 +22,9 @@ template <typename T> struct alibi_args {
     long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
     long long kept_stride[operand::COUNT][MAX_AXES];
+    Space across;  // what sums run along, or copies
+    long long across_stride[operand::COUNT][MAX_AXES];
+    Cut cut;
     const T* scores;
     const T* slopes;
     T* y;
@@ -38,28 +43,45 @@ __device__ void alibi_cells(const alibi_args<T>& args, const Run<operand::COUNT,
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (!is_live<LAYOUT>(i, live[k])) continue;
-            const i64 index_query = run[k].at(operand::index_query, i);
-            const i64 index_key = run[k].at(operand::index_key, i);
-            const acc_t scores = acc_t(scores_slice[k].lane[i]);
-            const acc_t slopes = acc_t(slopes_slice[k].lane[i]);
+            index_value index_query;
+            run[k].index(index_query, operand::index_query, i);
+            index_value index_key;
+            run[k].index(index_key, operand::index_key, i);
+            const acc_t scores = acc_t(value_of(scores_slice[k], i));
+            const acc_t slopes = acc_t(value_of(slopes_slice[k], i));
             y_pack[k].lane[i] = T(scores + slopes * acc_t(math::subtract(index_key, index_query)));
         }
     }
-    write<true>(y_pack, args.y, run, operand::y, args.whole, live);
+    const index_t end = end_of_split<index_t>(args.cut);
+#pragma unroll 1
+    for (index_t copy[1] = {index_t(blockIdx.y * args.cut.per_split)}; copy[0] < end; ++copy[0]) {
+        long long to[1][operand::COUNT];
+        locate(to, copy, args.across, args.across_stride, int(args.across.axes));
+        write<true>(y_pack, args.y + to[0][operand::y], run, operand::y, args.whole, live);
+    }
 }
 
-// Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
-// element is read once for each cell that it is broadcast to, and written once.
+// Only cells: a block's cells are neighbours, its threads take PACKS packs each, neighbours in memory belonging to
+// neighbouring threads. What is copied is read and computed once for the copies that a block makes.
 template <typename T, class Schedule> __device__ void alibi(const alibi_args<T>& args) {
     if constexpr (true) {
-        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = at_once(LAYOUT, N, Schedule::PACKS);
-        index_t first[PACKS];
-        int live[PACKS];
-        packs_of_thread<Schedule::THREADS, N>(first, live, args.kept.count);
-        Run<operand::COUNT, LAYOUT, N> run[PACKS];
-        place(run, first, args.kept, args.kept_stride);
-        alibi_cells<T>(args, run, live);
+        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = Schedule::PACKS;
+        const index_t from = index_t(blockIdx.x * args.cut.per_block), all = index_t(args.kept.count);
+        const index_t end = all - from < index_t(args.cut.per_block) ? all : from + index_t(args.cut.per_block);
+        const Rows<index_t, Schedule::THREADS, operand::COUNT> rows(from, end, args.kept, args.kept_stride);
+        constexpr int GROUP = LAYOUT == Layout::FLAT ? PACKS / 2 : PACKS;  // lanes that are read one by one take registers
+#pragma unroll 1
+        for (int turn = 0; turn < PACKS; turn += GROUP) {
+            Run<operand::COUNT, LAYOUT, N> run[GROUP];
+            int live[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; ++k) {
+                const index_t cell = from + ((turn + k) * Schedule::THREADS + threadIdx.x) * N;
+                live[k] = live_of<N>(cell, (long long)end);
+                rows.place(run[k], live[k] ? cell : from, args.kept, args.kept_stride);
+            }
+            alibi_cells<T>(args, run, live);
+        }
     }
 }
 
@@ -67,28 +89,31 @@ template <typename T, class Schedule> __device__ void alibi(const alibi_args<T>&
 
 using namespace baracuda;
 
-#ifdef SKU_alibi_f32_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) alibi_f32_t256_packs2_blocks1056(__grid_constant__ const alibi_args<float> args) {
-    alibi<float, Schedule<256, 2>>(args);
+// How many blocks fit on a multiprocessor: of packed cells `blocks`, of columns of others two; rows may take all registers.
+#define RESIDENT(blocks) (BARACUDA_WIDE ? 1 : LAYOUT == Layout::PACKED ? blocks : WALK == Walk::COLUMNS ? 2 : 1)
+
+#ifdef SKU_alibi_f32_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) alibi_f32_t128_packs4_blocks1056(__grid_constant__ const alibi_args<float> args) {
+    alibi<float, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_alibi_f16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) alibi_f16_t256_packs2_blocks1056(__grid_constant__ const alibi_args<f16> args) {
-    alibi<f16, Schedule<256, 2>>(args);
+#ifdef SKU_alibi_f16_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) alibi_f16_t128_packs4_blocks1056(__grid_constant__ const alibi_args<f16> args) {
+    alibi<f16, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_alibi_bf16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) alibi_bf16_t256_packs2_blocks1056(__grid_constant__ const alibi_args<bf16> args) {
-    alibi<bf16, Schedule<256, 2>>(args);
+#ifdef SKU_alibi_bf16_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) alibi_bf16_t128_packs4_blocks1056(__grid_constant__ const alibi_args<bf16> args) {
+    alibi<bf16, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_alibi_f64_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) alibi_f64_t256_packs2_blocks1056(__grid_constant__ const alibi_args<double> args) {
-    alibi<double, Schedule<256, 2>>(args);
+#ifdef SKU_alibi_f64_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) alibi_f64_t128_packs4_blocks1056(__grid_constant__ const alibi_args<double> args) {
+    alibi<double, Schedule<128, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +3 2 +6 10 +6 1 -1 1 -1 1 +10 2 +1 3 +2 1 +7 2 -2 2 +2 1 +1 5 +1 1 -1 1
-// @lines +2 1 -1 1 +8 1 +4 2 +1 1 +1 2 +66 3 +7 9 +1 6 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 -1 1 +10 2 +1 3 +2 1 +7 2 -2 2 +2 1 +1 4 +1 2 -2 2 +2 1
+// @lines -1 1 +8 1 +4 2 +1 5 +1 1 +1 1 +5 2 +70 3 +7 19 +1 9 +1 6 -6 6 -6 6 -6 5

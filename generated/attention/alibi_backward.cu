@@ -8,9 +8,10 @@
 namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
-constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr Walk WALK = Walk::BARACUDA_WALK;
+constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
+using index_value = CellIndex<BARACUDA_WIDE>::value;
 constexpr bool HAS_DSCORES = BARACUDA_HAS_DSCORES;
 constexpr bool HAS_DSLOPES = BARACUDA_HAS_DSLOPES;
 template <typename T> using dslopes_of = BARACUDA_DSLOPES;
@@ -25,8 +26,8 @@ template <typename T> struct alibi_backward_args {
     long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
     long long kept_stride[operand::COUNT][MAX_AXES];
-    Space summed;
-    long long summed_stride[operand::COUNT][MAX_AXES];
+    Space across;  // what sums run along, or copies
+    long long across_stride[operand::COUNT][MAX_AXES];
     Cut cut;
     const T* dy;
     T* dscores;
@@ -45,11 +46,16 @@ __device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const R
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (!is_live<LAYOUT>(i, live[k])) continue;
             dscores_pack[k].lane[i] = dy_slice[k].lane[i];
         }
     }
-    if (HAS_DSCORES) write<true>(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
+    const index_t end = end_of_split<index_t>(args.cut);
+#pragma unroll 1
+    for (index_t copy[1] = {index_t(blockIdx.y * args.cut.per_split)}; copy[0] < end; ++copy[0]) {
+        long long to[1][operand::COUNT];
+        locate(to, copy, args.across, args.across_stride, int(args.across.axes));
+        if (HAS_DSCORES) write<true>(dscores_pack, args.dscores + to[0][operand::dscores], run, operand::dscores, args.whole, live);
+    }
 }
 
 // The values of cells, and what they add to the sums.
@@ -63,12 +69,13 @@ __device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const R
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (!is_live<LAYOUT>(i, live[k])) continue;
-            const i64 index_query = run[k].at(operand::index_query, i);
-            const i64 index_key = run[k].at(operand::index_key, i);
-            const acc_t dy = acc_t(dy_slice[k].lane[i]);
+            index_value index_query;
+            run[k].index(index_query, operand::index_query, i);
+            index_value index_key;
+            run[k].index(index_key, operand::index_key, i);
+            const acc_t dy = acc_t(value_of(dy_slice[k], i));
             dscores_pack[k].lane[i] = dy_slice[k].lane[i];
-            if (HAS_DSLOPES) dslopes_term[k][i] = dy * acc_t(math::subtract(index_key, index_query));
+            if (HAS_DSLOPES) dslopes_term[k][i] = is_live<LAYOUT>(i, live[k]) ? dy * acc_t(math::subtract(index_key, index_query)) : acc_t(0);
         }
     }
     if (HAS_DSCORES) write<false>(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
@@ -83,7 +90,6 @@ __device__ void alibi_backward_finish(const alibi_backward_args<T>& args, const 
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (!is_live<LAYOUT>(i, live[k])) continue;
             [[maybe_unused]] const acc_t dslopes = dslopes_sum[i];
             dslopes_pack[k].lane[i] = dslopes_of<T>(dslopes);
         }
@@ -98,33 +104,35 @@ template <typename T, class Schedule> __device__ void alibi_backward_sums(const 
     using acc_t = acc_of<T>;
     constexpr bool ROWS = WALK == Walk::ROWS;
     constexpr int N = 16 / sizeof(T), KEPT = ROWS ? 1 : N, PACKS = Schedule::PACKS;
-    constexpr int GROUP = at_once(LAYOUT, N, PACKS);
+    constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
     const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
-    const index_t first[1] = {(index_t(blockIdx.x) * share.owners + share.owner) * KEPT};
-    const int live[1] = {live_of<KEPT>(first[0], args.kept.count)};
-    const Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(first[0], live[0], args.kept, args.kept_stride);
-    const index_t end = live[0] ? end_of_split<index_t>(args.cut) : 0;
+    const KeptCells<index_t, LAYOUT, KEPT> kept(share, args.kept.count);
+    Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
+    const Stretch<index_t> units(args.cut, share);
+    const index_t end = kept.live ? units.end : 0;
     Compensated<acc_t> dslopes_part[KEPT];
-    for (index_t turn = index_t(blockIdx.y * args.cut.per_split) + share.slice; turn < end; turn += index_t(share.slices) * PACKS) {
+    for (index_t turn = units.begin; turn < end; turn += index_t(units.step) * PACKS) {
         acc_t dslopes_term[PACKS][N] = {};
 #pragma unroll
         for (int k = 0; k < PACKS; k += GROUP) {
             Run<operand::COUNT, LAYOUT, N> run[GROUP];
             int there[GROUP];
-            terms.place(run, there, turn + index_t(k) * share.slices, share.slices, end, args.summed, args.summed_stride);
+            terms.place(run, there, turn + index_t(k) * units.step, units.step, end, args.across, args.across_stride);
             alibi_backward_terms<T>(args, run, there, dslopes_term + k);
+            if (HAS_DSLOPES) pair_up<GROUP>(dslopes_term, k);
         }
         if (HAS_DSLOPES) add_terms(dslopes_part, dslopes_term);
     }
     acc_t dslopes_sum[KEPT] = {};
     if (HAS_DSLOPES) fold_slices(dslopes_sum, dslopes_part, share);
-    if (share.slice != 0 || !live[0]) return;
+    if (share.slice != 0 || !kept.live) return;
     if (args.cut.splits > 1) {
-        if (HAS_DSLOPES) write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + first[0], dslopes_sum, live[0]);
+        if (HAS_DSLOPES) write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + kept.first, dslopes_sum, kept.apart, kept.live);
         return;
     }
-    Run<operand::COUNT, LAYOUT, KEPT> run[1];
-    place(run, first, args.kept, args.kept_stride);
+    Run<operand::COUNT, LAYOUT, KEPT> run[1] = {terms.home};
+    if (ROWS) run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);  // not kept in registers for so long
+    const int live[1] = {kept.live};
     alibi_backward_finish<T>(args, run, live, dslopes_sum);
 }
 
@@ -132,31 +140,41 @@ template <typename T, class Schedule> __device__ void alibi_backward_sums(const 
 template <typename T, class Schedule> __device__ void alibi_backward_fold(const alibi_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     const Share<Schedule::THREADS, false> share(args.cut.fold_bits);
-    const index_t first[1] = {index_t(blockIdx.x) * share.owners + share.owner};
-    const int live[1] = {live_of<1>(first[0], args.kept.count)};
+    const index_t first = index_t(blockIdx.x) * share.owners + share.owner;
+    const int live[1] = {live_of<1>(first, args.kept.count)};
     acc_t dslopes_sum[1] = {};
-    if (HAS_DSLOPES) fold_parts(dslopes_sum, args.dslopes_parts + first[0], args.cut.splits, args.kept.count, live[0], share);
+    if (HAS_DSLOPES) fold_parts(dslopes_sum, args.dslopes_parts + first, args.cut.splits, args.kept.count, live[0], share);
     if (share.slice != 0 || !live[0]) return;
     Run<operand::COUNT, LAYOUT, 1> run[1];
-    place(run, first, args.kept, args.kept_stride);
+    run[0].find(first, index_t(1), 1, args.kept, args.kept_stride);
     alibi_backward_finish<T>(args, run, live, dslopes_sum);
 }
 
-// Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
-// element is read once for each cell that it is broadcast to, and written once.
+// Only cells: a block's cells are neighbours, its threads take PACKS packs each, neighbours in memory belonging to
+// neighbouring threads. What is copied is read and computed once for the copies that a block makes.
 template <typename T, class Schedule> __device__ void alibi_backward(const alibi_backward_args<T>& args) {
     if constexpr (WALK != Walk::CELLS) {
         if (args.stage == 0) alibi_backward_sums<T, Schedule>(args);
         if (args.stage == 1) alibi_backward_fold<T, Schedule>(args);
     }
     if constexpr (WALK == Walk::CELLS) {
-        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = at_once(LAYOUT, N, Schedule::PACKS);
-        index_t first[PACKS];
-        int live[PACKS];
-        packs_of_thread<Schedule::THREADS, N>(first, live, args.kept.count);
-        Run<operand::COUNT, LAYOUT, N> run[PACKS];
-        place(run, first, args.kept, args.kept_stride);
-        alibi_backward_cells<T>(args, run, live);
+        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = Schedule::PACKS;
+        const index_t from = index_t(blockIdx.x * args.cut.per_block), all = index_t(args.kept.count);
+        const index_t end = all - from < index_t(args.cut.per_block) ? all : from + index_t(args.cut.per_block);
+        const Rows<index_t, Schedule::THREADS, operand::COUNT> rows(from, end, args.kept, args.kept_stride);
+        constexpr int GROUP = LAYOUT == Layout::FLAT ? PACKS / 2 : PACKS;  // lanes that are read one by one take registers
+#pragma unroll 1
+        for (int turn = 0; turn < PACKS; turn += GROUP) {
+            Run<operand::COUNT, LAYOUT, N> run[GROUP];
+            int live[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; ++k) {
+                const index_t cell = from + ((turn + k) * Schedule::THREADS + threadIdx.x) * N;
+                live[k] = live_of<N>(cell, (long long)end);
+                rows.place(run[k], live[k] ? cell : from, args.kept, args.kept_stride);
+            }
+            alibi_backward_cells<T>(args, run, live);
+        }
     }
 }
 
@@ -164,30 +182,33 @@ template <typename T, class Schedule> __device__ void alibi_backward(const alibi
 
 using namespace baracuda;
 
+// How many blocks fit on a multiprocessor: of packed cells `blocks`, of columns of others two; rows may take all registers.
+#define RESIDENT(blocks) (BARACUDA_WIDE ? 1 : LAYOUT == Layout::PACKED ? blocks : WALK == Walk::COLUMNS ? 2 : 1)
+
 #ifdef SKU_alibi_backward_f32_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<float> args) {
     alibi_backward<float, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_f16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_f16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) alibi_backward_f16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<f16> args) {
     alibi_backward<f16, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_bf16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_bf16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) alibi_backward_bf16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<bf16> args) {
     alibi_backward<bf16, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_f64_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) alibi_backward_f64_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) alibi_backward_f64_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<double> args) {
     alibi_backward<double, Schedule<256, 2>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 6 +1 1 +1 1 +1 1 -1 1 +2 2 +1 10 +1 3 +2 1 -1 1 -1 1 +8 1 +1 2 +1 3 +2
-// @lines 1 +7 2 +2 1 +1 5 +13 1 +4 2 +1 1 +1 2 -49 3 +2 1 +7 2 +2 1 +1 5 +1 1 -1 1 +2 1 +8 1 +2 1 +1 2 +1 1 +1 2 -49 3
-// @lines +2 1 +11 1 +1 5 +7 1 +5 1 +4 2 +1 1 +1 2 +2 13 +1 1 +1 1 +1 1 +1 7 +1 1 +1 1 +1 2 +1 2 +1 1 +1 13 +1 2 +1 6 +1
-// @lines 3 +1 4 +2 9 +1 6 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 9 +1 1 -1 1 +2 2 +1 13 +1 1 -1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +2 1 +1
+// @lines 4 +14 1 +4 2 +1 5 +1 1 +1 1 +5 2 -61 3 +2 1 +7 2 +2 1 +1 4 +1 2 -2 2 +2 1 +8 1 +2 1 +1 2 +12 1 +2 2 -61 3 +2 1
+// @lines +11 1 +1 4 +8 1 +5 1 +4 2 +12 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14 +1 2
+// @lines +1 6 +1 3 +1 4 +2 19 +1 9 +1 6 -6 6 -6 6 -6 5

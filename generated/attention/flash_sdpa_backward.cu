@@ -4,7 +4,11 @@
 //     p = exp(s - lse), dp = dy v^T, ds = p * (dp - sum over d_v of dy * y) * the slope of softcap
 //     dq = scale * ds k, dk = scale * ds^T q, dv = p^T dy, the last two summed over the heads that k and v serve
 #include <baracuda/strided.cuh>
+#if defined(BARACUDA_SM_90A)
+#include <baracuda/flash_backward_sm90.cuh>
+#else
 #include <baracuda/flash_backward.cuh>
+#endif
 
 namespace baracuda {
 
@@ -18,6 +22,26 @@ struct Variant {
     static constexpr bool SOFTCAP = BARACUDA_SOFTCAP;
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
+};
+struct Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int KV_BLOCK_K = 128;
+    static constexpr int KV_BLOCK_Q = 64;
+    static constexpr int KV_STAGES = 4;
+    static constexpr int Q_BLOCK_Q = 128;
+    static constexpr int Q_BLOCK_K = 128;
+    static constexpr int Q_STAGES = 2;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int KV_BLOCK_K = 128;
+    static constexpr int KV_BLOCK_Q = 64;
+    static constexpr int KV_STAGES = 4;
+    static constexpr int Q_BLOCK_Q = 128;
+    static constexpr int Q_BLOCK_K = 64;
+    static constexpr int Q_STAGES = 4;
+    static constexpr int PERSISTENT = 1;
 };
 struct Schedule_sm_80_t256_kv_block_k256_kv_block_q64_kv_stages2_kv_parts1_q_block_q256_q_block_k64_q_stages2 {
     static constexpr int THREADS = 256;
@@ -181,6 +205,12 @@ struct Schedule_sm_89_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_
 };
 
 template <typename T> struct flash_sdpa_backward_args {
+#ifdef BARACUDA_SM_90A
+    TensorMap q_map;
+    TensorMap k_map;
+    TensorMap v_map;
+    TensorMap dy_map;
+#endif
     Strided<const T, 4> q;
     Strided<const T, 4> k;
     Strided<const T, 4> v;
@@ -211,6 +241,78 @@ template <typename T> struct flash_sdpa_backward_args {
 }  // namespace baracuda
 
 using namespace baracuda;
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_delta
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_delta(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_delta<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_dkdv
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_dkdv(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_dkdv<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_dq
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_dq(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_dq<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_delta
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_delta(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_delta<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_dkdv
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_dkdv(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_dkdv<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_dq
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1_dq(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_dq<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k128_q_stages2_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_delta
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_delta(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_delta<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_dkdv
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_dkdv(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_dkdv<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_dq
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_dq(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_dq<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_delta
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_delta(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_delta<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_dkdv
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_dkdv(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_dkdv<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_dq
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1_dq(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_dq<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages4_q_block_q128_q_block_k64_q_stages4_persistent1, Variant>(args);
+}
+#endif
 
 #ifdef SKU_flash_sdpa_backward_f16_t256_kv_block_k256_kv_block_q64_kv_stages2_kv_parts1_q_block_q256_q_block_k64_q_stages2_delta
 extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_backward_f16_t256_kv_block_k256_kv_block_q64_kv_stages2_kv_parts1_q_block_q256_q_block_k64_q_stages2_delta(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
@@ -643,16 +745,18 @@ extern "C" __global__ void __launch_bounds__(32, 1) flash_sdpa_backward_sm_89_f6
     flash_sdpa_backward_dq<double, Schedule_sm_89_t32_kv_block_k8_kv_block_q16_kv_stages1_kv_parts2_q_block_q8_q_block_k16_q_stages1, Variant>(args);
 }
 #endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5
-// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +2 2 +3 4 +2 4 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1
+// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 +1 2 +1 1 +1 1 +1 1 -1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -195,8 +195,26 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         "strided": {},
     }
     WORKSPACE = (("delta", "acc"),)
-    BODIES = ()
+    BODIES = ("sm_90a",)
     SERVES = (
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.kv_block_k128.kv_block_q64.kv_stages4.q_block_q128.q_block_k128.q_stages2.persistent1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
+            " and d_k % 8 == 0 and d_v % 8 == 0) and max(DK, DV) <= 128 and not SOFTCAP",
+            lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 128 and (not v.SOFTCAP)),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.kv_block_k128.kv_block_q64.kv_stages4.q_block_q128.q_block_k64.q_stages4.persistent1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
+            " and d_k % 8 == 0 and d_v % 8 == 0) and max(DK, DV) <= 128",
+            lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 128),
+        ),
         rt.Serves(
             "sm_80",
             ("f16", "bf16"),
@@ -254,6 +272,14 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
             lambda d, s, v: (max(v.DK, v.DV) <= 128),
         ),
     )
+    MAPS: ClassVar[dict[str, tuple[rt.Box, ...]]] = {
+        "sm_90a": (
+            rt.Box("q", lambda d, s, v: (64, v.DK)),
+            rt.Box("k", lambda d, s, v: (64, v.DK)),
+            rt.Box("v", lambda d, s, v: (64, v.DV)),
+            rt.Box("dy", lambda d, s, v: (64, v.DV)),
+        ),
+    }
 
     @staticmethod
     def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -282,12 +308,21 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
 
     @staticmethod
     def _add_terms(d: Any, s: Any, v: Any) -> None:
-        v.wide = (v.DK + v.DV)
+        v.queries = (rt.round_up(d.query_len, 128) if s.persistent else d.query_len)
+        v.wide = (64 * (rt.ceil_div(v.DK, 64) + rt.ceil_div(v.DV, 64)) if s.persistent else v.DK + v.DV)
+        v.fixed = (2048 if s.persistent else 0)
+        v.kv_tiles = (rt.ceil_div(d.key_len, s.kv_block_k) * d.batch_size * d.num_kv_heads)
+        v.q_tiles = (rt.ceil_div(d.query_len, s.q_block_q) * d.batch_size * d.num_heads)
+        v.mappable = (
+            not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0)
+            and (max(d.query_len, d.key_len, d.batch_size * d.num_heads * rt.ceil_div(max(d.query_len, d.key_len), 64))
+            <= 536870912) and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)
+        )
 
     @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
         return (
-            d.batch_size * d.num_heads * d.query_len,  # delta
+            d.batch_size * d.num_heads * v.queries * (2 if s.persistent else 1),  # delta
         )
 
     @staticmethod
@@ -295,24 +330,24 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         return (
             rt.BodyKernel(
                 "delta",
-                (rt.ceil_div(d.batch_size * d.num_heads * d.query_len, s.threads // 8), 1, 1),
+                (rt.ceil_div(d.batch_size * d.num_heads * v.queries, s.threads // 8), 1, 1),
                 s.threads,
                 (0),
             ),
             rt.BodyKernel(
                 "dkdv",
-                (rt.ceil_div(d.key_len, s.kv_block_k) * d.batch_size * d.num_kv_heads * s.kv_parts, 1, 1),
+                (min(v.kv_tiles, s.multiprocessors) if s.persistent else v.kv_tiles * s.kv_parts, 1, 1),
                 s.threads,
                 (
-                    s.itemsize * (s.kv_block_k + s.kv_stages * s.kv_block_q) * v.wide + 2 * s.accsize * s.kv_stages *
-                    s.kv_block_q
+                    v.fixed + s.itemsize * (s.kv_block_k + s.kv_stages * s.kv_block_q) * v.wide + 2 * s.accsize *
+                    s.kv_stages * s.kv_block_q
                 ),
             ),
             rt.BodyKernel(
                 "dq",
-                (rt.ceil_div(d.query_len, s.q_block_q) * d.batch_size * d.num_heads, 1, 1),
+                (min(v.q_tiles, s.multiprocessors) if s.persistent else v.q_tiles, 1, 1),
                 s.threads,
-                (s.itemsize * (s.q_block_q + s.q_stages * s.q_block_k) * v.wide),
+                (v.fixed + s.itemsize * (s.q_block_q + s.q_stages * s.q_block_k) * v.wide),
             ),
         )
 
@@ -487,6 +522,36 @@ rt.REGISTRY.register(
         direction=rt.Direction.BACKWARD,
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         schedules=(
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    kv_block_k=128,
+                    kv_block_q=64,
+                    kv_stages=4,
+                    q_block_q=128,
+                    q_block_k=128,
+                    q_stages=2,
+                    persistent=1,
+                ),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    kv_block_k=128,
+                    kv_block_q=64,
+                    kv_stages=4,
+                    q_block_q=128,
+                    q_block_k=64,
+                    q_stages=4,
+                    persistent=1,
+                ),
+                None,
+            ),
             (
                 "sm_80",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),

@@ -28,44 +28,128 @@ template <typename T> using bias_of = BARACUDA_BIAS;
 template <typename T> using cu_seqlens_of = BARACUDA_CU_SEQLENS;
 template <typename T> using dw_of = BARACUDA_DW;
 template <typename T> using db_of = BARACUDA_DB;
-struct Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8 {
+struct Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2_slices8 {
     static constexpr int THREADS = 128;
     static constexpr int LANES = 4;
     static constexpr int OWNED = 32;
+    static constexpr int TIME = 8;
     static constexpr int STEPS = 2;
     static constexpr int BATCH = 2;
     static constexpr int SLICES = 8;
 };
-struct Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8 {
+struct Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2_slices8 {
     static constexpr int THREADS = 128;
     static constexpr int LANES = 16;
     static constexpr int OWNED = 8;
+    static constexpr int TIME = 8;
     static constexpr int STEPS = 4;
     static constexpr int BATCH = 2;
     static constexpr int SLICES = 8;
 };
-struct Schedule_sm_80_t128_lanes32_owned1_steps16_batch2_slices8 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 1;
-    static constexpr int STEPS = 16;
+struct Schedule_sm_80_t64_lanes16_owned4_time8_steps4_batch2_slices8 {
+    static constexpr int THREADS = 64;
+    static constexpr int LANES = 16;
+    static constexpr int OWNED = 4;
+    static constexpr int TIME = 8;
+    static constexpr int STEPS = 4;
     static constexpr int BATCH = 2;
     static constexpr int SLICES = 8;
 };
-struct Schedule_sm_80_t128_lanes32_owned1_steps8_batch1_slices8 {
+struct Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8 {
     static constexpr int THREADS = 128;
     static constexpr int LANES = 32;
     static constexpr int OWNED = 1;
-    static constexpr int STEPS = 8;
-    static constexpr int BATCH = 1;
+    static constexpr int TIME = 8;
+    static constexpr int STEPS = 16;
+    static constexpr int BATCH = 5;
+    static constexpr int BLOCKS_PER_SM = 5;
     static constexpr int SLICES = 8;
 };
-struct Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1 {
+struct Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_slices8 {
     static constexpr int THREADS = 128;
-    static constexpr int LANES = 8;
-    static constexpr int OWNED = 16;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 1;
+    static constexpr int TIME = 8;
     static constexpr int STEPS = 16;
-    static constexpr int BATCH = 1;
+    static constexpr int BATCH = 5;
+    static constexpr int SLICES = 8;
+};
+struct Schedule_sm_80_t128_lanes32_owned1_time4_steps16_batch4_slices8 {
+    static constexpr int THREADS = 128;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 1;
+    static constexpr int TIME = 4;
+    static constexpr int STEPS = 16;
+    static constexpr int BATCH = 4;
+    static constexpr int SLICES = 8;
+};
+struct Schedule_sm_80_t128_lanes32_owned1_time8_steps8_batch3_slices8 {
+    static constexpr int THREADS = 128;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 1;
+    static constexpr int TIME = 8;
+    static constexpr int STEPS = 8;
+    static constexpr int BATCH = 3;
+    static constexpr int SLICES = 8;
+};
+struct Schedule_sm_80_t64_lanes32_owned1_time8_steps8_batch3_slices8 {
+    static constexpr int THREADS = 64;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 1;
+    static constexpr int TIME = 8;
+    static constexpr int STEPS = 8;
+    static constexpr int BATCH = 3;
+    static constexpr int SLICES = 8;
+};
+struct Schedule_sm_80_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1 {
+    static constexpr int THREADS = 128;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 128;
+    static constexpr int TIME = 4;
+    static constexpr int STEPS = 32;
+    static constexpr int BATCH = 5;
+    static constexpr int BLOCKS_PER_SM = 3;
+    static constexpr int SLICES = 8;
+    static constexpr int COLUMNS = 1;
+};
+struct Schedule_sm_80_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1 {
+    static constexpr int THREADS = 128;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 64;
+    static constexpr int TIME = 8;
+    static constexpr int STEPS = 16;
+    static constexpr int BATCH = 4;
+    static constexpr int SLICES = 8;
+    static constexpr int COLUMNS = 1;
+};
+struct Schedule_sm_80_t128_lanes32_owned64_time4_steps32_batch5_blocks_per_sm4_slices8_columns1 {
+    static constexpr int THREADS = 128;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 64;
+    static constexpr int TIME = 4;
+    static constexpr int STEPS = 32;
+    static constexpr int BATCH = 5;
+    static constexpr int BLOCKS_PER_SM = 4;
+    static constexpr int SLICES = 8;
+    static constexpr int COLUMNS = 1;
+};
+struct Schedule_sm_80_t64_lanes32_owned64_time8_steps16_batch3_slices8_columns1 {
+    static constexpr int THREADS = 64;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 64;
+    static constexpr int TIME = 8;
+    static constexpr int STEPS = 16;
+    static constexpr int BATCH = 3;
+    static constexpr int SLICES = 8;
+    static constexpr int COLUMNS = 1;
+};
+struct Schedule_sm_80_t32_lanes32_owned64_time8_steps16_batch3_slices8_columns1 {
+    static constexpr int THREADS = 32;
+    static constexpr int LANES = 32;
+    static constexpr int OWNED = 64;
+    static constexpr int TIME = 8;
+    static constexpr int STEPS = 16;
+    static constexpr int BATCH = 3;
     static constexpr int SLICES = 8;
     static constexpr int COLUMNS = 1;
 };
@@ -95,200 +179,264 @@ template <typename T> struct causal_conv1d_backward_args {
 
 using namespace baracuda;
 
-#ifdef SKU_causal_conv1d_backward_f32_t128_lanes4_owned32_steps2_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes4_owned32_steps2_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
-    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes4_owned32_time8_steps2_batch2_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes4_owned32_time8_steps2_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f32_t128_lanes4_owned32_steps2_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes4_owned32_steps2_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
-    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes4_owned32_time8_steps2_batch2_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes4_owned32_time8_steps2_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f16_t128_lanes4_owned32_steps2_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes4_owned32_steps2_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
-    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes4_owned32_time8_steps2_batch2_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes4_owned32_time8_steps2_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f16_t128_lanes4_owned32_steps2_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes4_owned32_steps2_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
-    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes4_owned32_time8_steps2_batch2_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes4_owned32_time8_steps2_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes4_owned32_steps2_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes4_owned32_steps2_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
-    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes4_owned32_time8_steps2_batch2_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes4_owned32_time8_steps2_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes4_owned32_steps2_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes4_owned32_steps2_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
-    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes4_owned32_time8_steps2_batch2_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes4_owned32_time8_steps2_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f64_t128_lanes4_owned32_steps2_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f64_t128_lanes4_owned32_steps2_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<double> args) {
-    causal_conv1d_backward_main<double, Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes16_owned8_time8_steps4_batch2_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes16_owned8_time8_steps4_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f64_t128_lanes4_owned32_steps2_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f64_t128_lanes4_owned32_steps2_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<double> args) {
-    causal_conv1d_backward_fold<double, Schedule_sm_80_t128_lanes4_owned32_steps2_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes16_owned8_time8_steps4_batch2_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes16_owned8_time8_steps4_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f32_t128_lanes16_owned8_steps4_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes16_owned8_steps4_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
-    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes16_owned8_time8_steps4_batch2_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes16_owned8_time8_steps4_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f32_t128_lanes16_owned8_steps4_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes16_owned8_steps4_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
-    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes16_owned8_time8_steps4_batch2_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes16_owned8_time8_steps4_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f16_t128_lanes16_owned8_steps4_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes16_owned8_steps4_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
-    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes16_owned8_time8_steps4_batch2_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes16_owned8_time8_steps4_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f16_t128_lanes16_owned8_steps4_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes16_owned8_steps4_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
-    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes16_owned8_time8_steps4_batch2_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes16_owned8_time8_steps4_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes16_owned8_steps4_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes16_owned8_steps4_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
-    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f64_t64_lanes16_owned4_time8_steps4_batch2_slices8_main
+extern "C" __global__ void __launch_bounds__(64, 1) causal_conv1d_backward_f64_t64_lanes16_owned4_time8_steps4_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<double> args) {
+    causal_conv1d_backward_main<double, Schedule_sm_80_t64_lanes16_owned4_time8_steps4_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes16_owned8_steps4_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes16_owned8_steps4_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
-    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f64_t64_lanes16_owned4_time8_steps4_batch2_slices8_fold
+extern "C" __global__ void __launch_bounds__(64, 1) causal_conv1d_backward_f64_t64_lanes16_owned4_time8_steps4_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<double> args) {
+    causal_conv1d_backward_fold<double, Schedule_sm_80_t64_lanes16_owned4_time8_steps4_batch2_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f64_t128_lanes16_owned8_steps4_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f64_t128_lanes16_owned8_steps4_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<double> args) {
-    causal_conv1d_backward_main<double, Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 5) causal_conv1d_backward_f16_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f64_t128_lanes16_owned8_steps4_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f64_t128_lanes16_owned8_steps4_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<double> args) {
-    causal_conv1d_backward_fold<double, Schedule_sm_80_t128_lanes16_owned8_steps4_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 5) causal_conv1d_backward_f16_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned1_steps16_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes32_owned1_steps16_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
-    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes32_owned1_steps16_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 5) causal_conv1d_backward_bf16_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned1_steps16_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes32_owned1_steps16_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
-    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes32_owned1_steps16_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 5) causal_conv1d_backward_bf16_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_blocks_per_sm5_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned1_steps16_batch2_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes32_owned1_steps16_batch2_slices8_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
-    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes32_owned1_steps16_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned1_time8_steps16_batch5_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes32_owned1_time8_steps16_batch5_slices8_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned1_steps16_batch2_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes32_owned1_steps16_batch2_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
-    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes32_owned1_steps16_batch2_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned1_time8_steps16_batch5_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes32_owned1_time8_steps16_batch5_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f32_t128_lanes32_owned1_steps8_batch1_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes32_owned1_steps8_batch1_slices8_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
-    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes32_owned1_steps8_batch1_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned1_time8_steps16_batch5_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes32_owned1_time8_steps16_batch5_slices8_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f32_t128_lanes32_owned1_steps8_batch1_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes32_owned1_steps8_batch1_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
-    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes32_owned1_steps8_batch1_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned1_time8_steps16_batch5_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes32_owned1_time8_steps16_batch5_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch5_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f64_t128_lanes32_owned1_steps8_batch1_slices8_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f64_t128_lanes32_owned1_steps8_batch1_slices8_main(__grid_constant__ const causal_conv1d_backward_args<double> args) {
-    causal_conv1d_backward_main<double, Schedule_sm_80_t128_lanes32_owned1_steps8_batch1_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes32_owned1_time4_steps16_batch4_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes32_owned1_time4_steps16_batch4_slices8_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes32_owned1_time4_steps16_batch4_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f64_t128_lanes32_owned1_steps8_batch1_slices8_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f64_t128_lanes32_owned1_steps8_batch1_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<double> args) {
-    causal_conv1d_backward_fold<double, Schedule_sm_80_t128_lanes32_owned1_steps8_batch1_slices8, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes32_owned1_time4_steps16_batch4_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes32_owned1_time4_steps16_batch4_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes32_owned1_time4_steps16_batch4_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f32_t128_lanes8_owned16_steps16_batch1_slices8_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes8_owned16_steps16_batch1_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
-    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes32_owned1_time8_steps8_batch3_slices8_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes32_owned1_time8_steps8_batch3_slices8_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes32_owned1_time8_steps8_batch3_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f32_t128_lanes8_owned16_steps16_batch1_slices8_columns1_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes8_owned16_steps16_batch1_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
-    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes32_owned1_time8_steps8_batch3_slices8_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f32_t128_lanes32_owned1_time8_steps8_batch3_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes32_owned1_time8_steps8_batch3_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f16_t128_lanes8_owned16_steps16_batch1_slices8_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes8_owned16_steps16_batch1_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
-    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f64_t64_lanes32_owned1_time8_steps8_batch3_slices8_main
+extern "C" __global__ void __launch_bounds__(64, 1) causal_conv1d_backward_f64_t64_lanes32_owned1_time8_steps8_batch3_slices8_main(__grid_constant__ const causal_conv1d_backward_args<double> args) {
+    causal_conv1d_backward_main<double, Schedule_sm_80_t64_lanes32_owned1_time8_steps8_batch3_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f16_t128_lanes8_owned16_steps16_batch1_slices8_columns1_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes8_owned16_steps16_batch1_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
-    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f64_t64_lanes32_owned1_time8_steps8_batch3_slices8_fold
+extern "C" __global__ void __launch_bounds__(64, 1) causal_conv1d_backward_f64_t64_lanes32_owned1_time8_steps8_batch3_slices8_fold(__grid_constant__ const causal_conv1d_backward_args<double> args) {
+    causal_conv1d_backward_fold<double, Schedule_sm_80_t64_lanes32_owned1_time8_steps8_batch3_slices8, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes8_owned16_steps16_batch1_slices8_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes8_owned16_steps16_batch1_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
-    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1_main
+extern "C" __global__ void __launch_bounds__(128, 3) causal_conv1d_backward_f16_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes8_owned16_steps16_batch1_slices8_columns1_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes8_owned16_steps16_batch1_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
-    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1_fold
+extern "C" __global__ void __launch_bounds__(128, 3) causal_conv1d_backward_f16_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f64_t128_lanes8_owned16_steps16_batch1_slices8_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f64_t128_lanes8_owned16_steps16_batch1_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<double> args) {
-    causal_conv1d_backward_main<double, Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1_main
+extern "C" __global__ void __launch_bounds__(128, 3) causal_conv1d_backward_bf16_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_backward_f64_t128_lanes8_owned16_steps16_batch1_slices8_columns1_fold
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f64_t128_lanes8_owned16_steps16_batch1_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<double> args) {
-    causal_conv1d_backward_fold<double, Schedule_sm_80_t128_lanes8_owned16_steps16_batch1_slices8_columns1, Variant>(args);
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1_fold
+extern "C" __global__ void __launch_bounds__(128, 3) causal_conv1d_backward_bf16_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes32_owned128_time4_steps32_batch5_blocks_per_sm3_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_main<f16, Schedule_sm_80_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_f16_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_f16_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<f16> args) {
+    causal_conv1d_backward_fold<f16, Schedule_sm_80_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1_main
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_main<bf16, Schedule_sm_80_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_bf16_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1_fold
+extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_backward_bf16_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<bf16> args) {
+    causal_conv1d_backward_fold<bf16, Schedule_sm_80_t128_lanes32_owned64_time8_steps16_batch4_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes32_owned64_time4_steps32_batch5_blocks_per_sm4_slices8_columns1_main
+extern "C" __global__ void __launch_bounds__(128, 4) causal_conv1d_backward_f32_t128_lanes32_owned64_time4_steps32_batch5_blocks_per_sm4_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_main<float, Schedule_sm_80_t128_lanes32_owned64_time4_steps32_batch5_blocks_per_sm4_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_f32_t128_lanes32_owned64_time4_steps32_batch5_blocks_per_sm4_slices8_columns1_fold
+extern "C" __global__ void __launch_bounds__(128, 4) causal_conv1d_backward_f32_t128_lanes32_owned64_time4_steps32_batch5_blocks_per_sm4_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_fold<float, Schedule_sm_80_t128_lanes32_owned64_time4_steps32_batch5_blocks_per_sm4_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_f32_t64_lanes32_owned64_time8_steps16_batch3_slices8_columns1_main
+extern "C" __global__ void __launch_bounds__(64, 1) causal_conv1d_backward_f32_t64_lanes32_owned64_time8_steps16_batch3_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_main<float, Schedule_sm_80_t64_lanes32_owned64_time8_steps16_batch3_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_f32_t64_lanes32_owned64_time8_steps16_batch3_slices8_columns1_fold
+extern "C" __global__ void __launch_bounds__(64, 1) causal_conv1d_backward_f32_t64_lanes32_owned64_time8_steps16_batch3_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<float> args) {
+    causal_conv1d_backward_fold<float, Schedule_sm_80_t64_lanes32_owned64_time8_steps16_batch3_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_f64_t32_lanes32_owned64_time8_steps16_batch3_slices8_columns1_main
+extern "C" __global__ void __launch_bounds__(32, 1) causal_conv1d_backward_f64_t32_lanes32_owned64_time8_steps16_batch3_slices8_columns1_main(__grid_constant__ const causal_conv1d_backward_args<double> args) {
+    causal_conv1d_backward_main<double, Schedule_sm_80_t32_lanes32_owned64_time8_steps16_batch3_slices8_columns1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_causal_conv1d_backward_f64_t32_lanes32_owned64_time8_steps16_batch3_slices8_columns1_fold
+extern "C" __global__ void __launch_bounds__(32, 1) causal_conv1d_backward_f64_t32_lanes32_owned64_time8_steps16_batch3_slices8_columns1_fold(__grid_constant__ const causal_conv1d_backward_args<double> args) {
+    causal_conv1d_backward_fold<double, Schedule_sm_80_t32_lanes32_owned64_time8_steps16_batch3_slices8_columns1, Variant>(args);
 }
 #endif
 // @lines templates/body.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 1 +5 2 +6 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 -1
-// @lines 1 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1
-// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2
-// @lines 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 1 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5
+// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 2 +1
+// @lines 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -7,8 +7,10 @@
 namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
-constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr Walk WALK = Walk::CELLS;
+constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
+using index_value = CellIndex<BARACUDA_WIDE>::value;
 
 // What has a place for each cell: the tensors, and the indices that the program reads.
 namespace operand {
@@ -20,6 +22,9 @@ template <typename T> struct repeat_args {
     long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
     long long kept_stride[operand::COUNT][MAX_AXES];
+    Space across;  // what sums run along, or copies
+    long long across_stride[operand::COUNT][MAX_AXES];
+    Cut cut;
     const T* x;
     T* y;
 };
@@ -35,24 +40,39 @@ __device__ void repeat_cells(const repeat_args<T>& args, const Run<operand::COUN
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (!is_live<LAYOUT>(i, live[k])) continue;
             y_pack[k].lane[i] = x_slice[k].lane[i];
         }
     }
-    write<true>(y_pack, args.y, run, operand::y, args.whole, live);
+    const index_t end = end_of_split<index_t>(args.cut);
+#pragma unroll 1
+    for (index_t copy[1] = {index_t(blockIdx.y * args.cut.per_split)}; copy[0] < end; ++copy[0]) {
+        long long to[1][operand::COUNT];
+        locate(to, copy, args.across, args.across_stride, int(args.across.axes));
+        write<true>(y_pack, args.y + to[0][operand::y], run, operand::y, args.whole, live);
+    }
 }
 
-// Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
-// element is read once for each cell that it is broadcast to, and written once.
+// Only cells: a block's cells are neighbours, its threads take PACKS packs each, neighbours in memory belonging to
+// neighbouring threads. What is copied is read and computed once for the copies that a block makes.
 template <typename T, class Schedule> __device__ void repeat(const repeat_args<T>& args) {
     if constexpr (true) {
-        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = at_once(LAYOUT, N, Schedule::PACKS);
-        index_t first[PACKS];
-        int live[PACKS];
-        packs_of_thread<Schedule::THREADS, N>(first, live, args.kept.count);
-        Run<operand::COUNT, LAYOUT, N> run[PACKS];
-        place(run, first, args.kept, args.kept_stride);
-        repeat_cells<T>(args, run, live);
+        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = Schedule::PACKS;
+        const index_t from = index_t(blockIdx.x * args.cut.per_block), all = index_t(args.kept.count);
+        const index_t end = all - from < index_t(args.cut.per_block) ? all : from + index_t(args.cut.per_block);
+        const Rows<index_t, Schedule::THREADS, operand::COUNT> rows(from, end, args.kept, args.kept_stride);
+        constexpr int GROUP = LAYOUT == Layout::FLAT ? PACKS / 2 : PACKS;  // lanes that are read one by one take registers
+#pragma unroll 1
+        for (int turn = 0; turn < PACKS; turn += GROUP) {
+            Run<operand::COUNT, LAYOUT, N> run[GROUP];
+            int live[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; ++k) {
+                const index_t cell = from + ((turn + k) * Schedule::THREADS + threadIdx.x) * N;
+                live[k] = live_of<N>(cell, (long long)end);
+                rows.place(run[k], live[k] ? cell : from, args.kept, args.kept_stride);
+            }
+            repeat_cells<T>(args, run, live);
+        }
     }
 }
 
@@ -60,106 +80,109 @@ template <typename T, class Schedule> __device__ void repeat(const repeat_args<T
 
 using namespace baracuda;
 
-#ifdef SKU_repeat_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<256, 4>>(args);
+// How many blocks fit on a multiprocessor: of packed cells `blocks`, of columns of others two; rows may take all registers.
+#define RESIDENT(blocks) (BARACUDA_WIDE ? 1 : LAYOUT == Layout::PACKED ? blocks : WALK == Walk::COLUMNS ? 2 : 1)
+
+#ifdef SKU_repeat_f32_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f32_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+    repeat<unsigned, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_f16_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f16_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+    repeat<unsigned short, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_bf16_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_bf16_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+    repeat<unsigned short, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_f64_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f64_t128_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+    repeat<u64, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_i8_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_i8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_i8_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_i8_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_i16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_i16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_i16_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_i16_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+    repeat<unsigned short, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_i32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_i32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_i32_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_i32_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+    repeat<unsigned, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_i64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_i64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_i64_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_i64_t128_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+    repeat<u64, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_u8_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_u8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_u8_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_u8_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_u16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_u16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_u16_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_u16_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+    repeat<unsigned short, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_u32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_u32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_u32_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_u32_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+    repeat<unsigned, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_u64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_u64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_u64_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_u64_t128_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+    repeat<u64, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_bool_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_bool_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_bool_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_bool_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_f8e4m3_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_f8e4m3_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_f8e4m3_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f8e4m3_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_f8e5m2_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_f8e5m2_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_f8e5m2_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f8e5m2_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_c64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_c64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_c64_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_c64_t128_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+    repeat<u64, Schedule<128, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_c128_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_c128_t256_packs4_blocks1056(__grid_constant__ const repeat_args<uint4> args) {
-    repeat<uint4, Schedule<256, 4>>(args);
+#ifdef SKU_repeat_c128_t128_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_c128_t128_packs4_blocks1056(__grid_constant__ const repeat_args<uint4> args) {
+    repeat<uint4, Schedule<128, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +3 2 +6 10 +6 1 -1 1 +10 2 +1 3 +2 1 +7 2 +2 1 +1 5 +13 1 +4 2 +1 1 +1 2
-// @lines +66 3 +7 9 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +10 2 +1 3 +2 1 +7 2 +2 1 +1 4 +14 1 +4 2 +1 5 +1 1 +1 1
+// @lines +5 2 +70 3 +7 19 +1 9 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -7,9 +7,10 @@
 namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
-constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr Walk WALK = Walk::BARACUDA_WALK;
+constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
+using index_value = CellIndex<BARACUDA_WIDE>::value;
 
 // What has a place for each cell: the tensors, and the indices that the program reads.
 namespace operand {
@@ -21,8 +22,8 @@ template <typename T> struct repeat_backward_args {
     long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
     long long kept_stride[operand::COUNT][MAX_AXES];
-    Space summed;
-    long long summed_stride[operand::COUNT][MAX_AXES];
+    Space across;  // what sums run along, or copies
+    long long across_stride[operand::COUNT][MAX_AXES];
     Cut cut;
     const T* dy;
     T* dx;
@@ -39,8 +40,7 @@ __device__ void repeat_backward_terms(const repeat_backward_args<T>& args, const
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (!is_live<LAYOUT>(i, live[k])) continue;
-            const acc_t dy = acc_t(dy_slice[k].lane[i]);
+            const acc_t dy = acc_t(value_of(dy_slice[k], i));
             dx_term[k][i] = dy;
         }
     }
@@ -55,7 +55,6 @@ __device__ void repeat_backward_finish(const repeat_backward_args<T>& args, cons
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            if (!is_live<LAYOUT>(i, live[k])) continue;
             [[maybe_unused]] const acc_t dx = dx_sum[i];
             dx_pack[k].lane[i] = T(dx);
         }
@@ -70,33 +69,35 @@ template <typename T, class Schedule> __device__ void repeat_backward_sums(const
     using acc_t = acc_of<T>;
     constexpr bool ROWS = WALK == Walk::ROWS;
     constexpr int N = 16 / sizeof(T), KEPT = ROWS ? 1 : N, PACKS = Schedule::PACKS;
-    constexpr int GROUP = at_once(LAYOUT, N, PACKS);
+    constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
     const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
-    const index_t first[1] = {(index_t(blockIdx.x) * share.owners + share.owner) * KEPT};
-    const int live[1] = {live_of<KEPT>(first[0], args.kept.count)};
-    const Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(first[0], live[0], args.kept, args.kept_stride);
-    const index_t end = live[0] ? end_of_split<index_t>(args.cut) : 0;
+    const KeptCells<index_t, LAYOUT, KEPT> kept(share, args.kept.count);
+    Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
+    const Stretch<index_t> units(args.cut, share);
+    const index_t end = kept.live ? units.end : 0;
     Compensated<acc_t> dx_part[KEPT];
-    for (index_t turn = index_t(blockIdx.y * args.cut.per_split) + share.slice; turn < end; turn += index_t(share.slices) * PACKS) {
+    for (index_t turn = units.begin; turn < end; turn += index_t(units.step) * PACKS) {
         acc_t dx_term[PACKS][N] = {};
 #pragma unroll
         for (int k = 0; k < PACKS; k += GROUP) {
             Run<operand::COUNT, LAYOUT, N> run[GROUP];
             int there[GROUP];
-            terms.place(run, there, turn + index_t(k) * share.slices, share.slices, end, args.summed, args.summed_stride);
+            terms.place(run, there, turn + index_t(k) * units.step, units.step, end, args.across, args.across_stride);
             repeat_backward_terms<T>(args, run, there, dx_term + k);
+            pair_up<GROUP>(dx_term, k);
         }
         add_terms(dx_part, dx_term);
     }
     acc_t dx_sum[KEPT] = {};
     fold_slices(dx_sum, dx_part, share);
-    if (share.slice != 0 || !live[0]) return;
+    if (share.slice != 0 || !kept.live) return;
     if (args.cut.splits > 1) {
-        write_parts(args.dx_parts + blockIdx.y * args.kept.count + first[0], dx_sum, live[0]);
+        write_parts(args.dx_parts + blockIdx.y * args.kept.count + kept.first, dx_sum, kept.apart, kept.live);
         return;
     }
-    Run<operand::COUNT, LAYOUT, KEPT> run[1];
-    place(run, first, args.kept, args.kept_stride);
+    Run<operand::COUNT, LAYOUT, KEPT> run[1] = {terms.home};
+    if (ROWS) run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);  // not kept in registers for so long
+    const int live[1] = {kept.live};
     repeat_backward_finish<T>(args, run, live, dx_sum);
 }
 
@@ -104,18 +105,18 @@ template <typename T, class Schedule> __device__ void repeat_backward_sums(const
 template <typename T, class Schedule> __device__ void repeat_backward_fold(const repeat_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     const Share<Schedule::THREADS, false> share(args.cut.fold_bits);
-    const index_t first[1] = {index_t(blockIdx.x) * share.owners + share.owner};
-    const int live[1] = {live_of<1>(first[0], args.kept.count)};
+    const index_t first = index_t(blockIdx.x) * share.owners + share.owner;
+    const int live[1] = {live_of<1>(first, args.kept.count)};
     acc_t dx_sum[1] = {};
-    fold_parts(dx_sum, args.dx_parts + first[0], args.cut.splits, args.kept.count, live[0], share);
+    fold_parts(dx_sum, args.dx_parts + first, args.cut.splits, args.kept.count, live[0], share);
     if (share.slice != 0 || !live[0]) return;
     Run<operand::COUNT, LAYOUT, 1> run[1];
-    place(run, first, args.kept, args.kept_stride);
+    run[0].find(first, index_t(1), 1, args.kept, args.kept_stride);
     repeat_backward_finish<T>(args, run, live, dx_sum);
 }
 
-// Only cells: block b and its threads take PACKS packs each, neighbours in memory belonging to neighbouring threads. Each
-// element is read once for each cell that it is broadcast to, and written once.
+// Only cells: a block's cells are neighbours, its threads take PACKS packs each, neighbours in memory belonging to
+// neighbouring threads. What is copied is read and computed once for the copies that a block makes.
 template <typename T, class Schedule> __device__ void repeat_backward(const repeat_backward_args<T>& args) {
     if constexpr (WALK != Walk::CELLS) {
         if (args.stage == 0) repeat_backward_sums<T, Schedule>(args);
@@ -127,29 +128,32 @@ template <typename T, class Schedule> __device__ void repeat_backward(const repe
 
 using namespace baracuda;
 
+// How many blocks fit on a multiprocessor: of packed cells `blocks`, of columns of others two; rows may take all registers.
+#define RESIDENT(blocks) (BARACUDA_WIDE ? 1 : LAYOUT == Layout::PACKED ? blocks : WALK == Walk::COLUMNS ? 2 : 1)
+
 #ifdef SKU_repeat_backward_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<float> args) {
     repeat_backward<float, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<f16> args) {
     repeat_backward<f16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<bf16> args) {
     repeat_backward<bf16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, 1) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<double> args) {
     repeat_backward<double, Schedule<256, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 6 +1 1 +1 2 +6 10 +1 3 +2 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 5 +4 1 +11 1
-// @lines +1 2 +3 2 -49 3 +2 1 +11 1 +1 5 +7 1 +5 1 +4 2 +1 1 +1 2 +2 13 +1 1 +1 1 +1 1 +1 7 +1 1 +1 1 +1 2 +1 2 +1 1 +1
-// @lines 13 +1 2 +1 6 +1 3 +1 4 +12 6 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 4 +5 1 +11 1 +1 2 +15 2 -61
+// @lines 3 +2 1 +11 1 +1 4 +8 1 +5 1 +4 2 +12 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14
+// @lines +1 2 +1 6 +1 3 +1 4 +22 9 +1 6 -6 6 -6 6 -6 5

@@ -3,58 +3,78 @@
 //   dweight[k] = sum of g[t] x[t - (W - 1 - k)], dbias = sum of g: a partial sum for each block, which `fold` adds
 #pragma once
 
-#include <baracuda/causal_conv1d_tile.cuh>
+#include <baracuda/causal_conv1d_ring.cuh>
+#include <baracuda/causal_conv1d_sums.cuh>
 
 namespace baracuda {
 namespace conv1d {
 
-// g at a step where the convolution is `pre`.
-template <class Variant, typename A> __device__ A gradient(A dy, A pre) {
-    return Variant::SILU ? dy * silu_slope(pre) : dy;
-}
-
-// What one thread adds to the gradients of its channels' taps and bias: at most STEPS * TIME terms each.
-template <typename A, int CH, class Variant> struct Sums {
-    static constexpr int COLUMNS = Variant::WIDTH + (Variant::HAS_DB ? 1 : 0);
-    A of[CH][COLUMNS];
-
-    template <class Tile> __device__ void add(Tile& x, int c, int s, A g) {
+// Does g again at the steps of a tile whose convolution is far from zero; it is zero where there are none.
+template <typename T, class Variant, int CH, int STEPS, typename A, class P, class Args>
+__device__ void correct_far(A (&g)[CH][STEPS], const P& place, const Args& args, int offset) {
+#pragma unroll 1
+    for (int i = 0; i < CH * STEPS; ++i) {
+        const int from_channel = i / STEPS, from_offset = i % STEPS;
+        const bool exists = from_channel < place.live && offset + from_offset < place.rest;
+        const long long channel = place.channel + from_channel, t = place.start + offset + from_offset;
+        A again = 0;
+        if (exists) {
+            const Far<A> far(Variant(), args, place, channel, t);
+            if (!far.is) continue;
+            again = A(*args.dy.at(place.batch, channel, t)) * silu_slope(far.p);
+        }
 #pragma unroll
-        for (int k = 0; k < Variant::WIDTH; ++k)
-            of[c][k] = math::fma(A(x.get(c, s + k - (Variant::WIDTH - 1))), g, of[c][k]);
-        if (Variant::HAS_DB) of[c][COLUMNS - 1] += g;
+        for (int c = 0; c < CH; ++c)
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s)
+                if (i == c * STEPS + s) g[c][s] = again;
     }
-};
+}
 
 // g at the first STEPS steps of the tile at an offset, zero beyond the end. With ADD the sums and dx are added to: dx
 // by what comes from final states. `reach[s]` is how many of the steps s, s + 1, ... belong to the sequence of step s.
 template <int STEPS, bool ADD, typename T, typename A, class P, class F, class S, class Args, class Variant>
-__device__ void gradients(A (&g)[P::CH][STEPS], A (&dx)[P::CH][TIME], int (&reach)[TIME], S& sums, const F& filter,
-                          Tile<T, P::CH, Variant::WIDTH - 1, Variant>& x, Tile<T, P::CH, 0, Variant>& dy,
+__device__ void gradients(A (&g)[P::CH][STEPS], A (&dx)[P::CH][P::TIME], int (&reach)[P::TIME], S& sums,
+                          const F& filter, Tile<T, P, Variant::WIDTH - 1, Variant>& x, Tile<T, P, 0, Variant>& dy,
                           const Slice<const T>& from, const Slice<const T>& from_dy, const P& place, const Args& args,
                           int offset, Variant) {
-    constexpr int HALO = Variant::WIDTH - 1;
+    constexpr int HALO = Variant::WIDTH - 1, TIME = P::TIME;
 #pragma unroll
     for (int c = 0; c < P::CH; ++c)
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) g[c][s] = 0;
 #pragma unroll
     for (int s = 0; s < TIME; ++s) reach[s] = 1;
-    if (offset >= place.rest) return;
+    if (!P::WHOLE && offset >= place.rest) return;
     x.finish(from, place, offset);
     dy.finish(from_dy, place, offset);
     int next = offset;
     do {  // once for each sequence that the tile has a part of
         const Piece of = place.piece(args, next);
         if (x.is_cut(of, offset)) x.load_piece(from, args, place, of, offset);
+        const auto is_inside = [&](int s) {
+            return !Variant::HAS_CU_SEQLENS || (offset + s >= next && offset + s < of.end);
+        };
+        A farthest = 0;
 #pragma unroll
         for (int c = 0; c < P::CH; ++c)
 #pragma unroll
             for (int s = 0; s < STEPS; ++s) {
-                if (Variant::HAS_CU_SEQLENS && (offset + s < next || offset + s >= of.end)) continue;
-                g[c][s] = gradient<Variant>(A(dy.get(c, s)), Variant::SILU ? filter.at(x, c, s) : A(0));
-                if (ADD) sums.add(x, c, s, g[c][s]);
+                if (!is_inside(s)) continue;
+                g[c][s] = A(dy.get(c, s));
+                if (!Variant::SILU) continue;
+                const A t = filter.at(x, c, s);
+                farthest = max(farthest, math::abs(t));
+                g[c][s] = times_near_slope(g[c][s], t);
             }
+        if (Variant::SILU && is_far(farthest)) correct_far<T, Variant>(g, place, args, offset);
+        if (ADD) {
+#pragma unroll
+            for (int c = 0; c < P::CH; ++c)
+#pragma unroll
+                for (int s = 0; s < STEPS; ++s)
+                    if (is_inside(s)) sums.add(x, c, s, g[c][s]);
+        }
         if (ADD && Variant::HAS_CU_SEQLENS) {
 #pragma unroll
             for (int s = 0; s < TIME; ++s)
@@ -74,51 +94,6 @@ __device__ void gradients(A (&g)[P::CH][STEPS], A (&dx)[P::CH][TIME], int (&reac
         }
         next = max(next + 1, of.end);
     } while (Variant::HAS_CU_SEQLENS && next < min(offset + STEPS, place.rest));
-}
-
-// The block's partial sums: lanes, then groups of lanes, each in a fixed order.
-template <class P, class Variant, typename A, class Args>
-__device__ void store_partials(Sums<A, P::CH, Variant>& sums, const P& place, const Args& args) {
-    constexpr int COLUMNS = Sums<A, P::CH, Variant>::COLUMNS, CHANNELS = P::CHANNELS;
-    const int group = threadIdx.x / P::LANES;
-    A* const partials = args.partials + place.part * COLUMNS * args.channels;
-    if (P::COLUMNS) {
-        __shared__ Pack<A, P::CH> of_run[P::RUNS][P::LANES];
-#pragma unroll
-        for (int k = 0; k < COLUMNS; ++k) {
-            Pack<A, P::CH> mine;
-#pragma unroll
-            for (int c = 0; c < P::CH; ++c) mine.lane[c] = sums.of[c][k];
-            __syncthreads();  // the sums before have been read
-            of_run[group][place.lane] = mine;
-            __syncthreads();
-            for (int i = threadIdx.x; i < CHANNELS; i += P::THREADS) {
-                const long long channel = place.channel - place.lane * P::CH + i;
-                if (channel >= args.channels) continue;
-                A sum = of_run[0][i / P::CH].lane[i % P::CH];
-                for (int run = 1; run < P::RUNS; ++run) sum += of_run[run][i / P::CH].lane[i % P::CH];
-                partials[k * args.channels + channel] = sum;
-            }
-        }
-    } else {
-        __shared__ A of_group[P::THREADS / P::LANES][COLUMNS];
-#pragma unroll
-        for (int k = 0; k < COLUMNS; ++k) {
-            A sum = sums.of[0][k];
-#pragma unroll
-            for (int step = P::LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, step);
-            if (place.lane == 0) of_group[group][k] = sum;
-        }
-        __syncthreads();
-        for (int i = threadIdx.x; i < CHANNELS * COLUMNS; i += P::THREADS) {
-            const int c = i % CHANNELS, k = i / CHANNELS;
-            const long long channel = place.channel - group / P::RUNS + c;
-            if (channel >= args.channels) continue;
-            A sum = of_group[c * P::RUNS][k];
-            for (int run = 1; run < P::RUNS; ++run) sum += of_group[c * P::RUNS + run][k];
-            partials[k * args.channels + channel] = sum;
-        }
-    }
 }
 
 // What initial states get: from the first WIDTH - 1 steps, and through a sequence that is shorter than that from its
@@ -152,7 +127,8 @@ __device__ void store_dinitial_states(const Args& args) {
                 for (int k = 0; k < WIDTH; ++k)
                     pre = math::fma(tap[k], seen<A, Variant>(args, of, c, of.first + s + k - HALO), pre);
             }
-            const A g = gradient<Variant>(A(*args.dy.at(Variant::HAS_CU_SEQLENS ? 0 : index, c, of.first + s)), pre);
+            A g = A(*args.dy.at(Variant::HAS_CU_SEQLENS ? 0 : index, c, of.first + s));
+            if (Variant::SILU) g *= silu_slope(pre);
 #pragma unroll
             for (int m = s; m < HALO; ++m) sum[m] = math::fma(tap[m - s], g, sum[m]);
         }
@@ -161,89 +137,115 @@ __device__ void store_dinitial_states(const Args& args) {
     }
 }
 
+// A tile that has come: its g, from which dx and the sums follow. `ahead` are the g at the steps after it, and then
+// those at its first steps. Along the lanes of a row they are handed on by shuffles.
+template <typename T, class Variant, class P, class F, class S, class X, class Dy, class Args, typename A>
+__device__ void backward_tile(X& in, Dy& out, const Slice<const T>& x, const Slice<const T>& dy, const Slice<T>& dx,
+                              A (&ahead)[P::CH][Variant::WIDTH - 1], S& sums, const P& place, const F& filter,
+                              const Args& args, int offset) {
+    constexpr int WIDTH = Variant::WIDTH, HALO = WIDTH - 1, CH = P::CH, TIME = P::TIME;
+    A g[CH][TIME], sum[CH][TIME] = {}, tap[CH][WIDTH];
+    int reach[TIME];
+    gradients<TIME, true>(g, sum, reach, sums, filter, in, out, x, dy, place, args, offset, Variant());
+    A after[CH][HALO];  // g at the steps after the tile
+#pragma unroll
+    for (int c = 0; c < CH; ++c)
+#pragma unroll
+        for (int s = 0; s < HALO; ++s) {
+            after[c][s] = ahead[c][s];
+            if (!P::COLUMNS)  // of the next lane; the last one's next is lane 0 of the tiles before
+                after[c][s] = __shfl_sync(ALL_LANES, place.lane == 0 ? ahead[c][s] : g[c][s],
+                                          (place.lane + 1) % P::LANES, P::LANES);
+            ahead[c][s] = g[c][s];
+        }
+    filter.read_taps(tap);
+    out.fill([&](int c, int s) {
+        A total = sum[c][s];
+#pragma unroll
+        for (int d = 0; d < WIDTH; ++d)
+            if (!Variant::HAS_CU_SEQLENS || d < reach[s])
+                total = math::fma(tap[c][WIDTH - 1 - d],
+                                  s + d < TIME ? g[c][s + d] : after[c][s + d - TIME], total);
+        return total;
+    });
+    out.store(dx, place, offset);
+}
+
+// The tiles of a thread from the last to the first, so that each g is computed once and handed to the tile before.
+// BATCH - 1 others are under way while it works on one.
+template <typename T, class Variant, class P, class F, class S, class RingX, class RingDy, class Args, typename A>
+__device__ void backward_run(const P& place, const F& filter, S& sums, A (&ahead)[P::CH][Variant::WIDTH - 1],
+                             RingX& memory_x, RingDy& memory_dy, const Args& args) {
+    constexpr int BATCH = P::BATCH;
+    constexpr int NEEDED = P::COLUMNS ? 2 : 1;  // tiles that must have come: of a column the one before as well
+    static_assert(BATCH > NEEDED, "a tile is under way");
+    const Slice<const T> x(args.x, place), dy(args.dy, place);
+    const Slice<T> dx(args.dx, place);
+    using Input = Tile<T, P, Variant::WIDTH - 1, Variant>;
+    using Output = Tile<T, P, 0, Variant>;
+    Input in;
+    Output out;
+    Ring<Input, T, P> ring_x = {memory_x, x, place};
+    Ring<Output, T, P> ring_dy = {memory_dy, dy, place};
+    const auto fetch = [&](int slot, int step) {
+        if (step >= 0) ring_x.fetch(slot, place.offset(step)), ring_dy.fetch(slot, place.offset(step));
+        cp_async_commit_group();
+    };
+    for (int i = 0; i < BATCH - 1; ++i) fetch(i, place.steps - 1 - i);
+    int slot = 0;
+#pragma unroll 1
+    for (int step = place.steps - 1; step >= 0; --step) {
+        const int offset = place.offset(step), next = slot == BATCH - 1 ? 0 : slot + 1;
+        cp_async_wait_group<BATCH - 1 - NEEDED>();
+        ring_x.take(in, slot, offset);
+        ring_dy.take(out, slot, offset);
+        if (P::COLUMNS && P::WHOLE && step > 0) ring_x.follow(in, next);
+        else if (P::COLUMNS) in.fetch_before(x, place, offset);
+        fetch(slot == 0 ? BATCH - 1 : slot - 1, step - (BATCH - 1));
+        backward_tile<T, Variant>(in, out, x, dy, dx, ahead, sums, place, filter, args, offset);
+        slot = next;
+    }
+}
+
+// g at the steps after a run, the same ones for each lane of a row.
+template <typename T, class Variant, class P, class F, class S, class Args, typename A>
+__device__ void look_ahead(A (&ahead)[P::CH][Variant::WIDTH - 1], const P& place, const F& filter, S& sums,
+                           const Args& args) {
+    const Slice<const T> x(args.x, place), dy(args.dy, place);
+    Tile<T, P, Variant::WIDTH - 1, Variant> in;
+    Tile<T, P, 0, Variant> out;
+    A none[P::CH][P::TIME];
+    int whole[P::TIME];
+    in.fetch(x, place, P::RUN);
+    out.fetch(dy, place, P::RUN);
+    gradients<Variant::WIDTH - 1, false>(ahead, none, whole, sums, filter, in, out, x, dy, place, args, P::RUN,
+                                         Variant());
+}
+
 }  // namespace conv1d
 
-// block -> CHANNELS channels and RUNS runs of each; group of lanes -> a run; thread -> tiles of 8 time steps, see
-// Place. A run is walked from its end to its beginning, so that each g is computed once and handed to the tile before:
-// along the lanes by shuffles, from a thread's tile to its next one in registers. Only the steps after a run are
-// computed by two groups.
+// block -> CHANNELS channels and RUNS runs of each; group of lanes -> a run; thread -> tiles of TIME steps, see Place.
+// Only the g of the steps after a run are computed by two groups.
 // Memory sees x and dy once (halos come from L1), dx once, and (W + 1) partial sums for each block and channel.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void causal_conv1d_backward_main(const Args& args) {
     using namespace conv1d;
     using A = acc_of<T>;
     using P = Place<Schedule, Variant>;
-    constexpr int WIDTH = Variant::WIDTH, HALO = WIDTH - 1, CH = P::CH, BATCH = P::BATCH;
     const P place(args);
     if (place.part < place.parts) {  // false only in the one block of an empty problem
-        const Slice<const T> x(args.x, place), dy(args.dy, place);
-        const Slice<T> dx(args.dx, place);
-        // Rows ask for a batch while they work on the one before; columns have no registers for that.
-        constexpr bool EARLY = !P::COLUMNS;
-        using Input = Tile<T, CH, HALO, Variant>;
-        using Output = Tile<T, CH, 0, Variant>;
-        Input in[BATCH], later_in[BATCH];
-        Output out[BATCH], later_out[BATCH];
-        const auto fetch = [&](Input& of_x, Output& of_dy, int step) {
-            of_x.fetch(x, place, place.offset(step));
-            of_dy.fetch(dy, place, place.offset(step));
-        };
-#pragma unroll
-        for (int i = BATCH - 1; EARLY && i >= 0; --i) fetch(later_in[i], later_out[i], place.steps - BATCH + i);
-        Filter<A, WIDTH, P, Variant> filter;
+        Filter<A, Variant::WIDTH, P, Variant> filter;
         filter.load(args, place);
-        Sums<A, CH, Variant> sums = {};
-        A ahead[CH][HALO];  // g at the steps after the tile of the last lane
-        {
-            Input in;
-            Output out;
-            A none[CH][TIME];
-            int whole[TIME];
-            in.fetch(x, place, P::RUN);  // the same one for each lane of a row
-            out.fetch(dy, place, P::RUN);
-            gradients<HALO, false>(ahead, none, whole, sums, filter, in, out, x, dy, place, args, P::RUN, Variant());
-        }
-#pragma unroll 1
-        for (int step = place.steps - BATCH; step >= 0; step -= BATCH) {
-#pragma unroll
-            for (int i = BATCH - 1; i >= 0; --i) {
-                if (!EARLY) {
-                    fetch(in[i], out[i], step + i);
-                } else {
-                    in[i] = later_in[i], out[i] = later_out[i];
-                    if (step > 0) fetch(later_in[i], later_out[i], step - BATCH + i);
-                }
-            }
-#pragma unroll
-            for (int i = BATCH - 1; i >= 0; --i) {
-                const int offset = place.offset(step + i);
-                A g[CH][TIME], sum[CH][TIME] = {};
-                int reach[TIME];
-                gradients<TIME, true>(g, sum, reach, sums, filter, in[i], out[i], x, dy, place, args, offset,
-                                      Variant());
-                A after[CH][HALO];  // g at the steps after the tile
-#pragma unroll
-                for (int c = 0; c < CH; ++c)
-#pragma unroll
-                    for (int s = 0; s < HALO; ++s) {
-                        after[c][s] = ahead[c][s];
-                        if (!P::COLUMNS)  // of the next lane; the last one's next is lane 0 of the tiles before
-                            after[c][s] = __shfl_sync(ALL_LANES, place.lane == 0 ? ahead[c][s] : g[c][s],
-                                                      (place.lane + 1) % P::LANES, P::LANES);
-                        ahead[c][s] = g[c][s];
-                    }
-                out[i].fill([&](int c, int s) {
-                    A total = sum[c][s];
-#pragma unroll
-                    for (int d = 0; d < WIDTH; ++d)
-                        if (!Variant::HAS_CU_SEQLENS || d < reach[s])
-                            total = math::fma(filter.tap[c][WIDTH - 1 - d],
-                                              s + d < TIME ? g[c][s + d] : after[c][s + d - TIME], total);
-                    return total;
-                });
-                out[i].store(dx, place, offset);
-            }
-        }
+        Sums<A, P::CH, Variant> sums = {};
+        A ahead[P::CH][Variant::WIDTH - 1];
+        look_ahead<T, Variant>(ahead, place, filter, sums, args);
+        __shared__ typename Ring<Tile<T, P, Variant::WIDTH - 1, Variant>, T, P>::Memory ring_x;
+        __shared__ typename Ring<Tile<T, P, 0, Variant>, T, P>::Memory ring_dy;
+        // The lanes of a row shuffle together.
+        if (P::COLUMNS ? place.is_whole() : __all_sync(ALL_LANES, place.is_whole()))
+            backward_run<T, Variant>(WholePlace<P>(place), filter, sums, ahead, ring_x, ring_dy, args);
+        else
+            backward_run<T, Variant>(place, filter, sums, ahead, ring_x, ring_dy, args);
         store_partials<P, Variant>(sums, place, args);
     }
     if constexpr (Variant::HAS_DINITIAL_STATES) store_dinitial_states<T, Schedule, Variant>(args);

@@ -7,13 +7,12 @@
 //   columns (CHANNELS_LAST)         each lane owns CH neighbouring channels and walks over STEPS tiles of a run
 #pragma once
 
-#include <baracuda/math.cuh>
+#include <baracuda/causal_conv1d_silu.cuh>
 #include <baracuda/strided.cuh>
 
 namespace baracuda {
 namespace conv1d {
 
-constexpr int TIME = 8;  // no less than the widest halo, so that a tile needs its next neighbours only
 constexpr int WARP = 32;
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
@@ -26,31 +25,6 @@ __device__ inline long long divide(long long a, long long b) {
 
 // One rounding, to whatever type the caller stores.
 template <typename S, typename A> __device__ void put(S* to, A value) { *to = S(value); }
-
-// 1 / d of a d from 1 to 1e38, or NaN: as good as a division, whose special cases do not occur.
-__device__ inline double reciprocal(double d) { return 1 / d; }
-__device__ inline float reciprocal(float d) {
-#ifdef BARACUDA_HOST
-    return 1 / d;
-#else
-    float r;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
-    return math::fma(r, math::fma(-d, r, 1.0f), r);
-#endif
-}
-
-template <typename A> __device__ A silu(A p) {
-    const A small = math::exp(-math::abs(p));
-    return (p < A(0) ? p * small : p) * reciprocal(A(1) + small);
-}
-
-// s + p s (1 - s) of s = sigmoid(p); s and 1 - s are had without cancellation. Where exp(-p) would overflow it stays what
-// it is at the brink, about the smallest number of the type.
-template <typename A> __device__ A silu_slope(A p) {
-    constexpr A BRINK = sizeof(A) == 8 ? -708 : -87;
-    const A q = p < BRINK ? BRINK : p, rise = math::exp(-q), s = reciprocal(A(1) + rise);
-    return math::fma(q * s, rise * s, s);
-}
 
 // The time steps [first, end) that know of each other, and which initial and final state is theirs.
 struct Sequence {
@@ -93,22 +67,23 @@ struct Piece {
 
 // Where a thread works. Groups without work have nothing left before the end.
 template <class Schedule, class Variant> struct Place {
-    static constexpr bool COLUMNS = Variant::CHANNELS_LAST;
+    static constexpr bool COLUMNS = Variant::CHANNELS_LAST, WHOLE = false;
+
     static constexpr int THREADS = Schedule::THREADS, LANES = Schedule::LANES, CHANNELS = Schedule::OWNED,
-                         STEPS = Schedule::STEPS;
+                         STEPS = Schedule::STEPS, TIME = Schedule::TIME;
     static constexpr int CH = COLUMNS ? CHANNELS / LANES : 1;
     static constexpr int RUNS = COLUMNS ? THREADS / LANES : THREADS / LANES / CHANNELS;
     static constexpr int RUN = COLUMNS ? STEPS * TIME : STEPS * TIME * LANES;  // time steps
-    static constexpr int BATCH = COLUMNS ? 1 : Schedule::BATCH;  // tiles whose loads are in flight together
+    static constexpr int BATCH = Schedule::BATCH;  // tiles in shared memory, see Ring
     static_assert(LANES <= WARP && WARP % LANES == 0 && THREADS % WARP == 0, "a group is a part of a warp");
     static_assert(RUNS > 0 && CH > 0, "a block has at least one run of a channel, a thread at least one channel");
-    static_assert(STEPS % BATCH == 0, "tiles come in whole batches");
+    static_assert(TIME >= Variant::WIDTH - 1, "a tile needs its next neighbours only");
 
     long long channel, batch, start, part, parts;
     int begin, rest;  // first time step and end, from the beginning of the run; what is far away may seem nearer
     int live;         // channels of the thread that exist
     int lane;
-    int steps;        // tiles of a thread that have work; the compiler does not know and keeps loops over them
+    int steps;        // tiles of each thread, of a short sequence not all STEPS
 
     template <class Args> __device__ explicit Place(const Args& args) {
         const long long segments = ceil_div(args.seq_len, RUN);
@@ -124,10 +99,12 @@ template <class Schedule, class Variant> struct Place {
         live = int(max(0ll, min((long long)CH, args.channels - channel)));
         const bool some = live > 0 && batch < args.batch_size && (!Variant::HAS_CU_SEQLENS || args.num_sequences > 0);
         steps = int(min(ceil_div(args.seq_len, RUN / STEPS), (long long)STEPS));
-        steps = (steps + BATCH - 1) / BATCH * BATCH;
         begin = start == 0 ? 0 : -TIME;
         rest = some ? int(min(args.seq_len - start, (long long)(RUN + TIME))) : 0;
     }
+    // Whether a thread can move packs wherever there are enough time steps, and all of its tiles have enough.
+    __device__ bool in_packs() const { return Variant::PACKED || (COLUMNS && live == CH); }
+    __device__ bool is_whole() const { return in_packs() && rest >= steps * (RUN / STEPS); }
     // Where a tile begins, from the beginning of the run.
     __device__ int offset(int step) const { return (COLUMNS ? step : step * LANES + lane) * TIME; }
 
@@ -141,6 +118,12 @@ template <class Schedule, class Variant> struct Place {
             return {batch, begin, rest};
         }
     }
+};
+
+// The place of a thread all of whose tiles are whole, so that none of them asks.
+template <class P> struct WholePlace : P {
+    static constexpr bool WHOLE = true;
+    __device__ explicit WholePlace(const P& place) : P(place) {}
 };
 
 // The channels of a thread from the beginning of its run on, of a tensor [B, C, L].
@@ -164,6 +147,32 @@ __device__ A seen(const Args& args, const Sequence& of, long long c, long long t
         return A(*args.initial_states.at(of.index, c, t - of.first + Variant::WIDTH - 1));
     return A(0);
 }
+
+// The convolution p of one time step, element by element from memory, if the step is in its sequence and p is far from
+// zero, see is_far, or its filter cannot be scaled. The same p and t in the same order as a Filter has them.
+template <typename A> struct Far {
+    bool is = false;
+    A p = 0;
+
+    template <class Variant, class P, class Args>
+    __device__ Far(Variant, const Args& args, const P& place, long long channel, long long t) {
+        Sequence of = {place.batch, 0, args.seq_len};
+        if constexpr (Variant::HAS_CU_SEQLENS) of = sequence<Variant>(args, sequence_at(args, t));
+        if (t < of.first || t >= of.end) return;
+        if constexpr (Variant::HAS_BIAS) p = A(*args.bias.at(channel));
+        A scaled_p = scaled(p);
+        is = !can_scale(p);
+#pragma unroll 1
+        for (int k = 0; k < Variant::WIDTH; ++k) {
+            const A tap = A(*args.weight.at(channel, k));
+            const A x = seen<A, Variant>(args, of, channel, t + k - (Variant::WIDTH - 1));
+            p = math::fma(tap, x, p);
+            scaled_p = math::fma(scaled(tap), x, scaled_p);
+            is = is || !can_scale(tap);
+        }
+        is = is || is_far(scaled_p);
+    }
+};
 
 }  // namespace conv1d
 }  // namespace baracuda

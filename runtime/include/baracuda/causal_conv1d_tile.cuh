@@ -53,9 +53,11 @@ private:
 
 // What a thread holds of a tensor: steps -HALO to TIME - 1 of CH channels. Rows hold whole packs of time steps before
 // the tile and the tile itself, columns one pack of channels a step.
-template <typename T, int CH, int HALO, class Variant> struct Tile {
+template <typename T, class Place, int HALO, class Variant> struct Tile {
     static constexpr bool COLUMNS = Variant::CHANNELS_LAST;
-    static constexpr int PACK = 16 / int(sizeof(T)), BEFORE = (HALO + PACK - 1) / PACK * PACK;
+    static constexpr int CH = Place::CH, TIME = Place::TIME, STEPS_BEFORE = HALO, PACK = 16 / int(sizeof(T)),
+                         BEFORE = (HALO + PACK - 1) / PACK * PACK;
+    static_assert(COLUMNS || TIME % PACK == 0, "rows are made of packs");
     Lanes<T, COLUMNS ? CH : BEFORE ? BEFORE : 2> before[COLUMNS && HALO ? HALO : 1];
     Lanes<T, COLUMNS ? CH : TIME> body[COLUMNS ? TIME : 1];
 
@@ -68,31 +70,41 @@ template <typename T, int CH, int HALO, class Variant> struct Tile {
         else s < 0 ? before[0].set(BEFORE + s, value) : body[0].set(s, value);
     }
 
-    // Whether all of the tile at an offset can be read in packs.
-    template <class Place> __device__ static bool is_whole(const Place& place, int offset) {
-        return offset + TIME <= place.rest &&
-               (Variant::PACKED || (COLUMNS && place.live == CH && (HALO == 0 || offset > place.begin)));
+    // Whether the tile at an offset can be moved in packs.
+    template <class At> __device__ static bool is_whole(const At& place, int offset) {
+        return At::WHOLE || (place.in_packs() && offset + TIME <= place.rest);
     }
     // Asks for a whole tile, so that several can be under way; `finish` makes any tile complete.
-    template <class Place> __device__ void fetch(const Slice<const T>& from, const Place& place, int offset) {
+    template <class At> __device__ void fetch(const Slice<const T>& from, const At& place, int offset) {
         if (!is_whole(place, offset)) return;
-        if (COLUMNS) {
-            const T* step = from.at(offset - HALO);
+        if (COLUMNS) load_steps(from.at(offset), from.along_time, 0, TIME);
+        else body[0].load(from.data + offset);
+        fetch_before(from, place, offset);
+    }
+    // Steps before the first are zero.
+    template <class At> __device__ void fetch_before(const Slice<const T>& from, const At& place, int offset) {
+        if (HALO == 0 || !is_whole(place, offset)) return;
+        if (offset <= place.begin) {
 #pragma unroll
-            for (int s = -HALO; s < TIME; ++s, step += from.along_time) load_step(step, s);
+            for (int s = -HALO; s < 0; ++s)
+#pragma unroll
+                for (int c = 0; c < CH; ++c) set(c, s, T(acc_of<T>(0)));
+        } else if (COLUMNS) {
+            load_steps(from.at(offset - HALO), from.along_time, -HALO, 0);
         } else {
-            body[0].load(from.data + offset);
-            if (HALO > 0 && offset > place.begin) before[0].load(from.data + offset - BEFORE);
+            before[0].load(from.data + offset - BEFORE);
+        }
+    }
+    // In columns: the steps before the next tile.
+    __device__ void advance() {
+        if constexpr (COLUMNS) {
+#pragma unroll
+            for (int s = 0; s < HALO; ++s) before[s] = body[TIME - HALO + s];
         }
     }
     // Steps before the first and after the last are zero.
-    template <class Place> __device__ void finish(const Slice<const T>& from, const Place& place, int offset) {
-        if (!is_whole(place, offset)) {
-            load_between(from, offset, place.begin, place.rest, place.live);
-        } else if (HALO > 0 && !COLUMNS && offset <= place.begin) {
-#pragma unroll
-            for (int s = -HALO; s < 0; ++s) set(0, s, T(acc_of<T>(0)));
-        }
+    template <class At> __device__ void finish(const Slice<const T>& from, const At& place, int offset) {
+        if (!is_whole(place, offset)) load_between(from, offset, place.begin, place.rest, place.live);
     }
 
     // Element by element where packs would not do; steps outside of [first, end) are zero.
@@ -117,8 +129,8 @@ template <typename T, int CH, int HALO, class Variant> struct Tile {
                (Variant::HAS_CU_SEQLENS && offset + TIME > by.end);
     }
     // What a sequence sees: its own steps, and before them its initial state.
-    template <class Args, class Place>
-    __device__ void load_piece(const Slice<const T>& from, const Args& args, const Place& place, const Piece& of,
+    template <class Args, class At>
+    __device__ void load_piece(const Slice<const T>& from, const Args& args, const At& place, const Piece& of,
                                int offset) {
         if (Variant::HAS_CU_SEQLENS) load_between(from, offset, of.first, of.end, place.live);
         if constexpr (Variant::HAS_INITIAL_STATES) {
@@ -133,7 +145,7 @@ template <typename T, int CH, int HALO, class Variant> struct Tile {
         }
     }
 
-    template <class Place> __device__ void store(const Slice<T>& to, const Place& place, int offset) const {
+    template <class At> __device__ void store(const Slice<T>& to, const At& place, int offset) const {
         T* step = to.at(offset);
         if (!is_whole(place, offset)) {
 #pragma unroll
@@ -162,16 +174,27 @@ template <typename T, int CH, int HALO, class Variant> struct Tile {
     }
 
 private:
+    __device__ void load_steps(const T* from, long long along_time, int first, int end) {
+#pragma unroll
+        for (int s = -HALO; s < TIME; ++s)
+            if (s >= first && s < end) load_step(from, s), from += along_time;
+    }
     __device__ void load_step(const T* from, int s) {
         if (s < 0) before[HALO + s].load(from);
         else body[COLUMNS ? s : 0].load(from);
     }
 };
 
-// Taps and bias of a thread's channels. In rows the lanes of a group read the same ones; in columns the block reads
-// them together, because neighbours are far apart for a lane.
+// Taps and bias of a thread's channels, as SiLU takes them: scaled, see Scale. In rows the lanes of a group read the
+// same ones; in columns the block reads them together, because neighbours are far apart for a lane.
 template <typename A, int WIDTH, class Place, class Variant> struct Filter {
-    A tap[Place::CH][WIDTH], bias[Place::CH];
+    using Acc = A;
+    static constexpr int CH = Place::CH, ROW = WIDTH + 1;
+    using Staged = Pack<A, CH>[ROW][Place::LANES];
+    A tap[CH][WIDTH], bias[CH];
+    A row_tap[Place::COLUMNS ? 1 : WIDTH];  // as they are given; those of columns stay in shared memory
+    const Staged* staged;
+    int lane;
 
     template <class Args> __device__ static A weight(const Args& args, long long channel, int k) {
         if (k < WIDTH) return A(*args.weight.at(channel, k));
@@ -179,35 +202,60 @@ template <typename A, int WIDTH, class Place, class Variant> struct Filter {
         return A(0);
     }
     template <class Args> __device__ void load(const Args& args, const Place& place) {
-        if (Place::COLUMNS) {
-            constexpr int ROW = WIDTH + 1;
-            __shared__ Pack<A, Place::CH> staged[ROW][Place::LANES];
+        lane = place.lane;
+        if constexpr (Place::COLUMNS) {
+            __shared__ Staged of_block;
+            staged = &of_block;
             for (int i = threadIdx.x; i < ROW * Place::CHANNELS; i += Place::THREADS) {
                 const int c = i / ROW, k = i % ROW;
-                const long long channel = place.channel - place.lane * Place::CH + c;
-                staged[k][c / Place::CH].lane[c % Place::CH] =
-                    channel < args.channels ? weight(args, channel, k) : A(0);
+                const long long channel = place.channel - place.lane * CH + c;
+                of_block[k][c / CH].lane[c % CH] = channel < args.channels ? weight(args, channel, k) : A(0);
             }
             __syncthreads();
 #pragma unroll
             for (int k = 0; k < ROW; ++k) {
-                const Pack<A, Place::CH> row = staged[k][place.lane];
+                const Pack<A, CH> row = of_block[k][lane];
 #pragma unroll
-                for (int c = 0; c < Place::CH; ++c) (k < WIDTH ? tap[c][k] : bias[c]) = row.lane[c];
+                for (int c = 0; c < CH; ++c) (k < WIDTH ? tap[c][k] : bias[c]) = row.lane[c];
             }
-        } else if (place.live) {
+        } else {
 #pragma unroll
-            for (int k = 0; k < WIDTH; ++k) tap[0][k] = weight(args, place.channel, k);
-            bias[0] = weight(args, place.channel, WIDTH);
+            for (int k = 0; k < WIDTH; ++k) tap[0][k] = row_tap[k] = place.live ? weight(args, place.channel, k) : A(0);
+            bias[0] = place.live ? weight(args, place.channel, WIDTH) : A(0);
+        }
+        if (Variant::SILU) {
+#pragma unroll
+            for (int c = 0; c < CH; ++c) scale(tap[c], bias[c]);
         }
     }
-
-    // The convolution at step s of channel c.
+    // The taps as they are given.
+    __device__ void read_taps(A (&to)[CH][WIDTH]) const {
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) {
+            Pack<A, CH> row;
+            if constexpr (Place::COLUMNS) row = (*staged)[k][lane];
+            else row.lane[0] = row_tap[k];
+#pragma unroll
+            for (int c = 0; c < CH; ++c) to[c][k] = row.lane[c];
+        }
+    }
+    // The convolution p at step s of channel c, or t = -log2(e) p for SiLU.
     template <class Tile> __device__ A at(Tile& x, int c, int s) const {
         A sum = bias[c];
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) sum = math::fma(tap[c][k], A(x.get(c, s + k - (WIDTH - 1))), sum);
         return sum;
+    }
+
+private:
+    // A filter that cannot be scaled makes all results far from zero, see Far.
+    __device__ static void scale(A (&tap)[WIDTH], A& bias) {
+        bool fits = can_scale(bias);
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) fits = fits && can_scale(tap[k]);
+        bias = fits ? scaled(bias) : math::infinity<A>();
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) tap[k] = fits ? scaled(tap[k]) : A(0);
     }
 };
 

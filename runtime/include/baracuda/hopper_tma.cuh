@@ -23,4 +23,11 @@ __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, Barr
                  : "memory");
 }
 
+// Copies `bytes`, a multiple of 16, from a multiple of 16 in memory to one in shared memory; they arrive at `barrier`.
+__device__ __forceinline__ void load_bytes(unsigned to, const void* from, unsigned bytes, Barrier barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier.address)
+                 : "memory");
+}
+
 }  // namespace baracuda

@@ -14,7 +14,8 @@ struct Variant {
 };
 
 struct Schedule {
-    static constexpr int THREADS = BLOCK, LANES = ACROSS, OWNED = OWNED_CHANNELS, STEPS = TILES, BATCH = AHEAD, SLICES = 8;
+    static constexpr int THREADS = BLOCK, LANES = ACROSS, OWNED = OWNED_CHANNELS, STEPS = TILES, BATCH = AHEAD,
+                         TIME = STEPS_OF_TILE, SLICES = 8;
 };
 
 struct Forward {

@@ -1,0 +1,520 @@
+// Flash attention's backward pass of halves for sm_90a; what is computed stands in flash_backward.cuh.
+//
+// Three launches: delta, dkdv, dq. In the last two
+//
+// block -> a fixed list of tiles of OWN rows of one head (see FlashOrder), one block per multiprocessor
+// warpgroup 0 -> its first thread has the copy engine load all that is multiplied; the others rest
+// warpgroups 1 and 2 -> half of the tile's own rows each: all scores and sums are in registers, as wgmma lays them out
+//
+// Own rows are keys (dkdv) or queries (dq); the rows of the other kind pass by, STREAM at a time, in ascending order.
+// Own rows are the rows of every result, so that P and dS go from one product to the next in registers. Every sum has
+// one owner, who adds in a fixed order: the same problem gives the same bits. P and dS are rounded to halves before
+// they are multiplied; lse and delta are not.
+//
+// Rows of q, k, v and dy are at multiples of 16 bytes, so are those of the others, whose columns are multiples of 8.
+// Lengths are at most 2^29, and none is 0: tensor maps know no empty tensor.
+#pragma once
+
+#include <baracuda/flash_sm90.cuh>
+#include <baracuda/pack.cuh>
+
+namespace baracuda {
+
+// Rows of a box of every map, and queries of a unit of `delta`: 64 times lse in base 2, then 64 times delta. Each head
+// has whole tiles of 128 queries there. Queries that see nothing, and those beyond the last, have lse = infinity, which
+// makes their weights 0.
+constexpr int BACKWARD_UNIT = 64;
+constexpr int DELTA_LANES = 8;
+
+__device__ __forceinline__ long long padded_queries(long long queries) { return (queries + 127) / 128 * 128; }
+
+// Block -> THREADS / DELTA_LANES rows of [batch, head, padded query], in order; DELTA_LANES neighbouring lanes -> a
+// row. Reads y and dy once, 16 bytes at a time, and lse; writes delta as its units are.
+template <typename T, class Schedule, class Variant, class Args>
+__device__ void flash_sdpa_backward_delta(const Args& args) {
+    constexpr int N = 8, ROWS = Schedule::THREADS / DELTA_LANES;
+    const int lane = threadIdx.x % DELTA_LANES;
+    const long long row = (long long)(blockIdx.x) * ROWS + threadIdx.x / DELTA_LANES;
+    const long long padded = padded_queries(args.query_len), place = row / padded, query = row % padded;
+    const bool held = place < args.batch_size * args.num_heads, inside = held && query < args.query_len;
+    const long long batch = place / args.num_heads, head = place % args.num_heads;
+    float sum = 0;
+    if (inside) {
+        const T *y = args.y.at(batch, head, query), *dy = args.dy.at(batch, head, query);
+#pragma unroll 2
+        for (int col = lane * N; col < args.d_v; col += DELTA_LANES * N) {
+            Pack<T, N> of_y, of_dy;
+            of_y.load(y + col);
+            of_dy.load(dy + col);
+#pragma unroll
+            for (int i = 0; i < N; ++i) sum = fmaf(float(of_y.lane[i]), float(of_dy.lane[i]), sum);
+        }
+    }
+#pragma unroll
+    for (int step = DELTA_LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (held && lane == 0) {
+        const float lse = inside ? *args.lse.at(batch, head, query) : -math::infinity<float>();
+        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + row % BACKWARD_UNIT;
+        to[0] = lse == -math::infinity<float>() ? math::infinity<float>() : lse * LOG2_E;
+        to[BACKWARD_UNIT] = sum;
+    }
+}
+
+// What lies where in shared memory. The side of q and k is called `k` here, with DK columns, that of v and dy is called
+// `v`, with DV; columns are in panels of 64, those beyond d_k and d_v are zeros.
+// Dynamic shared memory: 2048 + 128 (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), and with OWN_KEYS
+// 8 STAGES STREAM.
+template <bool OWN_KEYS_, int OWN_, int STREAM_, int STAGES_, class Schedule, class Variant>
+struct HopperBackwardShape {
+    static constexpr bool OWN_KEYS = OWN_KEYS_, BAND = Variant::BAND;
+    static constexpr int OWN = OWN_, STREAM = STREAM_, STAGES = STAGES_;
+    static constexpr int BLOCK_Q = OWN, BLOCK_K = STREAM;  // as FlashOrder and FlashBand call them
+    static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
+    static constexpr int CONSUMERS = 2, CONSUMER_WARPS = 4 * CONSUMERS;
+
+    static_assert(DK % 32 == 0 && DK <= 128 && DV % 32 == 0 && DV <= 128, "columns are multiples of 32, 128 at most");
+    static_assert(Schedule::THREADS == 128 * (CONSUMERS + 1) && OWN == 64 * CONSUMERS, "64 rows a warpgroup");
+    static_assert(STREAM % BACKWARD_UNIT == 0, "boxes have a unit's rows");
+    static_assert(STAGES >= 2, "the products of one tile start while those of the tile before end");
+    static_assert(Variant::PACKED && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES, "left to the portable kernel");
+
+    // Registers a thread: what the launch gives to all is divided again, in steps of 8.
+    static constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 24;
+
+    static constexpr unsigned OWN_PANEL = OWN * 128, STREAM_PANEL = STREAM * 128;  // bytes
+    static constexpr unsigned OWN_V = K_PANELS * OWN_PANEL, OWN_BYTES = OWN_V + V_PANELS * OWN_PANEL;
+    static constexpr unsigned STREAM_V = K_PANELS * STREAM_PANEL, STREAM_BYTES = STREAM_V + V_PANELS * STREAM_PANEL;
+    static constexpr unsigned STATISTICS_BYTES = OWN_KEYS ? 8 * STREAM : 0;  // lse and delta of a tile's queries
+    static constexpr unsigned STATISTICS = OWN_BYTES + STAGES * STREAM_BYTES;
+    static constexpr unsigned BARRIERS = STATISTICS + STAGES * STATISTICS_BYTES;
+    static constexpr unsigned ORDER = BARRIERS + 8 * (2 + 2 * STAGES);
+};
+
+// The shared memory of a block. A tile's `full` barrier says that it is there, `empty` that all have used it.
+template <class Shape> struct HopperBackwardShared {
+    unsigned base;
+
+    __device__ __forceinline__ FlashTile& order() const {  // comes and goes with the own rows
+        return *static_cast<FlashTile*>(__cvta_shared_to_generic(base + Shape::ORDER));
+    }
+    __device__ __forceinline__ unsigned own_k() const { return base; }
+    __device__ __forceinline__ unsigned own_v() const { return base + Shape::OWN_V; }
+    __device__ __forceinline__ unsigned k(unsigned stage) const {
+        return base + Shape::OWN_BYTES + stage * Shape::STREAM_BYTES;
+    }
+    __device__ __forceinline__ unsigned v(unsigned stage) const { return k(stage) + Shape::STREAM_V; }
+    __device__ __forceinline__ unsigned statistics(unsigned stage) const {
+        return base + Shape::STATISTICS + stage * Shape::STATISTICS_BYTES;
+    }
+    __device__ __forceinline__ Barrier own_full() const { return {base + Shape::BARRIERS}; }
+    __device__ __forceinline__ Barrier own_empty() const { return {base + Shape::BARRIERS + 8}; }
+    __device__ __forceinline__ Barrier full(unsigned stage) const { return {base + Shape::BARRIERS + 16 + 8 * stage}; }
+    __device__ __forceinline__ Barrier empty(unsigned stage) const { return full(Shape::STAGES + stage); }
+
+    __device__ void init() const {
+        own_full().init(1);
+        own_empty().init(Shape::CONSUMER_WARPS);
+        for (int i = 0; i < Shape::STAGES; ++i) {
+            full(i).init(1);
+            empty(i).init(Shape::CONSUMER_WARPS);
+        }
+        publish_barriers();
+    }
+};
+
+// The problem as own rows see it, by the names that FlashOrder knows: tiles are of own rows, `key_len` rows pass by.
+struct OwnSide {
+    long long batch_size, num_heads, num_kv_heads, query_len, key_len;
+
+    template <class Shape, class Args> __device__ static __forceinline__ OwnSide of(const Args& args) {
+        if (Shape::OWN_KEYS)
+            return {args.batch_size, args.num_kv_heads, args.num_kv_heads, args.key_len, args.query_len};
+        return {args.batch_size, args.num_heads, args.num_kv_heads, args.query_len, args.key_len};
+    }
+};
+
+// Which rows of the other kind an own row meets: the keys that a query sees, or the queries that see a key.
+template <class Shape, class Args> __device__ __forceinline__ FlashBand<Shape> met_by_own(const Args& args) {
+    FlashBand<Shape> band(args);
+    if (Shape::OWN_KEYS) {
+        const int before = band.before;
+        band.before = 1 - band.after;
+        band.after = 1 - before;
+        band.keys = int(args.query_len);
+    }
+    return band;
+}
+
+// Rows [row, row + ROWS) of a matrix, in panels.
+template <int PANELS, int ROWS>
+__device__ __forceinline__ void load_rows(unsigned to, const TensorMap& map, Barrier full, int row, int head, int batch,
+                                          u64 policy) {
+    constexpr int BOX = BACKWARD_UNIT;
+#pragma unroll
+    for (int panel = 0; panel < PANELS; ++panel)
+#pragma unroll
+        for (int first = 0; first < ROWS; first += BOX)
+            load_box(to + (panel * ROWS + first) * 128, map, full, 64 * panel, row + first, head, batch, policy);
+}
+
+// The thread that has everything loaded; it has few registers.
+template <class Shape, class Args>
+__device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shape>& shared, const Args& args) {
+    constexpr bool OWN_KEYS = Shape::OWN_KEYS;
+    const OwnSide side = OwnSide::of<Shape>(args);
+    const int own_heads = int(side.num_heads), group = int(args.num_heads / args.num_kv_heads);
+    const FlashBand<Shape> band = met_by_own<Shape>(args);
+    FlashOrder<Shape> order(side);
+    Ring<1> own;
+    Ring<Shape::STAGES> ring;
+    for (;;) {
+        FlashTile work;
+        const bool more = order.next(work.tile, work.head);
+        shared.own_empty().wait(own.parity ^ 1);
+        if (!more) {
+            shared.order().tile = -1;
+            shared.own_full().arrive();
+            return;
+        }
+        // FlashOrder deals late tiles first, which see most if own rows are queries; of keys, early ones do.
+        if (OWN_KEYS && Shape::BAND) work.tile = order.head_tiles - 1 - work.tile;
+        const int batch = work.head / own_heads, head = work.head - batch * own_heads;
+        const int first_own = work.tile * Shape::OWN;
+        work.first = band.touched(first_own);
+        work.end = band.touched_end(min(first_own + Shape::OWN, int(side.query_len)) - 1);
+        shared.order() = work;
+
+        // An axis that repeats one matrix has one coordinate.
+        const auto load = [&](bool keys, unsigned k, unsigned v, Barrier full, int row, int head, bool is_own) {
+            const auto& of_k = keys ? args.k.stride : args.q.stride;
+            const auto& of_v = keys ? args.v.stride : args.dy.stride;
+            const TensorMap &k_map = keys ? args.k_map : args.q_map, &v_map = keys ? args.v_map : args.dy_map;
+            const int k_head = of_k[1] ? head : 0, k_batch = of_k[0] ? batch : 0;
+            const int v_head = of_v[1] ? head : 0, v_batch = of_v[0] ? batch : 0;
+            if (is_own) {
+                load_rows<Shape::K_PANELS, Shape::OWN>(k, k_map, full, row, k_head, k_batch, EVICT_FIRST);
+                load_rows<Shape::V_PANELS, Shape::OWN>(v, v_map, full, row, v_head, v_batch, EVICT_FIRST);
+            } else {
+                load_rows<Shape::K_PANELS, Shape::STREAM>(k, k_map, full, row, k_head, k_batch, EVICT_LAST);
+                load_rows<Shape::V_PANELS, Shape::STREAM>(v, v_map, full, row, v_head, v_batch, EVICT_LAST);
+            }
+        };
+        shared.own_full().expect(Shape::OWN_BYTES);
+        load(OWN_KEYS, shared.own_k(), shared.own_v(), shared.own_full(), first_own, head, true);
+        own.advance();
+
+        const int first_head = OWN_KEYS ? head * group : head / group, end_head = first_head + (OWN_KEYS ? group : 1);
+#pragma unroll 1
+        for (int other = first_head; other < end_head; ++other)
+#pragma unroll 1
+            for (int tile = work.first; tile < work.end; ++tile) {
+                shared.empty(ring.stage).wait(ring.parity ^ 1);
+                const Barrier full = shared.full(ring.stage);
+                full.expect(Shape::STREAM_BYTES + Shape::STATISTICS_BYTES);
+                load(!OWN_KEYS, shared.k(ring.stage), shared.v(ring.stage), full, tile * Shape::STREAM, other, false);
+                if (OWN_KEYS) {
+                    const long long of_head = (batch * args.num_heads + other) * padded_queries(args.query_len);
+                    const float* from = args.delta + 2 * (of_head + tile * Shape::STREAM);
+                    load_bytes(shared.statistics(ring.stage), from, Shape::STATISTICS_BYTES, full);
+                }
+                ring.advance();
+            }
+    }
+}
+
+// What a tile's scores and changes are made of, for one thread's fragment: see below for which elements it has.
+template <typename T, class Shape, class Variant> struct BackwardWeights {
+    static constexpr int N = Shape::STREAM / 2;
+    static constexpr bool OWN_KEYS = Shape::OWN_KEYS, SOFTCAP = Variant::SOFTCAP;
+    float factor, slope;      // a weight is exp2(factor score - lse); with a cap the score is tanh(slope score)
+    unsigned statistics;      // where the tile's are, if own rows are keys
+    float lse[2], delta[2];   // of the own rows, if those are queries
+    int met[2];               // the own rows meet rows [met, met + span) of the tile
+    unsigned span[2];
+
+    template <class Args> __device__ __forceinline__ explicit BackwardWeights(const Args& args) {
+        factor = LOG2_E * float(SOFTCAP ? args.softcap : args.scale);
+        slope = SOFTCAP ? 2.0f * LOG2_E * float(args.scale) / float(args.softcap) : 0.0f;
+    }
+
+    // Own rows are `row` and the one 8 further.
+    __device__ __forceinline__ void meet(const FlashBand<Shape>& band, int row, int tile) {
+        const int column = tile * Shape::STREAM + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            met[r] = band.first(row + 8 * r) - column;
+            span[r] = unsigned(max(0, band.end(row + 8 * r) - column - met[r]));
+        }
+    }
+    __device__ __forceinline__ bool meets(int i) const {
+        return unsigned(i / 4 * 8 + i % 2 - met[i / 2 % 2]) < span[i / 2 % 2];
+    }
+    // Of the queries of elements i and i + 1, where i is a multiple of 4: lse, or delta 64 queries further.
+    __device__ __forceinline__ void of_queries(float (&two)[2], int i, int which) const {
+        const int column = 2 * i, unit = column / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + column % BACKWARD_UNIT;
+        const unsigned at = statistics + 4 * (unit + which * BACKWARD_UNIT) + threadIdx.x % 4 * 8;
+        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two[0]), "=f"(two[1]) : "r"(at));
+    }
+
+    // Scores become weights, rounded ones into `rounded` if that is wanted; with a cap, they become their tanh.
+    template <bool EDGE>
+    __device__ __forceinline__ void weigh(float (&score)[N], unsigned (&rounded)[OWN_KEYS ? N / 2 : 1]) const {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            float base[2];
+            if (OWN_KEYS) of_queries(base, i, 0);
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                float weight[2];
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    float& at = score[i + 2 * r + e];
+                    if (SOFTCAP) at = fmaf(-2.0f, fast_reciprocal(1.0f + fast_exp2(at * slope)), 1.0f);
+                    weight[e] = fast_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
+                    if (EDGE && !meets(i + 2 * r + e)) weight[e] = 0.0f;
+                    if (!SOFTCAP) at = weight[e];
+                }
+                if constexpr (OWN_KEYS) rounded[i / 2 + r] = round_pair(T(), weight[0], weight[1]);
+            }
+        }
+    }
+    // dS, rounded, from weights and dP.
+    template <bool EDGE>
+    __device__ __forceinline__ void change(const float (&score)[N], const float (&grad)[N],
+                                           unsigned (&rounded)[N / 2]) const {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            float base[2], mean[2];
+            if (OWN_KEYS) of_queries(mean, i, 1);
+            if (OWN_KEYS && SOFTCAP) of_queries(base, i, 0);
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                float change[2];
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    const float at = score[i + 2 * r + e];
+                    float weight = at, bend = 1.0f;
+                    if (SOFTCAP) {
+                        weight = fast_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
+                        bend = fmaf(-at, at, 1.0f);
+                    }
+                    change[e] = weight * (grad[i + 2 * r + e] - (OWN_KEYS ? mean[e] : delta[r]));
+                    if (SOFTCAP) change[e] *= bend;
+                    if (EDGE && !meets(i + 2 * r + e)) change[e] = 0.0f;
+                }
+                rounded[i / 2 + r] = round_pair(T(), change[0], change[1]);
+            }
+        }
+    }
+};
+
+// Writes both rows of a fragment times `factor`: four lanes exchange their pairs, so that each has 8 neighbours of
+// every 32. `rows` of them are there.
+template <typename T, int N>
+__device__ __forceinline__ void backward_store(const float (&sum)[N], float factor, T* to, long long stride, int rows,
+                                               long long columns) {
+    const int quad = threadIdx.x % 4;
+    const bool odd = quad & 1, high = quad & 2;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        T* row = to + 8 * r * stride + 8 * quad;
+#pragma unroll
+        for (int i = 2 * r; i < N; i += 16) {
+            unsigned word[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) word[j] = round_pair(T(), sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
+            exchange(word[0], word[1], odd, 1);
+            exchange(word[2], word[3], odd, 1);
+            exchange(word[0], word[2], high, 2);
+            exchange(word[1], word[3], high, 2);
+            if (8 * r < rows && 2 * (i - 2 * r) + 8 * quad < columns)
+                __stwb(reinterpret_cast<uint4*>(row + 2 * (i - 2 * r)), make_uint4(word[0], word[1], word[2], word[3]));
+        }
+    }
+}
+
+// A warpgroup of consumers; `place` is its number. A thread's fragment has elements of two own rows, 8 apart: elements
+// 4 j + 2 r and the next are of row r, columns 8 j and the next after the first.
+template <typename T, class Shape, class Variant, class Args>
+__device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shape>& shared, int place,
+                                                 const Args& args) {
+    constexpr bool OWN_KEYS = Shape::OWN_KEYS;
+    constexpr int STREAM = Shape::STREAM, DK = Shape::DK, DV = Shape::DV;
+    constexpr unsigned COLUMNS_16 = 32, ROWS_16 = 16 * 128;  // bytes of a panel
+    using Scores = Wgmma<T, STREAM>;
+    using Weights = BackwardWeights<T, Shape, Variant>;
+    const int lane = threadIdx.x % 32, own_row = 64 * place + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const OwnSide side = OwnSide::of<Shape>(args);
+    const FlashBand<Shape> band = met_by_own<Shape>(args);
+    const Matrix own_k = Matrix::at(shared.own_k() + place * (64 * 128), 0);
+    const Matrix own_v = Matrix::at(shared.own_v() + place * (64 * 128), 0);
+    const Matrix stream_k = Matrix::at(shared.k(0), Shape::STREAM_PANEL);
+    const Matrix stream_v = Matrix::at(shared.v(0), Shape::STREAM_PANEL);
+    Weights weights(args);
+    Ring<1> own;
+    Ring<Shape::STAGES> ring;
+
+    const auto release = [&](Barrier empty) {
+        if (lane == 0) empty.arrive();
+    };
+    const auto pass = [&]() {
+        shared.full(ring.stage).wait(ring.parity);
+        release(shared.empty(ring.stage));
+        ring.advance();
+    };
+
+    for (;;) {
+        shared.own_full().wait(own.parity);
+        own.advance();
+        const FlashTile work = shared.order();
+        __syncwarp();  // all lanes have read it before lane 0 lets it be overwritten
+        if (work.tile < 0) return;
+        const int row = work.tile * Shape::OWN + own_row, first_row = work.tile * Shape::OWN + 64 * place;
+        const int batch = work.head / int(side.num_heads), head = work.head - batch * int(side.num_heads);
+
+        // What the rows of this warpgroup meet: tiles that only others meet are passed by, and of tiles [full,
+        // full_end) all is met, so that no score needs a look. Queries beyond the last need none: see the units.
+        const int first = Shape::BAND ? max(work.first, band.touched(first_row)) : work.first;
+        const int end = Shape::BAND ? min(work.end, band.touched_end(first_row + 63)) : work.end;
+        const int full = Shape::BAND ? band.full(first_row + 63) : 0;
+        const int full_end = Shape::BAND || !OWN_KEYS ? band.full_end(first_row) : end;
+
+        if constexpr (!OWN_KEYS) {
+            const long long query = work.head * padded_queries(args.query_len) + row;
+            const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + query % BACKWARD_UNIT;
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                weights.lse[r] = at[8 * r];
+                weights.delta[r] = at[8 * r + BACKWARD_UNIT];
+            }
+        }
+
+        float score[STREAM / 2], grad[STREAM / 2], sum_k[DK / 2], sum_v[OWN_KEYS ? DV / 2 : 1];
+        unsigned weight[OWN_KEYS ? STREAM / 4 : 1], change[STREAM / 4];
+#pragma unroll
+        for (float& sum : sum_k) sum = 0.0f;
+#pragma unroll
+        for (float& sum : sum_v) sum = 0.0f;
+
+        const auto multiply_own = [&](float (&to)[STREAM / 2], Matrix a, Matrix b, int steps) {
+            asm volatile("" : "+r"(a.start));  // its steps are added here, not kept in registers along the loop
+#pragma unroll
+            for (int step = 0; step < steps; ++step) {
+                const unsigned column = step % 4 * COLUMNS_16;
+                Scores::template shared<false>(to, a + (step / 4 * Shape::OWN_PANEL + column),
+                                               b + (step / 4 * Shape::STREAM_PANEL + column), step == 0);
+            }
+            wgmma_commit();
+        };
+
+#pragma unroll 1
+        for (int heads = OWN_KEYS ? int(args.num_heads / args.num_kv_heads) : 1; heads > 0; --heads) {
+            if (Shape::BAND)
+#pragma unroll 1
+                for (int tile = work.first; tile < min(first, work.end); ++tile) pass();
+            unsigned used = 0;
+#pragma unroll 1
+            for (int tile = first; tile < end; ++tile) {
+                shared.full(ring.stage).wait(ring.parity);
+                const Matrix k = stream_k + ring.stage * Shape::STREAM_BYTES;
+                const Matrix v = stream_v + ring.stage * Shape::STREAM_BYTES;
+                if (OWN_KEYS) weights.statistics = shared.statistics(ring.stage);
+                const bool edge = (Shape::BAND && tile < full) || ((Shape::BAND || !OWN_KEYS) && tile >= full_end);
+                if (edge) weights.meet(band, row, tile);
+
+                pin(score);
+                wgmma_fence();
+                multiply_own(score, own_k, k, DK / 16);
+                wgmma_wait<1>();  // the last product of the tile before has ended
+                if (tile != first) release(shared.empty(used));
+                pin(grad);
+                wgmma_fence();
+                multiply_own(grad, own_v, v, DV / 16);
+                wgmma_wait<1>();
+                pin(score);
+                if (edge)
+                    weights.template weigh<true>(score, weight);
+                else
+                    weights.template weigh<false>(score, weight);
+                if constexpr (OWN_KEYS) {
+                    pin(weight);
+                    wgmma_fence();
+#pragma unroll
+                    for (int step = 0; step < STREAM / 16; ++step)
+                        Wgmma<T, DV>::template registers<true>(sum_v, weight + 4 * step, v + step * ROWS_16, false);
+                    wgmma_commit();
+                    wgmma_wait<1>();
+                } else {
+                    wgmma_wait<0>();
+                }
+                pin(grad);
+                if (edge)
+                    weights.template change<true>(score, grad, change);
+                else
+                    weights.template change<false>(score, grad, change);
+                pin(change);
+                wgmma_fence();
+#pragma unroll
+                for (int step = 0; step < STREAM / 16; ++step)
+                    Wgmma<T, DK>::template registers<true>(sum_k, change + 4 * step, k + step * ROWS_16, false);
+                wgmma_commit();
+                used = ring.stage;
+                ring.advance();
+            }
+            if (heads == 1) release(shared.own_empty());
+            wgmma_wait<0>();
+            if (first < end) release(shared.empty(used));
+            if (Shape::BAND)
+#pragma unroll 1
+                for (int tile = max(work.first, max(first, end)); tile < work.end; ++tile) pass();
+        }
+        pin(sum_k);
+        const int rows = int(side.query_len) - row;
+        const auto& of_k = [&]() -> const auto& {
+            if constexpr (OWN_KEYS) return args.dk;
+            else return args.dq;
+        }();
+        backward_store(sum_k, float(args.scale), of_k.at(batch, head, row), of_k.stride[2], rows, args.d_k);
+        if constexpr (OWN_KEYS) {
+            pin(sum_v);
+            backward_store(sum_v, 1.0f, args.dv.at(batch, head, row), args.dv.stride[2], rows, args.d_v);
+        }
+    }
+}
+
+template <typename T, class Shape, class Variant, class Args>
+__device__ __forceinline__ void backward_walk(const Args& args) {
+    DYN_SHARED(unsigned char, dynamic);
+    const unsigned pad = -shared_address(dynamic) & 1023;  // panels start at multiples of 1024
+    const HopperBackwardShared<Shape> shared = {shared_address(dynamic) + pad};
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // the same register in all lanes
+    if (threadIdx.x == 0) shared.init();
+    __syncthreads();
+    if (warpgroup == 0) {
+        give_registers<Shape::PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0) backward_produce(shared, args);
+    } else {
+        take_registers<Shape::CONSUMER_REGISTERS>();
+        backward_consume<T, Shape, Variant>(shared, warpgroup - 1, args);
+    }
+}
+
+// A tile of KV_BLOCK_K keys against all queries that see them, of the heads that share them, in order of heads and then
+// of queries. Reads k and v once, and for each tile of keys q, dy and delta.
+template <typename T, class Schedule, class Variant, class Args>
+__device__ __forceinline__ void flash_sdpa_backward_dkdv(const Args& args) {
+    using Shape = HopperBackwardShape<true, Schedule::KV_BLOCK_K, Schedule::KV_BLOCK_Q, Schedule::KV_STAGES, Schedule,
+                                      Variant>;
+    backward_walk<T, Shape, Variant>(args);
+}
+
+// A tile of Q_BLOCK_Q queries against all keys that they see. Reads q, dy and delta once, and for each tile of queries
+// k and v.
+template <typename T, class Schedule, class Variant, class Args>
+__device__ __forceinline__ void flash_sdpa_backward_dq(const Args& args) {
+    using Shape = HopperBackwardShape<false, Schedule::Q_BLOCK_Q, Schedule::Q_BLOCK_K, Schedule::Q_STAGES, Schedule,
+                                      Variant>;
+    backward_walk<T, Shape, Variant>(args);
+}
+
+}  // namespace baracuda

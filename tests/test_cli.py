@@ -32,6 +32,7 @@ from baracuda.runtime.cubin import compile_cubin
 SPECS = installed("baracuda.specs")
 RMS_NORM = SPECS / "normalization" / "rms_norm.yaml"
 EXPLAIN = ["explain", "RMSNormPlan"]
+TILES, CLUSTERED = 11, 3  # of rms_norm for an element, and those whose rows are shared by blocks of a cluster
 PROJECT = Project.read(SPECS)
 FIELDS = ["norm_axes_mask=2", "eps=1e-6", "has_gamma=true", "element=bf16"]
 
@@ -156,9 +157,17 @@ def test_compiled_sources_are_the_plans_own(kernel: Registered) -> None:
     spec = PROJECT.loaded[op.name].spec
     values = {**spec.tests.defaults, **spec.tests.cases[0], **{t.optional: True for t in op.flags}}
     values.pop("dtype", None)
-    descriptor = getattr(plans, op.descriptor)(**values, element=kernel.sku.element)
-    plan = getattr(plans, op.plan)(descriptor, kernel, frozenset(RowPlan.LAYOUTS))
-    assert list(sources_of(kernel, op).values()) == list(plan.sources())
+    plan: Any = getattr(plans, op.plan)
+
+    def descriptor(cols: int) -> Any:
+        shape = [cols] * len(values[op.shape])
+        return getattr(plans, op.descriptor)(**{**values, op.shape: shape}, element=kernel.sku.element)
+
+    whole, odd = (
+        dict(zip(RowPlan.LAYOUTS, plan(descriptor(cols), kernel, frozenset(RowPlan.LAYOUTS)).sources(), strict=True))
+        for cols in (64, 65)
+    )
+    assert sources_of(kernel, op) == {**whole, "strided": odd["strided"]}
 
 
 def test_rows_without_importing_are_the_registered_ones() -> None:
@@ -205,14 +214,14 @@ def test_compile_reports_each_kernel_and_finds_it_again(
     cold = json.loads(run(*command, "--cold").stdout)
     assert not (cache / "cubin").exists()
     first, second = (json.loads(run(*command).stdout) for _ in range(2))
-    for report, cached in ((cold, 0), (first, 0), (second, 4)):
-        assert (report["kernels"], report["cached"], report["failed"]) == (4, cached, 0)
+    for report, cached in ((cold, 0), (first, 0), (second, TILES)):
+        assert (report["kernels"], report["cached"], report["failed"]) == (TILES, cached, 0)
     assert all(k["ms"] > 0 and k["registers"] > 0 for k in first["table"])
     assert [{**k, "ms": None} for k in first["table"]] == second["table"]
     shown = run(*command[:-1]).output.splitlines()
     assert shown[0].split() == ["kernel", "layout", "arch", "registers", "shared", "stack", "spill", "ms"]
-    assert all(line.endswith(" cached") for line in shown[1:5])
-    assert "4 cached" in shown[5]
+    assert all(line.endswith(" cached") for line in shown[1 : TILES + 1])
+    assert f"{TILES} cached" in shown[TILES + 1]
 
 
 def test_compile_fails_with_the_compilers_message(run: Run, specs: Path, tmp_path: Path) -> None:
@@ -226,7 +235,7 @@ def test_compile_fails_with_the_compilers_message(run: Run, specs: Path, tmp_pat
     chosen = ["--templates", templates, "--arch", "sm_90"]
     result = run("compile", *chosen, "--layouts", "packed")
     assert result.exit_code == 1
-    assert "row.cu.jinja:9: " in result.stderr and "and 1 kernels more" in result.stderr
+    assert "row.cu.jinja:9: " in result.stderr and "and 8 kernels more" in result.stderr
     assert run("generate", "--templates", templates).exit_code == 0
     assert run("check", *chosen).exit_code == 1
 
@@ -237,12 +246,13 @@ def test_check_compares_and_audits(run: Run, specs: Path) -> None:
     run("generate")
     passed = run("check", "--layouts", "packed")
     assert passed.exit_code == 0, passed.output
-    assert "4 kernels audited in " in passed.stdout and "4 cached, 0 against their contracts" in passed.stdout
+    assert f"{TILES} kernels audited in " in passed.stdout
+    assert f"{TILES} cached, 0 against their contracts" in passed.stdout
     path = specs / "normalization" / "rms_norm.yaml"
     path.write_text(path.read_text().replace("{sm_80: {", "{sm_80: {registers: 16, "))
     broken = run("check", "--layouts", "packed", "--arch", "sm_80", "--arch", "sm_90")
     assert broken.exit_code == 1
-    assert broken.stderr.count(" registers a thread, allowed are 16\n") == 8
+    assert broken.stderr.count(" registers a thread, allowed are 16\n") == 2 * TILES - CLUSTERED
     assert "row32x4x4b528/-/-/- (packed, sm_80): registers: " in broken.stderr
 
 
@@ -261,7 +271,7 @@ def test_check_knows_every_architecture_and_layout(
     assert run("check", "--all-archs").exit_code == 1
     archs = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
     assert set(asked) == {(a, f"BARACUDA_LAYOUT={x.upper()}") for a in archs for x in RowPlan.LAYOUTS}
-    assert len(asked) == 4 * len(archs) * len(RowPlan.LAYOUTS)
+    assert len(asked) == (TILES * len(archs) - CLUSTERED * 2) * len(RowPlan.LAYOUTS)  # clusters from sm_90 on
 
 
 def test_list_with_resources(run: Run) -> None:
@@ -354,9 +364,12 @@ def test_explain_is_the_plans_own(run: Run) -> None:
     descriptor = plans.RMSNormDescriptor(
         input_shape=(4096, 4096), norm_axes_mask=2, eps=1e-6, has_gamma=True, element="bf16"
     )
-    for device in ([], ["--device", "host"], ["--device", "sm_90"]):
-        result = run(*EXPLAIN, shape, *FIELDS, *device)
-        assert (result.exit_code, result.stdout) == (0, f"{plans.RMSNormPlan.explain(descriptor)}\n")
+    for device in (None, "host"):
+        result = run(*EXPLAIN, shape, *FIELDS, *(["--device", device] if device else []))
+        explained = plans.RMSNormPlan.explain(descriptor, device=device)
+        assert (result.exit_code, result.stdout) == (0, f"{explained}\n")
+    hopper = run(*EXPLAIN, shape, *FIELDS, "--device", "sm_90")
+    assert hopper.exit_code == 0 and "row512x1x4x8b" in hopper.stdout and "host device" not in hopper.stdout
     assert run(*EXPLAIN, shape, *FIELDS, "--device", "sm_75").exit_code == 1
 
 
@@ -515,7 +528,7 @@ def test_demo_compiles_every_kernel(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert result.exit_code == 1 and "judge" not in result.stdout
     kernels = [k for k in every_kernel() if k.sku.op in ("rms_norm", "rms_norm_backward")]
     assert {(s.symbol, arch) for s, arch in asked} == {
-        (k.sku.symbol, arch) for k in kernels for arch in ("sm_80", "sm_89", "sm_90")
+        (k.sku.symbol, arch) for k in kernels for arch in ("sm_80", "sm_89", "sm_90") if k.sku.fits(arch) is None
     }
 
 

@@ -54,7 +54,7 @@ _PLAN = RMSNormBackwardPlan.select(
     RMSNormBackwardDescriptor(input_shape=(6, 64), norm_axes_mask=2, has_gamma=True, element="f32")
 )
 _NEEDED = _PLAN.workspace_bytes
-_MEMORY = np.zeros(4 * _NEEDED + 64, np.uint8)
+_MEMORY = np.zeros(4 * _NEEDED + 4096, np.uint8)
 _BYTES = _MEMORY[-_MEMORY.ctypes.data % 16 :]
 
 

@@ -43,7 +43,7 @@ def _widths(subject: Subject, sku: KernelSku) -> tuple[int, int]:
     narrower = [
         s.tile.columns(s.element.row.bytes)
         for s in skus_of(subject)
-        if s.element == sku.element and not s.tile.wide
+        if s.element == sku.element and not s.tile.wide and s.arch <= sku.arch
     ]
     below = max((n for n in narrower if n < held or sku.tile.wide), default=0)
     return below + 1, max(below, 2 * held) + 1 if sku.tile.wide else held

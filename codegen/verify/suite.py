@@ -144,7 +144,8 @@ def _is_worth(test: str, sku: KernelSku) -> bool:
     if not (test in _OF_PLAN or test in _OF_TYPE):
         return True
     if subject.spec.family == "row":
-        return sku == _alike(sku)[0]
+        known = test not in _OF_PLAN or sku.element in subject.spec.dtypes[:2]
+        return known and sku == _alike(sku)[0]
     if sku != _narrowest(sku) and sku.layout is None:
         return False
     if isinstance(subject.spec, BodySpec) and sku.arch not in subject.spec.body:  # the same code with other tiles

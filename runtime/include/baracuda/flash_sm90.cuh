@@ -407,7 +407,6 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         shared.query_full().wait(query.parity);
         query.advance();
         const FlashTile work = shared.order();
-        __syncwarp();  // all lanes have read it before lane 0 lets it be overwritten
         if (work.tile < 0) return;
         const int row = work.tile * Shape::BLOCK_Q + warp_row + lane / 4;
 
@@ -565,6 +564,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             release(shared.value_empty(value.stage));
             value.advance();
         } else if (!Shape::QUERY_REGISTERS) {
+            __syncwarp();
             release(shared.query_empty());
         }
         if (Shape::BAND)

@@ -20,8 +20,6 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
             for (W& w : word) asm("" : "+r"(w));
         }
 #endif
-
-
         return __builtin_bit_cast(Pack<T, N>, *this);
     }
 };

@@ -10,7 +10,7 @@ from baracuda.runtime.sku import RESIDENT_THREADS, VECTOR_BYTES
 
 # Of a thread, where RESIDENT_THREADS of them share a multiprocessor; and what one needs beside its slices and sums.
 REGISTERS, OVERHEAD = 65536 // RESIDENT_THREADS, 40
-AHEAD_BYTES = 96 * 1024  # of shared memory for the next row: a block of sm_89 has 99 KiB
+AHEAD_BYTES = 92 * 1024  # of shared memory for the next row: a block of sm_89 has 99 KiB, and folds in some
 
 # Narrowest first; a problem takes the first whose tile holds a row, and the wide one when none does. A tile's columns
 # are lanes * chunks packs of 16 bytes. `blocks` is a fixed number, so that the order of every sum is the same on every

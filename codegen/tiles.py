@@ -10,7 +10,11 @@ from baracuda.runtime.sku import RESIDENT_THREADS, VECTOR_BYTES
 
 # Of a thread, where RESIDENT_THREADS of them share a multiprocessor; and what one needs beside its slices and sums.
 REGISTERS, OVERHEAD = 65536 // RESIDENT_THREADS, 40
-AHEAD_BYTES = 92 * 1024  # of shared memory for the next row: a block of sm_89 has 99 KiB, and folds in some
+# Of a block that sums down columns, at least: each block's parts are a row of traffic. On an H200, RMSNorm backward in
+# bf16: 1024x4096 14.4 us (22.3 with half of the threads and twice the blocks), 32768x4096 3939 GB/s (3767). With 512,
+# rows that are not packed lack registers.
+SUMMING_THREADS = 256
+AHEAD_BYTES = 80 * 1024  # of shared memory for the next row: a block of sm_89 has 99 KiB, and folds in 17 of them
 
 # Narrowest first; a problem takes the first whose tile holds a row, and the wide one when none does. A tile's columns
 # are lanes * chunks packs of 16 bytes. `blocks` is a fixed number, so that the order of every sum is the same on every
@@ -20,7 +24,9 @@ AHEAD_BYTES = 92 * 1024  # of shared memory for the next row: a block of sm_89 h
 #   bf16 16384x8192: 4 3750 and 3568, 2 3314 and 2982; without 2973 and 2493
 #   f32  16384x8192: 4 3924 and 4018
 # Two rows ahead instead of one changed nothing; 768 or 1024 threads a multiprocessor made the forward slower.
-# With 32 clusters of 4, bf16 4096x65536 took twice as long as it should (1865 and 1761): not all of them fit at once.
+# Clusters: two blocks on a multiprocessor hide a part of the wait for the others, bf16 4096x65536 2877 and 3271 where
+# one of 512 threads has 2787 and 3107. The device holds 62 clusters of 4 and 30 of 8 such blocks; of more than it holds
+# at once some wait for a whole pass (1865 and 1761). bf16 8192x16384 in clusters of 2 3269 and 3351, without 3813, 3310.
 ROW_TILES = (
     Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528),
     Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528),
@@ -29,9 +35,9 @@ ROW_TILES = (
     Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132),
-    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=66, cluster=2),
-    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=28, cluster=4),
-    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=12, cluster=8),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
 )
 # bf16 4096x65536, forward and backward: 384x1x2 2583 and 1878, 256x1x4 2451 and 1674, 512x1x2 1769 and 1579.
 WIDE_TILE = Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32)
@@ -46,6 +52,8 @@ def tiles(element: Element, slices: int, column_sums: int, ahead: int) -> tuple[
     fit = []
     for tile in ROW_TILES:
         chunks = min(tile.chunks, (REGISTERS - OVERHEAD) // max(1, 4 * slices + sums))
+        if column_sums and tile.threads < SUMMING_THREADS:
+            tile = replace(tile, rows=SUMMING_THREADS // tile.lanes, blocks=264)
         chunks = min(chunks, AHEAD_BYTES // (tile.threads * max(1, ahead)))
         if chunks > 0:
             fit.append(replace(tile, chunks=chunks))

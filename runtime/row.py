@@ -18,7 +18,7 @@ from .plan import Launch, Plan
 from .preference import PlanPreference
 from .registry import Registered, SourceFile
 from .row_geometry import (
-    FOLDED_COLUMNS,
+    FOLD_SLICES,
     MAX_GRID,
     Geometry,
     Problem,
@@ -105,15 +105,17 @@ class RowPlan(Plan[R]):
         return self._shapes
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """One source for each layout this plan accepts."""
+        """One source for each kind of arrays this plan accepts."""
         held = {name: ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN}
         for layout in self.LAYOUTS:
             if layout in self.layouts:
                 yield self._source(layout, tuple(held.values()))
+            if layout == "strided" and layout in self.layouts:
+                yield self._source("dense", tuple(held.values()))
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that the caller's arrays may ask for."""
-        for layout in self.LAYOUTS:
+        for layout in (*self.LAYOUTS, "dense"):
             for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
                 yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, held)
 
@@ -166,6 +168,8 @@ class RowPlan(Plan[R]):
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
         grids = self._grids(multiprocessors if layout == "packed" else MAX_GRID)
+        if layout == "strided" and all(stride == 1 for (stride,) in cols.values()):
+            layout = "dense"
         return Geometry(self._source(layout, held), words, grids, self.sku.tile.threads)
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
@@ -229,7 +233,8 @@ class RowPlan(Plan[R]):
             return (gather, 1, 1), (strips_of(problem, self.sku), parts_of(problem, self.sku), 1)
         rows = (blocks_for(problem.rows, tile) * tile.cluster, 1, 1)
         wanted = any(a.over == "col" and a.written and self.present(a.name) for a in self.ARGUMENTS.values())
-        columns = -(-problem.cols // (FOLDED_COLUMNS * tile.cluster)) * tile.cluster if wanted else 0
+        folded = tile.threads // FOLD_SLICES * tile.cluster
+        columns = -(-problem.cols // folded) * tile.cluster if wanted else 0
         return (rows, (columns, 1, 1)) if columns else (rows,)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,25 +56,40 @@ def instructions(image: bytes, folder: Path) -> list[str]:
 def test_what_makes_it_fast(case: Case, tmp_path: Path) -> None:
     """No spill, no product that waits for another, and one tile's products start while others are in flight."""
     schedule, sources = kernels(case)
-    for name, stream in (("dkdv", schedule["kv_block_q"]), ("dq", schedule["q_block_k"])):
+    numbers = dict(schedule.numbers)
+    chained = numbers["chained"] == 1
+    assert chained == (case[0] == 128 and not case[4])
+    depth = sum(-(-size // 32) * 2 for size in case[:2])  # of S and dP, in steps of 16
+    kv_products = depth + 2 * numbers["kv_block_q"] // 16 + chained * numbers["kv_block_k"] // 16
+    products = {"dkdv": kv_products, "dq": 0 if chained else depth + numbers["q_block_k"] // 16}
+    for name, expected in products.items():
         made = assemble(sources[name], "sm_90a")
         used = made.cubin.resources
         assert (used.spill_bytes, used.stack_bytes, serialised(made.log)) == (0, 0, ())
-        assert used.registers == 168  # what setmaxnreg divides
         code = instructions(made.cubin.image, tmp_path)
-        assert sum(line.startswith("USETMAXREG") for line in code) == 2
-        depth = sum(-(-size // 32) * 2 for size in case[:2])  # of S and dP, in steps of 16
-        products = 2 if name == "dkdv" else 1  # whose depth are the rows that pass by
-        assert sum("HGMMA" in line for line in code) == depth + products * stream // 16
-        waits = [line for line in code if "WARPGROUP.DEPBAR" in line]
-        assert sum("0x1" in line for line in waits) >= 2
+        assert sum("HGMMA" in line for line in code) == expected
+        if expected:
+            assert used.registers == 168  # what setmaxnreg divides
+            assert sum(line.startswith("USETMAXREG") for line in code) == 2
+            waits = [line for line in code if "WARPGROUP.DEPBAR" in line]
+            assert sum("0x1" in line for line in waits) >= 2
 
 
 def test_of_a_unit_per_64_queries() -> None:
     """What dkdv copies in one piece is whole: heads have whole tiles of queries in `delta`."""
-    descriptor = FlashSdpaBackwardDescriptor(**PLAIN | {"num_heads": 3, "query_len": 65})
+    descriptor = FlashSdpaBackwardDescriptor(**PLAIN | {"num_heads": 3, "query_len": 65, "d_k": 64})
     plan = FlashSdpaBackwardPlan.select(descriptor, ONLY, device=HOPPER)
     assert plan.workspace_bytes == 3 * 128 * 2 * 4
+
+
+def test_a_chain_needs_room() -> None:
+    """Sums of dq, a list of tiles of keys and whose turn it is; who has no room for them gets dq by itself."""
+    descriptor = FlashSdpaBackwardDescriptor(**PLAIN)
+    plan = FlashSdpaBackwardPlan.select(descriptor, ONLY, device=HOPPER)
+    delta, sums, chain = 512 * 2 * 4, 512 * 128 * 4, (4 * 4 + 1 + 512 // 64) * 4
+    assert delta + sums + chain <= plan.workspace_bytes < delta + sums + chain + 512
+    tight = replace(ONLY, max_workspace_bytes=delta + sums)
+    assert FlashSdpaBackwardPlan.select(descriptor, tight, device=HOPPER).workspace_bytes == delta
 
 
 @pytest.mark.parametrize(

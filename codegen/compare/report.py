@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 
 from .judge import Measured, Outcome, Settings
 from .state import lines
@@ -33,7 +34,7 @@ def _row(key: tuple[str, ...], found: Sequence[tuple[Outcome, Measured]]) -> Row
         "bound": f"{worst.c1:g} u |y| + {worst.c2:g} E",
         "worst / bound": measured.ratio,
         "worst error": max(m.error for _, m in found),
-        "relative": max(m.relative for _, m in found),
+        "relative": median(m.relative for _, m in found),  # the worst is of problems whose results are all but 0
         "problem": worst.index,
     }
 
@@ -88,8 +89,9 @@ _HEAD = """# Accuracy against torch
 
 Random problems from all that each op allows, judged by torch in float64; see [comparing](comparing.md). The bound is
 `c1 u |y| + c2 E`: u is the unit roundoff of the type the output is stored in, E bounds the error of the op's
-arithmetic before that. Errors are the largest of any element, relative ones norms over all; each is the worst of all
-problems, and the last column is the problem with the worst error in units of its bound.
+arithmetic before that. Errors are the largest of any element and the worst of all problems; relative ones are norms
+over all elements, and the median of the problems. The last column is the problem with the worst error in units of its
+bound.
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from baracuda.runtime import ElementKind
-from baracuda.runtime.row_geometry import FOLDED_COLUMNS, blocks_for
+from baracuda.runtime.row_geometry import FOLD_SLICES, blocks_for
 
 from ..program.evaluate import Space
 from ..spec import RowSpec
@@ -121,5 +121,7 @@ class RowProblem(Problem, family="row"):
     def _down_column(self, count: int) -> int:
         tile = self.plan.sku.tile
         blocks = blocks_for(count, tile)
-        slices = 1 if tile.wide else tile.threads // FOLDED_COLUMNS
-        return int(-(-count // (blocks * tile.rows)) + tile.rows - 1 + -(-blocks // slices) + slices)
+        slices = 1 if tile.wide else FOLD_SLICES
+        butterfly = 32 // min(32, tile.lanes)  # rows that share a warp
+        of_block = butterfly.bit_length() - 1 + tile.rows // butterfly - 1
+        return int(-(-count // (blocks * tile.rows)) + of_block + -(-blocks // slices) + slices)

@@ -194,13 +194,26 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         "packed": {"q": -1, "k": -1, "v": -1, "y": -1, "dy": -1, "dq": -1, "dk": -1, "dv": -1},
         "strided": {},
     }
-    WORKSPACE = (("delta", "acc"),)
+    WORKSPACE = (("delta", "acc"), ("sums", "acc"), ("chain", "i32"))
     BODIES = ("sm_90a",)
     SERVES = (
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.kv_block_k128.kv_block_q64.kv_stages4.q_block_q128.q_block_k128.q_stages2.persistent1",
+            "t384.kv_block_k128.kv_block_q64.kv_stages2.persistent1.chained1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
+            " and d_k % 8 == 0 and d_v % 8 == 0) and DK == 128 and DV <= 128 and not SOFTCAP and not (BAND and "
+            "num_heads > num_kv_heads)",
+            lambda d, s, v: (
+                v.mappable and v.DK == 128 and (v.DV <= 128) and (not v.SOFTCAP) and (not (v.BAND and d.num_heads >
+                d.num_kv_heads))
+            ),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.kv_block_k128.kv_block_q64.kv_stages4.q_block_q128.q_block_k128.q_stages2.persistent1.chained0",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
             " and d_k % 8 == 0 and d_v % 8 == 0) and max(DK, DV) <= 128 and not SOFTCAP",
@@ -209,7 +222,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.kv_block_k128.kv_block_q64.kv_stages4.q_block_q128.q_block_k64.q_stages4.persistent1",
+            "t384.kv_block_k128.kv_block_q64.kv_stages4.q_block_q128.q_block_k64.q_stages4.persistent1.chained0",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
             " and d_k % 8 == 0 and d_v % 8 == 0) and max(DK, DV) <= 128",
@@ -312,7 +325,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         v.wide = (64 * (rt.ceil_div(v.DK, 64) + rt.ceil_div(v.DV, 64)) if s.persistent else v.DK + v.DV)
         v.fixed = (2048 if s.persistent else 0)
         v.kv_tiles = (rt.ceil_div(d.key_len, s.kv_block_k) * d.batch_size * d.num_kv_heads)
-        v.q_tiles = (rt.ceil_div(d.query_len, s.q_block_q) * d.batch_size * d.num_heads)
+        v.q_tiles = (rt.ceil_div(d.query_len, max(s.q_block_q, 1)) * d.batch_size * d.num_heads)
         v.mappable = (
             not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0)
             and (max(d.query_len, d.key_len, d.batch_size * d.num_heads * rt.ceil_div(max(d.query_len, d.key_len), 64))
@@ -323,6 +336,8 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
         return (
             d.batch_size * d.num_heads * v.queries * (2 if s.persistent else 1),  # delta
+            d.batch_size * d.num_heads * v.queries * v.DK * s.chained,  # sums
+            s.chained * (4 * v.kv_tiles + 1 + d.batch_size * d.num_heads * v.queries // 64),  # chain
         )
 
     @staticmethod
@@ -340,14 +355,17 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
                 s.threads,
                 (
                     v.fixed + s.itemsize * (s.kv_block_k + s.kv_stages * s.kv_block_q) * v.wide + 2 * s.accsize *
-                    s.kv_stages * s.kv_block_q
+                    s.kv_stages * s.kv_block_q + s.chained * (256 * s.kv_block_k + 2 * s.accsize * s.kv_block_q * v.DK)
                 ),
             ),
             rt.BodyKernel(
                 "dq",
-                (min(v.q_tiles, s.multiprocessors) if s.persistent else v.q_tiles, 1, 1),
+                (
+                    rt.ceil_div(d.batch_size * d.num_heads * v.queries // 32, s.threads // 128) if s.chained else
+                    min(v.q_tiles, s.multiprocessors) if s.persistent else v.q_tiles, 1, 1
+                ),
                 s.threads,
-                (v.fixed + s.itemsize * (s.q_block_q + s.q_stages * s.q_block_k) * v.wide),
+                ((v.fixed + s.itemsize * (s.q_block_q + s.q_stages * s.q_block_k) * v.wide) * (1 - s.chained)),
             ),
         )
 
@@ -529,11 +547,25 @@ rt.REGISTRY.register(
                     384,
                     kv_block_k=128,
                     kv_block_q=64,
+                    kv_stages=2,
+                    persistent=1,
+                    chained=1,
+                ),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    kv_block_k=128,
+                    kv_block_q=64,
                     kv_stages=4,
                     q_block_q=128,
                     q_block_k=128,
                     q_stages=2,
                     persistent=1,
+                    chained=0,
                 ),
                 None,
             ),
@@ -549,6 +581,7 @@ rt.REGISTRY.register(
                     q_block_k=64,
                     q_stages=4,
                     persistent=1,
+                    chained=0,
                 ),
                 None,
             ),

@@ -244,15 +244,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_f32_row512x1x4(_
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f32_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f32_row512x1x4x2(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_layer_norm_sm_90_f32_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_sm_90_f32_row256x1x4x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f32_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f32_row512x1x4x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_layer_norm_sm_90_f32_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_sm_90_f32_row256x1x4x8(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -310,15 +310,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_f16_row512x1x4(_
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f16_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f16_row512x1x4x2(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_layer_norm_sm_90_f16_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_sm_90_f16_row256x1x4x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f16_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f16_row512x1x4x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_layer_norm_sm_90_f16_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_sm_90_f16_row256x1x4x8(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -376,15 +376,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_bf16_row512x1x4(
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_bf16_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_bf16_row512x1x4x2(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_layer_norm_sm_90_bf16_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_sm_90_bf16_row256x1x4x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_bf16_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_bf16_row512x1x4x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_layer_norm_sm_90_bf16_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_sm_90_bf16_row256x1x4x8(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -442,15 +442,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_f64_row512x1x4(_
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f64_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f64_row512x1x4x2(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_layer_norm_sm_90_f64_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_sm_90_f64_row256x1x4x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f64_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_sm_90_f64_row512x1x4x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_layer_norm_sm_90_f64_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_sm_90_f64_row256x1x4x8(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -469,6 +469,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f64_wide384x1x2(
 // @lines 1 +2 1 +11 15 +1 1 +1 12 +1 1 -1 1 +4 3 +1 1 -1 1 +1 3 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1
 // @lines -1 1 +2 1 +2 5 +1 1 +1 5 +1 1 +1 3 +18 1 +1 1 +1 1 +1 5 +1 1 +1 5 +3 3 +4 1 +5 1 +7 1 +3 3 +1 1 -65 2 +11 1 +1
 // @lines 1 +1 1 +1 5 +1 1 +1 5 +3 3 +4 1 +2 1 +2 1 +7 1 +3 3 +1 1 -68 1 +2 2 +13 1 +1 1 -1 1 -1 1 +1 5 +1 1 -1 1 -1 1
-// @lines +1 5 +1 1 +1 3 +4 1 -1 1 -1 1 +2 1 +5 1 +4 1 +1 1 +1 3 +5 1 +21 2 +31 3 +15 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines +1 5 +1 1 +1 3 +4 1 -1 1 -1 1 +2 1 +5 1 +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +16 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -212,15 +212,13 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
     if (HELD) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
-            if (HAS_DGAMMA) fold_rows<Tile>(dgamma_sum[k]);
-            if (HAS_DBETA) fold_rows<Tile>(dbeta_sum[k]);
-#pragma unroll
-            for (int i = 0; i < VEC; ++i) {
-                const long long col = column(home, k) + i * STEP;
-                if (own != 0 || col >= stretch.end) continue;
-                if (HAS_DGAMMA) args.dgamma_parts[block * space.cols + col] = dgamma_sum[k][i];
-                if (HAS_DBETA) args.dbeta_parts[block * space.cols + col] = dbeta_sum[k][i];
-            }
+            const index_t start = home + index_t(k * Tile::LANES) * VEC;
+            if (HAS_DGAMMA) fold_rows<Tile, INTERLEAVED>(dgamma_sum[k], [&](int place, acc_t sum) {
+                if (start + place < stretch.end) args.dgamma_parts[block * space.cols + start + place] = sum;
+            });
+            if (HAS_DBETA) fold_rows<Tile, INTERLEAVED>(dbeta_sum[k], [&](int place, acc_t sum) {
+                if (start + place < stretch.end) args.dbeta_parts[block * space.cols + start + place] = sum;
+            });
         }
     }
     if (WALK == Walk::GATHER && block == 0)
@@ -259,8 +257,9 @@ template <typename T, class Tile> __device__ void layer_norm_backward(const laye
     } else if (args.stage == 0) {
         layer_norm_backward_rows<T, Tile, Walk::HELD>(args);
     } else {
-        const long long first = (long long)blockIdx.x * FOLDED_COLUMNS;
-        layer_norm_backward_columns<T, Tile, Tile::THREADS / FOLDED_COLUMNS>(args, first, min(first + FOLDED_COLUMNS, args.space.cols));
+        constexpr int COLUMNS = Tile::THREADS / FOLD_SLICES;
+        const long long first = (long long)blockIdx.x * COLUMNS;
+        layer_norm_backward_columns<T, Tile, FOLD_SLICES>(args, first, min(first + COLUMNS, args.space.cols));
     }
 }
 
@@ -268,33 +267,33 @@ template <typename T, class Tile> __device__ void layer_norm_backward(const laye
 
 using namespace baracuda;
 
-#ifdef SKU_layer_norm_backward_f32_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f32_row8x16x2(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<8, 16, 2, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f32_row8x32x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row8x32x2(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<8, 32, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f32_row16x8x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<16, 8, 4, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f32_row16x16x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row16x16x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<16, 16, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f32_row32x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<32, 4, 4, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f32_row32x8x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row32x8x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<32, 8, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_backward_f32_row64x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<64, 1, 4, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f32_row64x4x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row64x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<64, 4, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f32_row128x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<128, 1, 4, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f32_row128x2x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row128x2x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<128, 2, 4, false, 1>>(args);
 }
 #endif
 
@@ -310,15 +309,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f32_row
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_f32_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f32_row512x1x4x2(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_layer_norm_backward_sm_90_f32_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_f32_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f32_row512x1x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_layer_norm_backward_sm_90_f32_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -334,33 +333,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f32_wid
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f16_row8x16x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<8, 16, 2, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f16_row8x32x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row8x32x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<8, 32, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row16x8x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f16_row16x8x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<16, 8, 3, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f16_row16x16x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row16x16x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<16, 16, 3, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row32x4x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f16_row32x4x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<32, 4, 3, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f16_row32x8x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row32x8x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<32, 8, 3, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row64x1x3
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_backward_f16_row64x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<64, 1, 3, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f16_row64x4x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row64x4x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<64, 4, 3, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row128x1x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f16_row128x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<128, 1, 3, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f16_row128x2x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row128x2x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<128, 2, 3, false, 1>>(args);
 }
 #endif
 
@@ -376,15 +375,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f16_row
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_f16_row512x1x3x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f16_row512x1x3x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<512, 1, 3, false, 2>>(args);
+#ifdef SKU_layer_norm_backward_sm_90_f16_row256x1x3x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f16_row256x1x3x4(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<256, 1, 3, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_f16_row512x1x3x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f16_row512x1x3x4(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<512, 1, 3, false, 4>>(args);
+#ifdef SKU_layer_norm_backward_sm_90_f16_row256x1x3x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f16_row256x1x3x8(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<256, 1, 3, false, 8>>(args);
 }
 #endif
 
@@ -400,33 +399,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f16_wid
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_bf16_row8x16x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<8, 16, 2, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row8x32x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row8x32x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<8, 32, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row16x8x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_bf16_row16x8x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<16, 8, 3, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row16x16x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row16x16x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<16, 16, 3, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row32x4x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_bf16_row32x4x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<32, 4, 3, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row32x8x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row32x8x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<32, 8, 3, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row64x1x3
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_backward_bf16_row64x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<64, 1, 3, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row64x4x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row64x4x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<64, 4, 3, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row128x1x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_bf16_row128x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<128, 1, 3, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row128x2x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row128x2x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<128, 2, 3, false, 1>>(args);
 }
 #endif
 
@@ -442,15 +441,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_bf16_ro
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_bf16_row512x1x3x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_bf16_row512x1x3x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<512, 1, 3, false, 2>>(args);
+#ifdef SKU_layer_norm_backward_sm_90_bf16_row256x1x3x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_bf16_row256x1x3x4(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<256, 1, 3, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_bf16_row512x1x3x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_bf16_row512x1x3x4(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<512, 1, 3, false, 4>>(args);
+#ifdef SKU_layer_norm_backward_sm_90_bf16_row256x1x3x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_bf16_row256x1x3x8(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<256, 1, 3, false, 8>>(args);
 }
 #endif
 
@@ -466,33 +465,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_bf16_wi
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f64_row8x16x2(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<8, 16, 2, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f64_row8x32x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row8x32x2(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<8, 32, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f64_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f64_row16x8x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<16, 8, 4, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f64_row16x16x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row16x16x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<16, 16, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f64_row32x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<32, 4, 4, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f64_row32x8x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row32x8x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<32, 8, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_backward_f64_row64x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<64, 1, 4, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f64_row64x4x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row64x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<64, 4, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) layer_norm_backward_f64_row128x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<128, 1, 4, false, 1>>(args);
+#ifdef SKU_layer_norm_backward_f64_row128x2x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row128x2x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<128, 2, 4, false, 1>>(args);
 }
 #endif
 
@@ -508,15 +507,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f64_row
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_f64_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f64_row512x1x4x2(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_layer_norm_backward_sm_90_f64_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_f64_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f64_row512x1x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_layer_norm_backward_sm_90_f64_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -536,7 +535,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f64_wid
 // @lines -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 -3 3 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2 2 +2 1 -1 1 -1 1 +2 1 -1 1
 // @lines +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 3 +18 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 5 +1 1 -1 1 -1 1 +1 5 +3 3 +4 1 -1 1 -1 1
 // @lines +2 1 -1 1 +2 1 -1 1 +7 1 +3 3 +1 1 -1 1 -62 1 +1 1 -1 1 +1 3 +5 1 +1 1 -1 1 -1 1 +1 5 +1 1 -1 1 -1 1 +1 5 +1 1
-// @lines +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 -1 1 +1 1 +1 1 +1 3 +5 2 +1 3 +1 1 -1 1 +1 4 +1 1 -1 1 +1 5 +1 2 +1 7
-// @lines +3 2 +1 2 -2 2 +1 1 +7 1 -1 1 +1 3 +1 3 +1 13 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 -1 1 +1 1 +1 1 +1 3 +5 2 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3 2 +1 2 -2 2
+// @lines +1 1 +7 1 -1 1 +1 3 +1 3 +1 14 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -205,15 +205,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_f32_row512x1x4(__g
 }
 #endif
 
-#ifdef SKU_rms_norm_sm_90_f32_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f32_row512x1x4x2(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_rms_norm_sm_90_f32_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_sm_90_f32_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f32_row512x1x4x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_rms_norm_sm_90_f32_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -271,15 +271,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_f16_row512x1x4(__g
 }
 #endif
 
-#ifdef SKU_rms_norm_sm_90_f16_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f16_row512x1x4x2(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_rms_norm_sm_90_f16_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_sm_90_f16_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f16_row512x1x4x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_rms_norm_sm_90_f16_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -337,15 +337,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_bf16_row512x1x4(__
 }
 #endif
 
-#ifdef SKU_rms_norm_sm_90_bf16_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_bf16_row512x1x4x2(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_rms_norm_sm_90_bf16_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_sm_90_bf16_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_bf16_row512x1x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_rms_norm_sm_90_bf16_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -403,15 +403,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_f64_row512x1x4(__g
 }
 #endif
 
-#ifdef SKU_rms_norm_sm_90_f64_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f64_row512x1x4x2(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_rms_norm_sm_90_f64_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_sm_90_f64_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f64_row512x1x4x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_rms_norm_sm_90_f64_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -429,6 +429,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f64_wide384x1x2(__
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 15 +1 1 +1 12 +1 1
 // @lines +4 3 +1 1 +1 3 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 5 +1 1 +1 3 +18 1
 // @lines +1 1 +1 1 +1 5 +1 1 +1 5 +3 3 +4 1 +5 1 +7 1 +3 3 +1 1 -68 1 +2 2 +13 1 +1 1 -1 1 +1 5 +1 1 -1 1 +1 5 +1 1 +1
-// @lines 3 +4 1 -1 1 +8 1 +4 1 +1 1 +1 3 +5 1 +21 2 +31 3 +15 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines 3 +4 1 -1 1 +8 1 +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +16 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

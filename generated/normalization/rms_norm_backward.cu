@@ -192,13 +192,10 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
     if (HELD) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
-            if (HAS_DGAMMA) fold_rows<Tile>(dgamma_sum[k]);
-#pragma unroll
-            for (int i = 0; i < VEC; ++i) {
-                const long long col = column(home, k) + i * STEP;
-                if (own != 0 || col >= stretch.end) continue;
-                if (HAS_DGAMMA) args.dgamma_parts[block * space.cols + col] = dgamma_sum[k][i];
-            }
+            const index_t start = home + index_t(k * Tile::LANES) * VEC;
+            if (HAS_DGAMMA) fold_rows<Tile, INTERLEAVED>(dgamma_sum[k], [&](int place, acc_t sum) {
+                if (start + place < stretch.end) args.dgamma_parts[block * space.cols + start + place] = sum;
+            });
         }
     }
     if (WALK == Walk::GATHER && block == 0)
@@ -234,8 +231,9 @@ template <typename T, class Tile> __device__ void rms_norm_backward(const rms_no
     } else if (args.stage == 0) {
         rms_norm_backward_rows<T, Tile, Walk::HELD>(args);
     } else {
-        const long long first = (long long)blockIdx.x * FOLDED_COLUMNS;
-        rms_norm_backward_columns<T, Tile, Tile::THREADS / FOLDED_COLUMNS>(args, first, min(first + FOLDED_COLUMNS, args.space.cols));
+        constexpr int COLUMNS = Tile::THREADS / FOLD_SLICES;
+        const long long first = (long long)blockIdx.x * COLUMNS;
+        rms_norm_backward_columns<T, Tile, FOLD_SLICES>(args, first, min(first + COLUMNS, args.space.cols));
     }
 }
 
@@ -243,33 +241,33 @@ template <typename T, class Tile> __device__ void rms_norm_backward(const rms_no
 
 using namespace baracuda;
 
-#ifdef SKU_rms_norm_backward_f32_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f32_row8x16x2(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<8, 16, 2, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f32_row8x32x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row8x32x2(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<8, 32, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f32_row16x8x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<16, 8, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f32_row16x16x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row16x16x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<16, 16, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f32_row32x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<32, 4, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f32_row32x8x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row32x8x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<32, 8, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_backward_f32_row64x1x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<64, 1, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f32_row64x4x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row64x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<64, 4, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f32_row128x1x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<128, 1, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f32_row128x2x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row128x2x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<128, 2, 4, false, 1>>(args);
 }
 #endif
 
@@ -285,15 +283,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f32_row51
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_sm_90_f32_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f32_row512x1x4x2(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_rms_norm_backward_sm_90_f32_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_sm_90_f32_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f32_row512x1x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_rms_norm_backward_sm_90_f32_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -309,33 +307,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f32_wide3
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f16_row8x16x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<8, 16, 2, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f16_row8x32x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row8x32x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<8, 32, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f16_row16x8x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<16, 8, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f16_row16x16x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row16x16x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<16, 16, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f16_row32x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<32, 4, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f16_row32x8x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row32x8x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<32, 8, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_backward_f16_row64x1x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<64, 1, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f16_row64x4x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row64x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<64, 4, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f16_row128x1x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<128, 1, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f16_row128x2x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row128x2x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<128, 2, 4, false, 1>>(args);
 }
 #endif
 
@@ -351,15 +349,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f16_row51
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_sm_90_f16_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f16_row512x1x4x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_sm_90_f16_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f16_row512x1x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -375,33 +373,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f16_wide3
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_bf16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_bf16_row8x16x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<8, 16, 2, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_bf16_row8x32x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row8x32x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<8, 32, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_bf16_row16x8x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<16, 8, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_bf16_row16x16x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row16x16x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<16, 16, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_bf16_row32x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<32, 4, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_bf16_row32x8x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row32x8x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<32, 8, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_backward_bf16_row64x1x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<64, 1, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_bf16_row64x4x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row64x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<64, 4, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_bf16_row128x1x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<128, 1, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_bf16_row128x2x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row128x2x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<128, 2, 4, false, 1>>(args);
 }
 #endif
 
@@ -417,15 +415,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_bf16_row5
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_sm_90_bf16_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_bf16_row512x1x4x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_sm_90_bf16_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_bf16_row512x1x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -441,33 +439,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_bf16_wide
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f64_row8x16x2(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<8, 16, 2, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f64_row8x32x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row8x32x2(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<8, 32, 2, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f64_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f64_row16x8x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<16, 8, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f64_row16x16x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row16x16x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<16, 16, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f64_row32x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<32, 4, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f64_row32x8x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row32x8x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<32, 8, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_backward_f64_row64x1x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<64, 1, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f64_row64x4x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row64x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<64, 4, 4, false, 1>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_backward_f64_row128x1x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<128, 1, 4, false, 1>>(args);
+#ifdef SKU_rms_norm_backward_f64_row128x2x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row128x2x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<128, 2, 4, false, 1>>(args);
 }
 #endif
 
@@ -483,15 +481,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f64_row51
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_sm_90_f64_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f64_row512x1x4x2(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_rms_norm_backward_sm_90_f64_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_sm_90_f64_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f64_row512x1x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_rms_norm_backward_sm_90_f64_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -510,7 +508,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide3
 // @lines 1 +2 1 +1 1 +1 15 +3 12 +1 1 +2 1 +1 3 +1 1 +1 3 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 +1 2
 // @lines +1 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 2 +3 2 +14 1 +1 1 +1 1 -1 1 -1 1
 // @lines +1 5 +1 1 -1 1 -1 1 +1 5 +3 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2 1 +7 1 +3 3 +1 1 -62 1 +1 1 +1 3 +5 1 +1 1 -1 1 -1 1
-// @lines +1 5 +1 1 -1 1 -1 1 +1 5 +1 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 +1 1 +1 1 +1 3 +5 2 +1 3 +1 1 +1 4 +1 1
-// @lines +1 5 +1 2 +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 13 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines +1 5 +1 1 -1 1 -1 1 +1 5 +1 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 +1 1 +1 1 +1 3 +5 2 +1 4 +1 3 +1 4 +1 2
+// @lines +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 14 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -204,15 +204,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) softmax_backward_f32_row512
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f32_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) softmax_backward_sm_90_f32_row512x1x4x2(__grid_constant__ const softmax_backward_args<float> args) {
-    softmax_backward<float, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_softmax_backward_sm_90_f32_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const softmax_backward_args<float> args) {
+    softmax_backward<float, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f32_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) softmax_backward_sm_90_f32_row512x1x4x4(__grid_constant__ const softmax_backward_args<float> args) {
-    softmax_backward<float, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_softmax_backward_sm_90_f32_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const softmax_backward_args<float> args) {
+    softmax_backward<float, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -270,15 +270,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) softmax_backward_f16_row512
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f16_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) softmax_backward_sm_90_f16_row512x1x4x2(__grid_constant__ const softmax_backward_args<f16> args) {
-    softmax_backward<f16, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_softmax_backward_sm_90_f16_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const softmax_backward_args<f16> args) {
+    softmax_backward<f16, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f16_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) softmax_backward_sm_90_f16_row512x1x4x4(__grid_constant__ const softmax_backward_args<f16> args) {
-    softmax_backward<f16, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_softmax_backward_sm_90_f16_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const softmax_backward_args<f16> args) {
+    softmax_backward<f16, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -336,15 +336,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) softmax_backward_bf16_row51
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_bf16_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) softmax_backward_sm_90_bf16_row512x1x4x2(__grid_constant__ const softmax_backward_args<bf16> args) {
-    softmax_backward<bf16, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_softmax_backward_sm_90_bf16_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+    softmax_backward<bf16, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_bf16_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) softmax_backward_sm_90_bf16_row512x1x4x4(__grid_constant__ const softmax_backward_args<bf16> args) {
-    softmax_backward<bf16, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_softmax_backward_sm_90_bf16_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const softmax_backward_args<bf16> args) {
+    softmax_backward<bf16, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -402,15 +402,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) softmax_backward_f64_row512
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f64_row512x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) softmax_backward_sm_90_f64_row512x1x4x2(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<512, 1, 4, false, 2>>(args);
+#ifdef SKU_softmax_backward_sm_90_f64_row256x1x4x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<256, 1, 4, false, 4>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f64_row512x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 1) softmax_backward_sm_90_f64_row512x1x4x4(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<512, 1, 4, false, 4>>(args);
+#ifdef SKU_softmax_backward_sm_90_f64_row256x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<256, 1, 4, false, 8>>(args);
 }
 #endif
 
@@ -428,6 +428,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f64_wide38
 // @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 15 +3 12 +6 3 +3 3 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1
 // @lines +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 3 +18 1 +1 1 +1 1
 // @lines -1 1 +1 5 +1 1 -1 1 +1 5 +3 3 +4 1 -1 1 +5 1 +7 1 +3 3 +1 2 -51 1 +1 1 -1 1 +1 5 +1 1 -1 1 +1 5 +1 1 +1 3 +4 1
-// @lines -1 1 +8 1 +4 1 +1 1 +1 3 +5 1 +21 2 +31 3 +15 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines -1 1 +8 1 +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +16 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -2,71 +2,32 @@
 //
 // Three launches: delta, dkdv, dq. In the last two
 //
-// block -> a fixed list of tiles of OWN rows of one head (see FlashOrder), one block per multiprocessor
-// warpgroup 0 -> its first thread has the copy engine load all that is multiplied; the others rest
+// block -> tiles of OWN rows of one head: a fixed list (see FlashOrder), or those that it draws (see the chain)
+// warpgroup 0 -> its first thread has the copy engine load all that is multiplied; with a chain, two more add to dq
 // warpgroups 1 and 2 -> half of the tile's own rows each: all scores and sums are in registers, as wgmma lays them out
 //
-// Own rows are keys (dkdv) or queries (dq); the rows of the other kind pass by, STREAM at a time, in ascending order.
-// Own rows are the rows of every result, so that P and dS go from one product to the next in registers. Every sum has
-// one owner, who adds in a fixed order: the same problem gives the same bits. P and dS are rounded to halves before
-// they are multiplied; lse and delta are not.
+// Own rows are keys (dkdv) or queries (dq); the rows of the other kind pass by, STREAM at a time, from the last on. Own
+// rows are the rows of every result, so that P and dS go from one product to the next in registers: seven products, as
+// S and dP are made twice. With a chain (see flash_backward_chain.cuh) dkdv makes dq as well, and five are enough; what
+// it takes to add up dq in order pays from 128 columns on. Every sum has a fixed order: the same problem gives the same
+// bits. P and dS are rounded to halves before they are multiplied; lse and delta are not.
 //
 // Rows of q, k, v and dy are at multiples of 16 bytes, so are those of the others, whose columns are multiples of 8.
 // Lengths are at most 2^29, and none is 0: tensor maps know no empty tensor.
 #pragma once
 
-#include <baracuda/flash_sm90.cuh>
+#include <baracuda/flash_backward_chain.cuh>
 #include <baracuda/pack.cuh>
 
 namespace baracuda {
 
-// Rows of a box of every map, and queries of a unit of `delta`: 64 times lse in base 2, then 64 times delta. Each head
-// has whole tiles of 128 queries there. Queries that see nothing, and those beyond the last, have lse = infinity, which
-// makes their weights 0.
-constexpr int BACKWARD_UNIT = 64;
-constexpr int DELTA_LANES = 8;
-
-__device__ __forceinline__ long long padded_queries(long long queries) { return (queries + 127) / 128 * 128; }
-
-// Block -> THREADS / DELTA_LANES rows of [batch, head, padded query], in order; DELTA_LANES neighbouring lanes -> a
-// row. Reads y and dy once, 16 bytes at a time, and lse; writes delta as its units are.
-template <typename T, class Schedule, class Variant, class Args>
-__device__ void flash_sdpa_backward_delta(const Args& args) {
-    constexpr int N = 8, ROWS = Schedule::THREADS / DELTA_LANES;
-    const int lane = threadIdx.x % DELTA_LANES;
-    const long long row = (long long)(blockIdx.x) * ROWS + threadIdx.x / DELTA_LANES;
-    const long long padded = padded_queries(args.query_len), place = row / padded, query = row % padded;
-    const bool held = place < args.batch_size * args.num_heads, inside = held && query < args.query_len;
-    const long long batch = place / args.num_heads, head = place % args.num_heads;
-    float sum = 0;
-    if (inside) {
-        const T *y = args.y.at(batch, head, query), *dy = args.dy.at(batch, head, query);
-#pragma unroll 2
-        for (int col = lane * N; col < args.d_v; col += DELTA_LANES * N) {
-            Pack<T, N> of_y, of_dy;
-            of_y.load(y + col);
-            of_dy.load(dy + col);
-#pragma unroll
-            for (int i = 0; i < N; ++i) sum = fmaf(float(of_y.lane[i]), float(of_dy.lane[i]), sum);
-        }
-    }
-#pragma unroll
-    for (int step = DELTA_LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (held && lane == 0) {
-        const float lse = inside ? *args.lse.at(batch, head, query) : -math::infinity<float>();
-        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + row % BACKWARD_UNIT;
-        to[0] = lse == -math::infinity<float>() ? math::infinity<float>() : lse * LOG2_E;
-        to[BACKWARD_UNIT] = sum;
-    }
-}
-
 // What lies where in shared memory. The side of q and k is called `k` here, with DK columns, that of v and dy is called
-// `v`, with DV; columns are in panels of 64, those beyond d_k and d_v are zeros.
-// Dynamic shared memory: 2048 + 128 (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), and with OWN_KEYS
-// 8 STAGES STREAM.
-template <bool OWN_KEYS_, int OWN_, int STREAM_, int STAGES_, class Schedule, class Variant>
+// `v`, with DV; columns are in panels of 64, those beyond d_k and d_v are zeros. Dynamic shared memory: 2048 + 128
+// (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), with OWN_KEYS 8 STAGES STREAM more, and with CHAINED 256 OWN +
+// 8 STREAM DK.
+template <bool OWN_KEYS_, bool CHAINED_, int OWN_, int STREAM_, int STAGES_, class Schedule, class Variant>
 struct HopperBackwardShape {
-    static constexpr bool OWN_KEYS = OWN_KEYS_, BAND = Variant::BAND;
+    static constexpr bool OWN_KEYS = OWN_KEYS_, CHAINED = CHAINED_, BAND = Variant::BAND;
     static constexpr int OWN = OWN_, STREAM = STREAM_, STAGES = STAGES_;
     static constexpr int BLOCK_Q = OWN, BLOCK_K = STREAM;  // as FlashOrder and FlashBand call them
     static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
@@ -75,6 +36,7 @@ struct HopperBackwardShape {
     static_assert(DK % 32 == 0 && DK <= 128 && DV % 32 == 0 && DV <= 128, "columns are multiples of 32, 128 at most");
     static_assert(Schedule::THREADS == 128 * (CONSUMERS + 1) && OWN == 64 * CONSUMERS, "64 rows a warpgroup");
     static_assert(STREAM % BACKWARD_UNIT == 0, "boxes have a unit's rows");
+    static_assert(!CHAINED || (OWN_KEYS && STREAM == BACKWARD_UNIT && STAGES == 2 && DK == 128), "sums of 64 by 64");
     static_assert(STAGES >= 2, "the products of one tile start while those of the tile before end");
     static_assert(Variant::PACKED && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES, "left to the portable kernel");
 
@@ -85,9 +47,14 @@ struct HopperBackwardShape {
     static constexpr unsigned OWN_V = K_PANELS * OWN_PANEL, OWN_BYTES = OWN_V + V_PANELS * OWN_PANEL;
     static constexpr unsigned STREAM_V = K_PANELS * STREAM_PANEL, STREAM_BYTES = STREAM_V + V_PANELS * STREAM_PANEL;
     static constexpr unsigned STATISTICS_BYTES = OWN_KEYS ? 8 * STREAM : 0;  // lse and delta of a tile's queries
-    static constexpr unsigned STATISTICS = OWN_BYTES + STAGES * STREAM_BYTES;
+    // With a chain, dS of a tile and what it makes of dq; both are there twice, as is what passes by.
+    static constexpr unsigned CHANGE_BYTES = CHAINED ? OWN * 128 : 0, STAGED_BYTES = CHAINED ? STREAM * DK * 4 : 0;
+    static constexpr unsigned CHANGES = OWN_BYTES + STAGES * STREAM_BYTES, STAGED = CHANGES + 2 * CHANGE_BYTES;
+    static constexpr unsigned STATISTICS = STAGED + 2 * STAGED_BYTES;
     static constexpr unsigned BARRIERS = STATISTICS + STAGES * STATISTICS_BYTES;
-    static constexpr unsigned ORDER = BARRIERS + 8 * (2 + 2 * STAGES);
+    static constexpr unsigned ORDER = BARRIERS + 8 * (2 + 2 * STAGES + 8);
+    static constexpr int OWN_USERS = 32 * CONSUMER_WARPS + (CHAINED ? 2 : 0);  // each lane reads the FlashTile
+    static constexpr int STREAM_USERS = CONSUMER_WARPS * (OWN_KEYS ? 32 : 1);  // and the statistics of a tile
 };
 
 // The shared memory of a block. A tile's `full` barrier says that it is there, `empty` that all have used it.
@@ -111,14 +78,37 @@ template <class Shape> struct HopperBackwardShared {
     __device__ __forceinline__ Barrier full(unsigned stage) const { return {base + Shape::BARRIERS + 16 + 8 * stage}; }
     __device__ __forceinline__ Barrier empty(unsigned stage) const { return full(Shape::STAGES + stage); }
 
+    __device__ __forceinline__ unsigned change(unsigned stage) const {
+        return base + Shape::CHANGES + stage * Shape::CHANGE_BYTES;
+    }
+    __device__ __forceinline__ unsigned staged(unsigned stage) const {
+        return base + Shape::STAGED + stage * Shape::STAGED_BYTES;
+    }
+    __device__ __forceinline__ Barrier change_full(unsigned stage) const { return chained(0, stage); }
+    __device__ __forceinline__ Barrier change_empty(unsigned stage) const { return chained(1, stage); }
+    __device__ __forceinline__ Barrier staged_full(unsigned stage) const { return chained(2, stage); }
+    __device__ __forceinline__ Barrier staged_empty(unsigned stage) const { return chained(3, stage); }
+
     __device__ void init() const {
         own_full().init(1);
-        own_empty().init(Shape::CONSUMER_WARPS);
+        own_empty().init(Shape::OWN_USERS);
+        if (Shape::CHAINED)
+            for (int i = 0; i < 2; ++i) {
+                change_full(i).init(Shape::CONSUMER_WARPS);
+                change_empty(i).init(Shape::CONSUMER_WARPS);
+                staged_full(i).init(Shape::CONSUMER_WARPS);
+                staged_empty(i).init(1);
+            }
         for (int i = 0; i < Shape::STAGES; ++i) {
             full(i).init(1);
-            empty(i).init(Shape::CONSUMER_WARPS);
+            empty(i).init(Shape::STREAM_USERS);
         }
         publish_barriers();
+    }
+
+private:
+    __device__ __forceinline__ Barrier chained(unsigned pair, unsigned stage) const {
+        return full(2 * Shape::STAGES + 2 * pair + stage);
     }
 };
 
@@ -132,18 +122,6 @@ struct OwnSide {
         return {args.batch_size, args.num_heads, args.num_kv_heads, args.query_len, args.key_len};
     }
 };
-
-// Which rows of the other kind an own row meets: the keys that a query sees, or the queries that see a key.
-template <class Shape, class Args> __device__ __forceinline__ FlashBand<Shape> met_by_own(const Args& args) {
-    FlashBand<Shape> band(args);
-    if (Shape::OWN_KEYS) {
-        const int before = band.before;
-        band.before = 1 - band.after;
-        band.after = 1 - before;
-        band.keys = int(args.query_len);
-    }
-    return band;
-}
 
 // Rows [row, row + ROWS) of a matrix, in panels.
 template <int PANELS, int ROWS>
@@ -162,26 +140,30 @@ template <class Shape, class Args>
 __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shape>& shared, const Args& args) {
     constexpr bool OWN_KEYS = Shape::OWN_KEYS;
     const OwnSide side = OwnSide::of<Shape>(args);
-    const int own_heads = int(side.num_heads), group = int(args.num_heads / args.num_kv_heads);
+    const int own_heads = int(side.num_heads), group = int(args.num_heads) / int(args.num_kv_heads);
     const FlashBand<Shape> band = met_by_own<Shape>(args);
     FlashOrder<Shape> order(side);
     Ring<1> own;
-    Ring<Shape::STAGES> ring;
+    unsigned passed = 0;  // tiles of the other kind
     for (;;) {
         FlashTile work;
-        const bool more = order.next(work.tile, work.head);
+        bool more;
+        if constexpr (Shape::CHAINED) more = draw_ticket<Shape>(args, work);
+        else more = order.next(work.tile, work.head);
         shared.own_empty().wait(own.parity ^ 1);
         if (!more) {
             shared.order().tile = -1;
             shared.own_full().arrive();
             return;
         }
-        // FlashOrder deals late tiles first, which see most if own rows are queries; of keys, early ones do.
-        if (OWN_KEYS && Shape::BAND) work.tile = order.head_tiles - 1 - work.tile;
+        if (!Shape::CHAINED) {
+            // FlashOrder deals late tiles first, which see most if own rows are queries; of keys, early ones do.
+            if (OWN_KEYS && Shape::BAND) work.tile = order.head_tiles - 1 - work.tile;
+            const int first = work.tile * Shape::OWN;
+            work.first = band.touched(first);
+            work.end = band.touched_end(min(first + Shape::OWN, int(side.query_len)) - 1);
+        }
         const int batch = work.head / own_heads, head = work.head - batch * own_heads;
-        const int first_own = work.tile * Shape::OWN;
-        work.first = band.touched(first_own);
-        work.end = band.touched_end(min(first_own + Shape::OWN, int(side.query_len)) - 1);
         shared.order() = work;
 
         // An axis that repeats one matrix has one coordinate.
@@ -200,24 +182,27 @@ __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shap
             }
         };
         shared.own_full().expect(Shape::OWN_BYTES);
-        load(OWN_KEYS, shared.own_k(), shared.own_v(), shared.own_full(), first_own, head, true);
+        load(OWN_KEYS, shared.own_k(), shared.own_v(), shared.own_full(), work.tile * Shape::OWN, head,
+             true);
         own.advance();
 
         const int first_head = OWN_KEYS ? head * group : head / group, end_head = first_head + (OWN_KEYS ? group : 1);
 #pragma unroll 1
         for (int other = first_head; other < end_head; ++other)
 #pragma unroll 1
-            for (int tile = work.first; tile < work.end; ++tile) {
-                shared.empty(ring.stage).wait(ring.parity ^ 1);
-                const Barrier full = shared.full(ring.stage);
+            for (int tile = work.end - 1; tile >= work.first; --tile) {
+                const unsigned stage = passed % Shape::STAGES;
+                shared.empty(stage).wait(passed / Shape::STAGES % 2 ^ 1);
+                const Barrier full = shared.full(stage);
                 full.expect(Shape::STREAM_BYTES + Shape::STATISTICS_BYTES);
-                load(!OWN_KEYS, shared.k(ring.stage), shared.v(ring.stage), full, tile * Shape::STREAM, other, false);
+                load(!OWN_KEYS, shared.k(stage), shared.v(stage), full, tile * Shape::STREAM, other, false);
                 if (OWN_KEYS) {
-                    const long long of_head = (batch * args.num_heads + other) * padded_queries(args.query_len);
-                    const float* from = args.delta + 2 * (of_head + tile * Shape::STREAM);
-                    load_bytes(shared.statistics(ring.stage), from, Shape::STATISTICS_BYTES, full);
+                    const int unit = (batch * int(args.num_heads) + other) * query_units(args);
+                    const long long first = unit + tile * (Shape::STREAM / BACKWARD_UNIT);
+                    load_bytes(shared.statistics(stage), args.delta + first * (2 * BACKWARD_UNIT),
+                               Shape::STATISTICS_BYTES, full);
                 }
-                ring.advance();
+                ++passed;
             }
     }
 }
@@ -308,31 +293,6 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     }
 };
 
-// Writes both rows of a fragment times `factor`: four lanes exchange their pairs, so that each has 8 neighbours of
-// every 32. `rows` of them are there.
-template <typename T, int N>
-__device__ __forceinline__ void backward_store(const float (&sum)[N], float factor, T* to, long long stride, int rows,
-                                               long long columns) {
-    const int quad = threadIdx.x % 4;
-    const bool odd = quad & 1, high = quad & 2;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        T* row = to + 8 * r * stride + 8 * quad;
-#pragma unroll
-        for (int i = 2 * r; i < N; i += 16) {
-            unsigned word[4];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) word[j] = round_pair(T(), sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
-            exchange(word[0], word[1], odd, 1);
-            exchange(word[2], word[3], odd, 1);
-            exchange(word[0], word[2], high, 2);
-            exchange(word[1], word[3], high, 2);
-            if (8 * r < rows && 2 * (i - 2 * r) + 8 * quad < columns)
-                __stwb(reinterpret_cast<uint4*>(row + 2 * (i - 2 * r)), make_uint4(word[0], word[1], word[2], word[3]));
-        }
-    }
-}
-
 // A warpgroup of consumers; `place` is its number. A thread's fragment has elements of two own rows, 8 apart: elements
 // 4 j + 2 r and the next are of row r, columns 8 j and the next after the first.
 template <typename T, class Shape, class Variant, class Args>
@@ -346,41 +306,45 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
     const int lane = threadIdx.x % 32, own_row = 64 * place + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const OwnSide side = OwnSide::of<Shape>(args);
     const FlashBand<Shape> band = met_by_own<Shape>(args);
-    const Matrix own_k = Matrix::at(shared.own_k() + place * (64 * 128), 0);
-    const Matrix own_v = Matrix::at(shared.own_v() + place * (64 * 128), 0);
-    const Matrix stream_k = Matrix::at(shared.k(0), Shape::STREAM_PANEL);
-    const Matrix stream_v = Matrix::at(shared.v(0), Shape::STREAM_PANEL);
+    // Every matrix is made of this one where it is needed, so that one register lives along the loop.
+    const Matrix origin = Matrix::at(shared.base, Shape::STREAM_PANEL);
+    const auto matrix = [&](unsigned place_in_shared) {
+        Matrix made = origin;
+        asm volatile("" : "+r"(made.start));
+        return made + place_in_shared;
+    };
     Weights weights(args);
     Ring<1> own;
     Ring<Shape::STAGES> ring;
 
-    const auto release = [&](Barrier empty) {
-        if (lane == 0) empty.arrive();
+    const auto release = [&](unsigned stage) {
+        if (OWN_KEYS || lane == 0) shared.empty(stage).arrive();
     };
     const auto pass = [&]() {
         shared.full(ring.stage).wait(ring.parity);
-        release(shared.empty(ring.stage));
+        release(ring.stage);
         ring.advance();
     };
 
     for (;;) {
         shared.own_full().wait(own.parity);
         own.advance();
-        const FlashTile work = shared.order();
-        __syncwarp();  // all lanes have read it before lane 0 lets it be overwritten
+        FlashTile work = shared.order();
         if (work.tile < 0) return;
-        const int row = work.tile * Shape::OWN + own_row, first_row = work.tile * Shape::OWN + 64 * place;
-        const int batch = work.head / int(side.num_heads), head = work.head - batch * int(side.num_heads);
+        int row = work.tile * Shape::OWN + own_row;
+        const int first_row = work.tile * Shape::OWN + 64 * place;
 
-        // What the rows of this warpgroup meet: tiles that only others meet are passed by, and of tiles [full,
-        // full_end) all is met, so that no score needs a look. Queries beyond the last need none: see the units.
-        const int first = Shape::BAND ? max(work.first, band.touched(first_row)) : work.first;
-        const int end = Shape::BAND ? min(work.end, band.touched_end(first_row + 63)) : work.end;
+        // What the rows of this warpgroup meet: tiles that only others meet are passed by, unless both are needed for
+        // dq, and of tiles [full, full_end) all is met, so that no score needs a look. Queries beyond the last need
+        // none: see BACKWARD_UNIT.
+        constexpr bool SKIPS = Shape::BAND && !Shape::CHAINED;
+        const int first = SKIPS ? max(work.first, band.touched(first_row)) : work.first;
+        const int end = SKIPS ? min(work.end, band.touched_end(first_row + 63)) : work.end;
         const int full = Shape::BAND ? band.full(first_row + 63) : 0;
         const int full_end = Shape::BAND || !OWN_KEYS ? band.full_end(first_row) : end;
 
         if constexpr (!OWN_KEYS) {
-            const long long query = work.head * padded_queries(args.query_len) + row;
+            const long long query = work.head * (long long)(query_units(args) * BACKWARD_UNIT) + row;
             const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + query % BACKWARD_UNIT;
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
@@ -389,15 +353,13 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
             }
         }
 
-        float score[STREAM / 2], grad[STREAM / 2], sum_k[DK / 2], sum_v[OWN_KEYS ? DV / 2 : 1];
-        unsigned weight[OWN_KEYS ? STREAM / 4 : 1], change[STREAM / 4];
+        float sum_k[DK / 2], sum_v[OWN_KEYS ? DV / 2 : 1], score[STREAM / 2], grad[STREAM / 2];
 #pragma unroll
         for (float& sum : sum_k) sum = 0.0f;
 #pragma unroll
         for (float& sum : sum_v) sum = 0.0f;
 
         const auto multiply_own = [&](float (&to)[STREAM / 2], Matrix a, Matrix b, int steps) {
-            asm volatile("" : "+r"(a.start));  // its steps are added here, not kept in registers along the loop
 #pragma unroll
             for (int step = 0; step < steps; ++step) {
                 const unsigned column = step % 4 * COLUMNS_16;
@@ -408,28 +370,27 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
         };
 
 #pragma unroll 1
-        for (int heads = OWN_KEYS ? int(args.num_heads / args.num_kv_heads) : 1; heads > 0; --heads) {
-            if (Shape::BAND)
+        for (int heads = OWN_KEYS ? int(args.num_heads) / int(args.num_kv_heads) : 1; heads > 0; --heads) {
+            if (SKIPS)
 #pragma unroll 1
-                for (int tile = work.first; tile < min(first, work.end); ++tile) pass();
+                for (int tile = work.end; tile > max(end, work.first); --tile) pass();
             unsigned used = 0;
 #pragma unroll 1
-            for (int tile = first; tile < end; ++tile) {
+            for (int tile = end - 1; tile >= first; --tile) {
                 shared.full(ring.stage).wait(ring.parity);
-                const Matrix k = stream_k + ring.stage * Shape::STREAM_BYTES;
-                const Matrix v = stream_v + ring.stage * Shape::STREAM_BYTES;
+                const unsigned k = Shape::OWN_BYTES + ring.stage * Shape::STREAM_BYTES, v = k + Shape::STREAM_V;
+                const unsigned own_k = place * (64 * 128), own_v = own_k + Shape::OWN_V;
                 if (OWN_KEYS) weights.statistics = shared.statistics(ring.stage);
                 const bool edge = (Shape::BAND && tile < full) || ((Shape::BAND || !OWN_KEYS) && tile >= full_end);
                 if (edge) weights.meet(band, row, tile);
 
-                pin(score);
+                unsigned weight[OWN_KEYS ? STREAM / 4 : 1], change[STREAM / 4];
                 wgmma_fence();
-                multiply_own(score, own_k, k, DK / 16);
+                multiply_own(score, matrix(own_k), matrix(k), DK / 16);
                 wgmma_wait<1>();  // the last product of the tile before has ended
-                if (tile != first) release(shared.empty(used));
-                pin(grad);
+                if (tile != end - 1) release(used);
                 wgmma_fence();
-                multiply_own(grad, own_v, v, DV / 16);
+                multiply_own(grad, matrix(own_v), matrix(v), DV / 16);
                 wgmma_wait<1>();
                 pin(score);
                 if (edge)
@@ -438,10 +399,11 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                     weights.template weigh<false>(score, weight);
                 if constexpr (OWN_KEYS) {
                     pin(weight);
+                    const Matrix b = matrix(v);
                     wgmma_fence();
 #pragma unroll
                     for (int step = 0; step < STREAM / 16; ++step)
-                        Wgmma<T, DV>::template registers<true>(sum_v, weight + 4 * step, v + step * ROWS_16, false);
+                        Wgmma<T, DV>::template registers<true>(sum_v, weight + 4 * step, b + step * ROWS_16, false);
                     wgmma_commit();
                     wgmma_wait<1>();
                 } else {
@@ -453,21 +415,36 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 else
                     weights.template change<false>(score, grad, change);
                 pin(change);
+                if constexpr (Shape::CHAINED) {  // the sums of dq take the place of the weights
+                    share_changes<Shape>(shared, ring, place, change);
+                    const Matrix of_change = matrix(Shape::CHANGES + ring.stage * Shape::CHANGE_BYTES);
+                    multiply_changes<T, Shape>(shared, ring, of_change, matrix(place * Shape::OWN_PANEL), score);
+                }
+                const Matrix b = matrix(k);
                 wgmma_fence();
 #pragma unroll
                 for (int step = 0; step < STREAM / 16; ++step)
-                    Wgmma<T, DK>::template registers<true>(sum_k, change + 4 * step, k + step * ROWS_16, false);
+                    Wgmma<T, DK>::template registers<true>(sum_k, change + 4 * step, b + step * ROWS_16, false);
                 wgmma_commit();
+                if constexpr (Shape::CHAINED) {
+                    wgmma_wait<1>();
+                    pin(score);
+                    stage_queries<Shape>(shared, ring, place, score);
+                }
                 used = ring.stage;
                 ring.advance();
             }
-            if (heads == 1) release(shared.own_empty());
             wgmma_wait<0>();
-            if (first < end) release(shared.empty(used));
-            if (Shape::BAND)
+            if (first < end) release(used);
+            if (SKIPS)
 #pragma unroll 1
-                for (int tile = max(work.first, max(first, end)); tile < work.end; ++tile) pass();
+                for (int tile = min(first, end); tile > work.first; --tile) pass();
         }
+        // Read again, rather than kept in registers along the loop.
+        work = shared.order();
+        shared.own_empty().arrive();
+        row = work.tile * Shape::OWN + own_row;
+        const int batch = work.head / int(side.num_heads), head = work.head - batch * int(side.num_heads);
         pin(sum_k);
         const int rows = int(side.query_len) - row;
         const auto& of_k = [&]() -> const auto& {
@@ -493,28 +470,74 @@ __device__ __forceinline__ void backward_walk(const Args& args) {
     if (warpgroup == 0) {
         give_registers<Shape::PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) backward_produce(shared, args);
+        if constexpr (Shape::CHAINED)
+            if (threadIdx.x == 32 || threadIdx.x == 64) add_to_chain<Shape>(shared, threadIdx.x / 32 - 1, args);
     } else {
         take_registers<Shape::CONSUMER_REGISTERS>();
         backward_consume<T, Shape, Variant>(shared, warpgroup - 1, args);
     }
 }
 
-// A tile of KV_BLOCK_K keys against all queries that see them, of the heads that share them, in order of heads and then
-// of queries. Reads k and v once, and for each tile of keys q, dy and delta.
+template <class Schedule, class Variant>
+using OwnsKeys = HopperBackwardShape<true, Schedule::CHAINED != 0, Schedule::KV_BLOCK_K, Schedule::KV_BLOCK_Q,
+                                     Schedule::KV_STAGES, Schedule, Variant>;
+template <class Schedule, class Variant>
+using OwnsQueries = HopperBackwardShape<false, false, Schedule::Q_BLOCK_Q, Schedule::Q_BLOCK_K, Schedule::Q_STAGES,
+                                        Schedule, Variant>;
+
+constexpr int DELTA_LANES = 8;
+
+// Block -> THREADS / DELTA_LANES rows of [batch, head, padded query], in order; DELTA_LANES neighbouring lanes -> a
+// row. Reads y and dy once, 16 bytes at a time, and lse; writes units of `delta`, and prepares the chain if there is
+// one.
 template <typename T, class Schedule, class Variant, class Args>
-__device__ __forceinline__ void flash_sdpa_backward_dkdv(const Args& args) {
-    using Shape = HopperBackwardShape<true, Schedule::KV_BLOCK_K, Schedule::KV_BLOCK_Q, Schedule::KV_STAGES, Schedule,
-                                      Variant>;
-    backward_walk<T, Shape, Variant>(args);
+__device__ void flash_sdpa_backward_delta(const Args& args) {
+    constexpr int N = 8, ROWS = Schedule::THREADS / DELTA_LANES;
+    const int lane = threadIdx.x % DELTA_LANES;
+    const long long row = (long long)(blockIdx.x) * ROWS + threadIdx.x / DELTA_LANES;
+    const long long padded = query_units(args) * BACKWARD_UNIT, place = row / padded, query = row % padded;
+    const bool held = place < args.batch_size * args.num_heads, inside = held && query < args.query_len;
+    const long long batch = place / args.num_heads, head = place % args.num_heads;
+    float sum = 0;
+    if (inside) {
+        const T *y = args.y.at(batch, head, query), *dy = args.dy.at(batch, head, query);
+#pragma unroll 2
+        for (int col = lane * N; col < args.d_v; col += DELTA_LANES * N) {
+            Pack<T, N> of_y, of_dy;
+            of_y.load(y + col);
+            of_dy.load(dy + col);
+#pragma unroll
+            for (int i = 0; i < N; ++i) sum = fmaf(float(of_y.lane[i]), float(of_dy.lane[i]), sum);
+        }
+    }
+#pragma unroll
+    for (int step = DELTA_LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (held && lane == 0) {
+        const float lse = inside ? *args.lse.at(batch, head, query) : -math::infinity<float>();
+        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + row % BACKWARD_UNIT;
+        to[0] = lse == -math::infinity<float>() ? math::infinity<float>() : lse * LOG2_E;
+        to[BACKWARD_UNIT] = sum;
+    }
+    if constexpr (Schedule::CHAINED) {
+        if (held && lane == 0 && row % BACKWARD_UNIT == 0)
+            *chain_turn<Schedule::KV_BLOCK_K>(args, int(row / BACKWARD_UNIT)) = 0;
+        deal_chain<OwnsKeys<Schedule, Variant>>(args);
+    }
 }
 
-// A tile of Q_BLOCK_Q queries against all keys that they see. Reads q, dy and delta once, and for each tile of queries
-// k and v.
+// A tile of KV_BLOCK_K keys against all queries that see them, of the heads that share them, in order of heads and then
+// from the last query on. Reads k and v once, and for each tile of keys q, dy and delta. With a chain, adds to dq.
+template <typename T, class Schedule, class Variant, class Args>
+__device__ __forceinline__ void flash_sdpa_backward_dkdv(const Args& args) {
+    backward_walk<T, OwnsKeys<Schedule, Variant>, Variant>(args);
+}
+
+// A tile of Q_BLOCK_Q queries against all keys that they see, from the last on. Reads q, dy and delta once, and for
+// each tile of queries k and v. With a chain, dq is there and is only rounded.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ __forceinline__ void flash_sdpa_backward_dq(const Args& args) {
-    using Shape = HopperBackwardShape<false, Schedule::Q_BLOCK_Q, Schedule::Q_BLOCK_K, Schedule::Q_STAGES, Schedule,
-                                      Variant>;
-    backward_walk<T, Shape, Variant>(args);
+    if constexpr (Schedule::CHAINED) round_chain<T, OwnsKeys<Schedule, Variant>>(args);
+    else backward_walk<T, OwnsQueries<Schedule, Variant>, Variant>(args);
 }
 
 }  // namespace baracuda

@@ -60,6 +60,16 @@ template <class Schedule, class Variant> struct FlashShape {
 // is -1 after the last.
 struct FlashTile {
     int tile, head, first, end;
+
+    // For all lanes of a warp, what lane 0 reads: it is lane 0 who says later that the place may be written again.
+    __device__ __forceinline__ static FlashTile read(const FlashTile& place) {
+        FlashTile work = {};
+        if (threadIdx.x % 32 == 0) work = place;
+        return {of_lane_0(work.tile), of_lane_0(work.head), of_lane_0(work.first), of_lane_0(work.end)};
+    }
+
+private:
+    __device__ __forceinline__ static int of_lane_0(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 };
 
 // The shared memory of a block. A tile's `full` barrier says that it is there, `empty` that all have used it.
@@ -406,7 +416,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
     for (;;) {
         shared.query_full().wait(query.parity);
         query.advance();
-        const FlashTile work = shared.order();
+        const FlashTile work = FlashTile::read(shared.order());
         if (work.tile < 0) return;
         const int row = work.tile * Shape::BLOCK_Q + warp_row + lane / 4;
 

@@ -43,7 +43,8 @@ struct Matrix {
 };
 
 // sum[64, N] += A[64, 16] B[16, N], `fresh` without what was there. B is in shared memory: a row there is one of the N
-// columns of B, or with B_COLUMNS one of its 16 rows. A is there too, by its 64 rows, or in registers.
+// columns of B, or with B_COLUMNS one of its 16 rows. A is there too, by its 64 rows or with A_COLUMNS by its 16 columns,
+// or in registers.
 //
 // Thread t of the 128 holds in sum[i] row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and column 8 (i / 4) + 2 (t % 4) +
 // i % 2, and of A the same elements, two to a register: a sum rounded in pairs is the A of a next product.
@@ -75,13 +76,14 @@ template <typename T, int N> struct Wgmma;
 #define BARACUDA_WGMMA(T, N, R, r0, r1, r2, r3, r4, r5, r6)                                                           \
     template <> struct Wgmma<T, N> {                                                                                  \
         static constexpr int REGISTERS = R;                                                                           \
-        template <bool B_COLUMNS>                                                                                     \
+        template <bool B_COLUMNS, bool A_COLUMNS = false>                                                             \
         __device__ static __forceinline__ void shared(float (&sum)[R], Matrix a, Matrix b, bool fresh) {              \
             asm volatile("{\n.reg .pred keep;\nsetp.eq.b32 keep, %" #r2 ", 0;\n"                                      \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T " {" BARACUDA_TEXT_##R "}, "     \
-                         "%" #r0 ", %" #r1 ", keep, 1, 1, 0, %" #r3 ";\n}\n"                                          \
+                         "%" #r0 ", %" #r1 ", keep, 1, 1, %" #r3 ", %" #r4 ";\n}\n"                                   \
                          : BARACUDA_SUM_##R(0)                                                                        \
-                         : "l"(a.descriptor()), "l"(b.descriptor()), "r"(int(fresh)), "n"(int(B_COLUMNS)));           \
+                         : "l"(a.descriptor()), "l"(b.descriptor()), "r"(int(fresh)), "n"(int(A_COLUMNS)),            \
+                           "n"(int(B_COLUMNS)));                                                                      \
         }                                                                                                             \
         template <bool B_COLUMNS>                                                                                     \
         __device__ static __forceinline__ void registers(float (&sum)[R], const unsigned* a, Matrix b, bool fresh) {  \

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <baracuda/async.cuh>
+#include <baracuda/barrier.cuh>
 #include <baracuda/cluster.cuh>
 #include <baracuda/math.cuh>
 #include <baracuda/pack.cuh>
@@ -23,6 +24,7 @@ struct Space {
 // What a row looks like in memory.
 enum class Layout {
     PACKED,   // neighbours, which can be read and written 16 bytes at a time
+    DENSE,    // neighbours, any number of them
     STRIDED,  // one axis of any stride, and any number of columns
     GATHERED  // several axes that do not merge into one
 };
@@ -45,7 +47,8 @@ __device__ __noinline__ long long gathered_offset(long long index, const Space& 
 }
 
 template <Layout LAYOUT> __device__ long long column_offset(long long col, const Space& space, const long long* stride) {
-    return LAYOUT == Layout::GATHERED ? gathered_offset(col, space, stride) : col * stride[0];
+    if (LAYOUT == Layout::GATHERED) return gathered_offset(col, space, stride);
+    return LAYOUT == Layout::STRIDED ? col * stride[0] : col;
 }
 
 // A tensor with a value for each element, each row, each column.
@@ -77,7 +80,14 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1> stru
     static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS, CLUSTER = CLUSTER_;
     static constexpr bool WIDE = WIDE_;
     static_assert(CLUSTER == 1 || (LANES > WARP && !WIDE), "a cluster holds one row in whole warps");
-    static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0 && ROWS == 1, "a row is whole warps or a part of one");
+    static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0, "a row is whole warps or a part of one");
+    static_assert(LANES <= WARP || ROWS < 16, "a row of several warps has a barrier of its own, and a block has 16");
+
+    // The threads of a row wait for each other.
+    __device__ static __forceinline__ void row_barrier() {
+        if (ROWS == 1) __syncthreads();
+        else bar_sync(1 + threadIdx.x / LANES, LANES);
+    }
 };
 
 // What a block does with its rows.
@@ -110,8 +120,8 @@ template <class Tile, int VEC, typename I> __device__ __forceinline__ Stretch<I>
 }
 
 // N elements of a row, STEP columns apart from column `col` on, as far as the row goes; packed ones are neighbours.
-template <Layout LAYOUT, int STEP, typename T, int N>
-__device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, long long col, long long cols) {
+template <Layout LAYOUT, int STEP, typename I, typename T, int N>
+__device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols) {
     if (LAYOUT == Layout::PACKED) {
         if (col < cols) pack.load(row + col);
     } else {
@@ -121,8 +131,8 @@ __device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, co
     }
 }
 
-template <Layout LAYOUT, int STEP, typename T, int N>
-__device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, long long col, long long cols) {
+template <Layout LAYOUT, int STEP, typename I, typename T, int N>
+__device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, I col, I cols) {
     if (LAYOUT == Layout::PACKED) {
         if (col < cols) pack.store(row + col);
     } else {
@@ -169,13 +179,14 @@ template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int
     if (Tile::LANES > WARP) {
         constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
         struct alignas(16) Scratch { A of_warp[WARPS]; };  // aligned, so that 16-byte reads of one touch no other
-        __shared__ Scratch scratch[2];
+        __shared__ Scratch scratch[Tile::ROWS][2];
         turn ^= 1;
-        if (threadIdx.x % WARP == 0) scratch[turn].of_warp[threadIdx.x / WARP] = value;
-        __syncthreads();
-        value = scratch[turn].of_warp[0];
+        A(&of_warp)[WARPS] = scratch[threadIdx.x / Tile::LANES][turn].of_warp;
+        if (threadIdx.x % WARP == 0) of_warp[threadIdx.x % Tile::LANES / WARP] = value;
+        Tile::row_barrier();
+        value = of_warp[0];
 #pragma unroll
-        for (int warp = 1; warp < WARPS; ++warp) value = fold(value, scratch[turn].of_warp[warp]);
+        for (int warp = 1; warp < WARPS; ++warp) value = fold(value, of_warp[warp]);
     }
     if constexpr (Tile::CLUSTER > 1) {  // each block tells all what it has
         __shared__ A of_block[2][Tile::CLUSTER];
@@ -188,18 +199,31 @@ template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int
     return value;
 }
 
-// Adds up, row by row, what the rows of a block have summed for the same columns; the threads of the first get it.
-template <class Tile, typename A, int N> __device__ void fold_rows(A (&sum)[N]) {
-    if constexpr (Tile::ROWS > 1) {
-        __shared__ A of_thread[N][Tile::THREADS];
+// Adds up what the rows of a block have summed for the same columns, those of one warp by a butterfly, then all in order, and
+// hands each sum to `put` with its place: N sums of each of LANES threads, neighbours or LANES apart.
+template <class Tile, bool INTERLEAVED, typename A, int N, typename Put> __device__ void fold_rows(A (&sum)[N], Put put) {
+    const int lane = threadIdx.x % Tile::LANES;
+    if constexpr (Tile::ROWS == 1) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) put(INTERLEAVED ? i * Tile::LANES + lane : lane * N + i, sum[i]);
+    } else {
+        constexpr int SHARERS = Tile::LANES < WARP ? WARP : Tile::LANES, GROUPS = Tile::THREADS / SHARERS;
+        __shared__ A of_group[GROUPS][Tile::LANES * N];
         __syncthreads();  // an earlier fold may still be reading
 #pragma unroll
-        for (int i = 0; i < N; ++i) of_thread[i][threadIdx.x] = sum[i];
-        __syncthreads();
-        if (threadIdx.x >= Tile::LANES) return;
+        for (int i = 0; i < N; ++i) {
 #pragma unroll
-        for (int i = 0; i < N; ++i)
-            for (int row = 1; row < Tile::ROWS; ++row) sum[i] += of_thread[i][row * Tile::LANES + threadIdx.x];
+            for (int step = Tile::LANES; step < WARP; step *= 2) sum[i] += __shfl_xor_sync(ALL_LANES, sum[i], step);
+            if (threadIdx.x % SHARERS < Tile::LANES)
+                of_group[threadIdx.x / SHARERS][INTERLEAVED ? i * Tile::LANES + lane : lane * N + i] = sum[i];
+        }
+        __syncthreads();
+        for (int place = threadIdx.x; place < Tile::LANES * N; place += Tile::THREADS) {
+            A all = of_group[0][place];
+#pragma unroll
+            for (int group = 1; group < GROUPS; ++group) all += of_group[group][place];
+            put(place, all);
+        }
     }
 }
 
@@ -217,7 +241,7 @@ template <typename T, int N, int CHUNKS> __device__ __forceinline__ void keep_pa
 #endif
 }
 
-constexpr int FOLDED_COLUMNS = 8;  // 32 bytes of each part, the least that memory moves
+constexpr int FOLD_SLICES = 16;  // that a block adds the parts of its columns in
 
 // The sum of `parts` numbers that lie `pitch` apart, for THREADS / SLICES columns at once: slice s adds parts s,
 // s + SLICES, ... and slice 0 adds the slices in order. Only slice 0, the first threads of the block, gets the sum.

@@ -1,0 +1,246 @@
+// How the blocks that own keys add to dq in a fixed order, in flash attention's backward pass for sm_90a.
+//
+// dq of a query is a sum over tiles of keys, which different blocks own. Each has its part of a tile of queries in
+// shared memory, from where the copy engine adds it to a sum of floats in memory, when all earlier keys have been
+// added: a counter for each tile of queries says whose turn it is. The first of a tile stores, so that nothing is
+// cleared before.
+//
+// Blocks draw their tiles of keys by ticket. Every tile that one waits for has an earlier ticket, so that it is at work
+// or done: there is no deadlock, however few blocks run at once. Who draws what is left to chance; results are not.
+#pragma once
+
+#include <baracuda/flash_sm90.cuh>
+
+namespace baracuda {
+
+// Rows of a box of every map, and queries of a unit: 64 times lse in base 2, then 64 times delta. Each head has whole
+// tiles of 128 queries in `delta`. Queries that see nothing, and those beyond the last, have lse = infinity, which
+// makes their weights 0.
+constexpr int BACKWARD_UNIT = 64;
+
+// Of a head.
+template <class Args> __device__ __forceinline__ int query_units(const Args& args) {
+    return (int(args.query_len) + 127) / 128 * (128 / BACKWARD_UNIT);
+}
+
+// Which rows of the other kind an own row meets: the keys that a query sees, or the queries that see a key.
+template <class Shape, class Args> __device__ __forceinline__ FlashBand<Shape> met_by_own(const Args& args) {
+    FlashBand<Shape> band(args);
+    if (Shape::OWN_KEYS) {
+        const int before = band.before;
+        band.before = 1 - band.after;
+        band.after = 1 - before;
+        band.keys = int(args.query_len);
+    }
+    return band;
+}
+
+// `chain` has a FlashTile for each tile of OWN keys, in the order of tickets, then the number of tickets drawn, then
+// for each unit of queries which tile of keys is the next to add to it.
+template <int OWN, class Args> __device__ __forceinline__ int chain_length(const Args& args) {
+    return (int(args.key_len) + OWN - 1) / OWN * int(args.batch_size * args.num_kv_heads);
+}
+template <int OWN, class Args> __device__ __forceinline__ int* chain_tickets(const Args& args) {
+    return args.chain + 4ll * chain_length<OWN>(args);
+}
+template <int OWN, class Args> __device__ __forceinline__ int* chain_turn(const Args& args, int unit) {
+    return chain_tickets<OWN>(args) + 1 + unit;
+}
+// The unit's sums of dq: first those of the first half of the columns, four of each of 128 threads at a time.
+template <int DK, class Args> __device__ __forceinline__ float* chain_sums(const Args& args, int unit) {
+    return args.sums + unit * (long long)(BACKWARD_UNIT * DK);
+}
+
+// Of a head, early keys come first, which most queries see. As many heads as fit in the L2 cache are dealt together, a
+// tile of each in turn. All threads of the launch write the list; `Shape` is that of own keys.
+template <class Shape, class Args> __device__ __forceinline__ void deal_chain(const Args& args) {
+    constexpr int CACHED_QUERIES = (32 << 20) / (6 * Shape::DK + 2 * Shape::DV);  // with dy and sums of dq
+    const int heads = int(args.batch_size * args.num_kv_heads), length = chain_length<Shape::OWN>(args);
+    const int tiles = length / heads, group = int(args.num_heads) / int(args.num_kv_heads);
+    const int section = max(1, CACHED_QUERIES / int(args.query_len) / group);
+    const FlashBand<Shape> band = met_by_own<Shape>(args);
+    const long long thread = (long long)(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (thread == 0) *chain_tickets<Shape::OWN>(args) = 0;
+    for (long long next = thread; next < length; next += (long long)(gridDim.x) * blockDim.x) {
+        const int ticket = int(next), part = ticket / tiles / section, index = ticket - part * section * tiles;
+        const int width = min(section, heads - part * section), tile = index / width, first = tile * Shape::OWN;
+        const FlashTile dealt = {tile, part * section + index - tile * width, band.touched(first),
+                                 band.touched_end(min(first + Shape::OWN, int(args.key_len)) - 1)};
+        reinterpret_cast<FlashTile*>(args.chain)[ticket] = dealt;
+    }
+}
+
+// The next tile of keys; false after the last.
+template <class Shape, class Args> __device__ __forceinline__ bool draw_ticket(const Args& args, FlashTile& work) {
+    const int ticket = atomicAdd(chain_tickets<Shape::OWN>(args), 1);
+    if (ticket >= chain_length<Shape::OWN>(args)) return false;
+    work = reinterpret_cast<const FlashTile*>(args.chain)[ticket];
+    return true;
+}
+
+// Waits for the turn of tile `tile`: then what was added before is there for this thread's copies.
+__device__ __forceinline__ void await_turn(const int* turn, int tile) {
+    int now;
+    do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+    while (now != tile);
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+// Adds `bytes` of floats in shared memory to those at `to`, or stores them there. Returns when they have been read.
+__device__ __forceinline__ void add_floats(float* to, unsigned from, unsigned bytes, bool add) {
+    if (add)
+        asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+                     ::"l"(to), "r"(from), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                     ::"l"(to), "r"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+// When what this thread added is in memory, it is the turn of `next`.
+__device__ __forceinline__ void end_turn(int* turn, int next) {
+    asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async;" ::: "memory");
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(next) : "memory");
+}
+
+// The tiles of own keys that queries see, as FlashBand tells them.
+template <class Shape> struct SeenByQueries {
+    static constexpr bool BAND = Shape::BAND;
+    static constexpr int BLOCK_K = Shape::OWN;
+};
+
+// One of two threads that add to dq, every other tile of queries each: while one waits for its sums to arrive in
+// memory, the other has the next tile's on their way.
+template <class Shape, class Shared, class Args>
+__device__ __forceinline__ void add_to_chain(const Shared& shared, unsigned which, const Args& args) {
+    constexpr int OWN = Shape::OWN;
+    constexpr unsigned OWN_PARITY = 4;  // bit of `state`, beside two for stage and parity of tiles of queries
+    const FlashBand<SeenByQueries<Shape>> band(args);
+    unsigned state = 0;
+    for (;;) {
+        shared.own_full().wait(state / OWN_PARITY);
+        state ^= OWN_PARITY;
+        const FlashTile work = shared.order();
+        shared.own_empty().arrive();
+        if (work.tile < 0) return;
+        const int group = int(args.num_heads) / int(args.num_kv_heads);
+        int head = work.head * group;  // of all batches
+#pragma unroll 1
+        for (const int end = head + group; head < end; ++head)
+#pragma unroll 1
+            for (int tile = work.end - 1; tile >= work.first; --tile) {
+                const unsigned stage = state % 2, parity = state / 2 % 2;
+                state = (state & OWN_PARITY) | (state + 1) % OWN_PARITY;
+                if (stage != which) continue;
+                const bool begins = work.tile == band.touched(tile * Shape::STREAM);
+                int unit = head * query_units(args) + tile;
+                shared.staged_full(which).wait(parity);
+                if (!begins) await_turn(chain_turn<OWN>(args, unit), work.tile);
+                add_floats(chain_sums<Shape::DK>(args, unit), shared.staged(which), Shape::STAGED_BYTES, !begins);
+                shared.staged_empty(which).arrive();
+                asm volatile("" : "+r"(unit));  // its addresses are not kept in registers
+                end_turn(chain_turn<OWN>(args, unit), work.tile + 1);
+            }
+    }
+}
+
+// A warpgroup's rounded dS, of 64 keys and 64 queries, goes to shared memory: a row of 128 bytes for each key.
+template <class Shape, class Shared, int N>
+__device__ __forceinline__ void share_changes(const Shared& shared, Ring<2> ring, int place,
+                                              const unsigned (&change)[N]) {
+    const int lane = threadIdx.x % 32;
+    shared.change_empty(ring.stage).wait(ring.parity ^ 1);
+    const unsigned row = shared.change(ring.stage) + (64 * place + threadIdx.x / 32 % 4 * 16 + lane % 16) * 128;
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        const unsigned chunk = i / 2 + lane / 16;
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                     ::"r"(row + ((chunk ^ lane % 8) << 4)), "r"(change[i]), "r"(change[i + 1]), "r"(change[i + 2]),
+                       "r"(change[i + 3])
+                     : "memory");
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (lane == 0) shared.change_full(ring.stage).arrive();
+}
+
+// The warpgroup's half of the columns of dq, from both warpgroups' dS.
+template <typename T, class Shape, class Shared>
+__device__ __forceinline__ void multiply_changes(const Shared& shared, Ring<2> ring, Matrix change, Matrix k,
+                                                 float (&queries)[Shape::DK / 4]) {
+    constexpr unsigned ROWS_16 = 16 * 128;
+    shared.change_full(ring.stage).wait(ring.parity);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Shape::OWN / 16; ++step)
+        Wgmma<T, Shape::DK / 2>::template shared<true, true>(queries, change + step * ROWS_16, k + step * ROWS_16,
+                                                             step == 0);
+    wgmma_commit();
+}
+
+// What that made goes to shared memory, for add_to_chain.
+template <class Shape, class Shared, int N>
+__device__ __forceinline__ void stage_queries(const Shared& shared, Ring<2> ring, int place,
+                                              const float (&queries)[N]) {
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) shared.change_empty(ring.stage).arrive();
+    shared.staged_empty(ring.stage).wait(ring.parity ^ 1);
+    const unsigned to = shared.staged(ring.stage) + place * (Shape::STAGED_BYTES / 2) + threadIdx.x % 128 * 16;
+#pragma unroll
+    for (int i = 0; i < N; i += 4)
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};"
+                     ::"r"(to + i * 512), "f"(queries[i]), "f"(queries[i + 1]), "f"(queries[i + 2]), "f"(queries[i + 3])
+                     : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (lane == 0) shared.staged_full(ring.stage).arrive();
+}
+
+// Writes both rows of a fragment times `factor`: four lanes exchange their pairs, so that each has 8 neighbours of
+// every 32. `rows` of them are there.
+template <typename T, int N>
+__device__ __forceinline__ void backward_store(const float (&sum)[N], float factor, T* to, long long stride, int rows,
+                                               long long columns) {
+    const int quad = threadIdx.x % 4;
+    const bool odd = quad & 1, high = quad & 2;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        T* row = to + 8 * r * stride + 8 * quad;
+#pragma unroll
+        for (int i = 2 * r; i < N; i += 16) {
+            unsigned word[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) word[j] = round_pair(T(), sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
+            exchange(word[0], word[1], odd, 1);
+            exchange(word[2], word[3], odd, 1);
+            exchange(word[0], word[2], high, 2);
+            exchange(word[1], word[3], high, 2);
+            if (8 * r < rows && 2 * (i - 2 * r) + 8 * quad < columns)
+                __stwb(reinterpret_cast<uint4*>(row + 2 * (i - 2 * r)), make_uint4(word[0], word[1], word[2], word[3]));
+        }
+    }
+}
+
+// Warpgroup -> half of the columns of dq of a unit of queries, in order. Reads its sums once, unless no key was seen,
+// and writes dq.
+template <typename T, class Shape, class Args> __device__ __forceinline__ void round_chain(const Args& args) {
+    constexpr int HALF = Shape::DK / 2;
+    const int index = int(blockIdx.x * (blockDim.x / 128) + threadIdx.x / 128), unit = index / 2, half = index % 2;
+    const int units = query_units(args), head = unit / units, row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    const int query = (unit - head * units) * BACKWARD_UNIT + row;
+    if (head >= args.batch_size * args.num_heads) return;
+    float sum[HALF / 2] = {};
+    if (*chain_turn<Shape::OWN>(args, unit) != 0) {
+        const float* from = chain_sums<Shape::DK>(args, unit) + half * (BACKWARD_UNIT * HALF) + threadIdx.x % 128 * 4;
+#pragma unroll
+        for (int i = 0; i < HALF / 2; i += 4) {
+            const float4 four = *reinterpret_cast<const float4*>(from + i * 128);
+            sum[i] = four.x;
+            sum[i + 1] = four.y;
+            sum[i + 2] = four.z;
+            sum[i + 3] = four.w;
+        }
+    }
+    T* const to = args.dq.at(head / args.num_heads, head % args.num_heads, query) + half * HALF;
+    backward_store(sum, float(args.scale), to, args.dq.stride[2], int(args.query_len) - query, args.d_k - half * HALF);
+}
+
+}  // namespace baracuda

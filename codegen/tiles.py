@@ -26,7 +26,8 @@ AHEAD_BYTES = 80 * 1024  # of shared memory for the next row: a block of sm_89 h
 # Two rows ahead instead of one changed nothing; 768 or 1024 threads a multiprocessor made the forward slower.
 # Clusters: two blocks on a multiprocessor hide a part of the wait for the others, bf16 4096x65536 2877 and 3271 where
 # one of 512 threads has 2787 and 3107. The device holds 62 clusters of 4 and 30 of 8 such blocks; of more than it holds
-# at once some wait for a whole pass (1865 and 1761). bf16 8192x16384 in clusters of 2 3269 and 3351, without 3813, 3310.
+# at once some wait for a whole pass (1865 and 1761). bf16 8192x16384 has 3269 and 3351 in clusters of 2, else 3813 and
+# 3310.
 ROW_TILES = (
     Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528),
     Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -38,12 +38,14 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A problem to measure, of one element type; `arch` is given where only its kernels are to be taken."""
+    """A problem to measure, of one element type; `arch` is given where only its kernels are to be taken, and `tuned` is
+    False where the rule is to choose, whatever was measured."""
 
     subject: Subject
     given: Mapping[str, Any]  # as the spec has it
     element: ElementKind
     arch: str | None = None
+    tuned: bool = True
 
     @property
     def spec(self) -> OpSpec:
@@ -61,6 +63,11 @@ class Case:
         return self.subject.values(self.given)
 
     @property
+    def descriptor(self) -> Any:
+        """The problem as plans take it."""
+        return self.subject.descriptor(self.given, self.element)
+
+    @property
     def label(self) -> str:
         """The case in a few words, which no other case of the op has."""
         arch = [self.arch] if self.arch else []
@@ -68,9 +75,8 @@ class Case:
 
     def plan(self, device: Any = None) -> Any:
         """The plan that callers get on `device`."""
-        preference = PlanPreference(archs=frozenset({self.arch})) if self.arch else None
-        descriptor = self.subject.descriptor(self.given, self.element)
-        return self.subject.plan.select(descriptor, preference, device=device)
+        preference = PlanPreference(archs=frozenset({self.arch}) if self.arch else None, tuned=self.tuned)
+        return self.subject.plan.select(self.descriptor, preference, device=device)
 
     def tensors(self, plan: Any) -> list[Tensor]:
         """The arguments that take part, in their usual shapes and types."""
@@ -110,17 +116,17 @@ class Traffic:
         return "read" if share > 0.75 else "write" if share < 0.25 else "copy"
 
 
-def cases_of(subject: Subject) -> Iterator[Case]:
-    """All that the spec says is worth measuring."""
+def cases_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
+    """All that the spec says is worth measuring, of `dtypes` where any are given."""
     bench = subject.spec.bench
     for given in bench.cases:
         fields = {name: value for name, value in given.items() if name not in ("dtype", "arch")}
-        dtypes = [given["dtype"]] if "dtype" in given else bench.dtypes or [_usual(subject.spec)]
-        for dtype in dtypes:
+        usual = [given["dtype"]] if "dtype" in given else dtypes or bench.dtypes or [_usual(subject.spec)]
+        for dtype in (d for d in usual if not dtypes or d in dtypes):
             yield Case(subject, fields, ElementKind(dtype), given.get("arch"))
 
 
-def sweep_of(subject: Subject) -> Iterator[Case]:
+def sweep_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
     """Rows of 64 to 131072 elements, even and odd, in problems of one size; nothing for other families than rows."""
     spec = subject.spec
     if spec.family != "row" or not spec.bench.cases:
@@ -130,7 +136,8 @@ def sweep_of(subject: Subject) -> Iterator[Case]:
         for cols in (1 << exponent, (3 << exponent - 1) + 1):
             if cols <= 1 << 17:
                 shape = [max(1, _ELEMENTS // cols), cols]
-                yield Case(subject, {**first, "input_shape": shape}, ElementKind(_usual(spec)))
+                for dtype in dtypes or [_usual(spec)]:
+                    yield Case(subject, {**first, "input_shape": shape}, ElementKind(dtype))
 
 
 def columns(case_label: str) -> int | None:

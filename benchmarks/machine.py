@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from baracuda.codegen.compare.torch_values import torch_module
 from baracuda.runtime import DriverError, ElementKind
+from baracuda.runtime.cubin import nvrtc_version
 
 from .case import Tensor
 from .peers import Call
@@ -84,7 +85,7 @@ class TorchMachine:
         torch = self.torch
         found = {"device": torch.cuda.get_device_name(self.device), "driver": _driver()}
         found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
-        found |= {"python": platform.python_version()}
+        found |= {"python": platform.python_version(), "nvrtc": nvrtc_version()}
         for name in _LIBRARIES:
             try:
                 found[name] = metadata.version(name)

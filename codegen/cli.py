@@ -253,3 +253,22 @@ def bench(
         show_apart(host=host, compiling=compiling, as_json=given["as_json"])
     else:
         arguments.end(bench(ops=ops, **given))
+
+
+@main.command()
+@arguments.OPS
+@arguments.SPECS
+@arguments.PACKAGE
+@click.option("--case", metavar="TEXT", help="Only cases with this in their name.")
+@click.option("--dtypes", metavar="NAMES", help="These element types, with commas; by default the cases' own.")
+@click.option("--sweep", is_flag=True, help="By the length of rows: RMSNorm, or another op on rows.")
+@click.option("--margin", type=click.FloatRange(0), default=0.03, show_default=True, help="The least gain that counts.")
+@click.option("--state", type=arguments.FILE, help="Remember here what is measured; continue after it.")
+@click.option("--dry-run", is_flag=True, help="Measure and show, but leave the tables as they are.")
+@arguments.JSON
+def tune(**given: Any) -> None:
+    """Time the kernels that may serve each case on this GPU and keep what beats the rule of selection, as data beside
+    the specs; exit 1 when a plan could not be timed."""
+    from .commands.tune import tune
+
+    arguments.end(tune(**given))

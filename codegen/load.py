@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from .consistency import findings
 from .spec import OpSpec, spec_of
 from .spec_errors import explain
 from .spec_wording import did_you_mean
+from .tuned import FOLDER, Tables, problems_of, read_tables
 from .yaml_source import YamlSource, read_yaml
 
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
@@ -22,11 +23,12 @@ _PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A spec and the file it came from; `shown` is the file's path as generated headers name it."""
+    """A spec, the file it came from, and what was measured; `shown` is the file's path as generated headers name it."""
 
     spec: OpSpec
     source: YamlSource
     shown: str
+    tuned: Tables = field(default_factory=dict)
 
 
 def load_spec(path: Path, shown: str = "") -> Loaded:
@@ -73,9 +75,22 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     if not wrong:  # a gradient cannot be compared with a forward op that cannot be read
         wrong += [line for one in loaded.values() for line in _across(one, loaded)]
     wrong += _plan_clashes(loaded.values())
+    if not wrong:
+        loaded, wrong = _tuned(loaded, read_tables(root))
     if wrong:
         raise SpecError("\n".join(wrong))
     return loaded
+
+
+def _tuned(loaded: dict[str, Loaded], tables: Mapping[str, Tables]) -> tuple[dict[str, Loaded], list[str]]:
+    """The specs with what was measured of each, and what is wrong with that."""
+    wrong = []
+    for op, of in tables.items():
+        if op in loaded:
+            wrong += problems_of(loaded[op].spec, of)
+        else:
+            wrong += [f"{FOLDER}/{arch}/{op}.json: no op {op!r}; {did_you_mean(op, loaded)}" for arch in of]
+    return {op: replace(one, tuned=tables.get(op, {})) for op, one in loaded.items()}, wrong
 
 
 def _plan_clashes(loaded: Iterable[Loaded]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass, replace
 
-from baracuda.runtime import Tile
+from baracuda.runtime import Measurement, Tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +237,7 @@ class Op:
     tensors: tuple[Tensor, ...]  # the arguments, inputs first
     check_order: tuple[str, ...]
     promises: tuple[tuple[str, tuple[str, ...]], ...]  # output -> rungs
+    tuned: tuple[tuple[str, tuple[Measurement, ...]], ...] = ()  # by architecture
 
     @property
     def held_everywhere(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from .families import FAMILIES
 from .line_map import render_mapped
 from .model import Op
+from .tuned import generated_text
 
 _COLUMNS = 120  # of a line of generated Python
 
@@ -69,4 +70,6 @@ def render(env: jinja2.Environment, op: Op) -> dict[str, str]:
         mapped = suffix.endswith(".cu")
         text = render_mapped(env, template, op=op) if mapped else env.get_template(template).render(op=op)
         texts[f"{op.category}/{op.name}{suffix}"] = text
+    if op.tuned:
+        texts[f"{op.category}/{op.name}.json"] = generated_text(op.name, dict(op.tuned))
     return texts

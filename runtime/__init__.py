@@ -30,6 +30,7 @@ from .row_geometry import RowDescriptor
 from .schedule import Schedule
 from .sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .tensor import TensorRef, TensorView, view
+from .tuned import Facts, Measurement, Tuned
 from .workspace import Workspace
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "DriverError",
     "ElementKind",
     "Explanation",
+    "Facts",
     "InvalidProblem",
     "Kernel",
     "KernelInternal",
@@ -59,6 +61,7 @@ __all__ = [
     "KernelSource",
     "MapDescriptor",
     "MapPlan",
+    "Measurement",
     "MisalignedOperand",
     "Plan",
     "PlanPreference",
@@ -75,6 +78,7 @@ __all__ = [
     "TensorRef",
     "TensorView",
     "Tile",
+    "Tuned",
     "Unsupported",
     "Verdict",
     "Workspace",

@@ -26,6 +26,7 @@ from .preference import DEFAULT, PlanPreference
 from .registry import REGISTRY, Registered, SourceFile
 from .schedule import Schedule
 from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from .tuned import Choice, Facts
 from .workspace import rounded
 
 B = TypeVar("B", bound=Descriptor)
@@ -94,9 +95,12 @@ class BodyPlan(Plan[B]):
     MAPS: ClassVar[dict[str, tuple[Box, ...]]] = {}  # architecture -> tensor maps, in the order of the struct
     PINNED: ClassVar[str] = ""  # the only architecture whose SKUs are candidates
 
-    def __init__(self, descriptor: B, rows: Sequence[Registered], sku: KernelSku, layouts: frozenset[str]) -> None:
-        super().__init__(descriptor, next(row for row in rows if row.sku == sku), layouts)
+    def __init__(
+        self, descriptor: B, rows: Sequence[Registered], first: Registered, layouts: frozenset[str], arch: str = ""
+    ) -> None:
+        super().__init__(descriptor, first, layouts)
         self._rows = tuple(rows)
+        self._measured_on = arch  # where it was measured that `first` is before the others, or ""
         self._geometries: dict[Any, list[tuple[KernelSource, BodyKernel, StructWords]]] = {}
 
     # What generated plans declare, as functions of descriptor, schedule numbers and settings.
@@ -141,7 +145,29 @@ class BodyPlan(Plan[B]):
         where = device or default_device()
         fitting = (row for row in _own_first(accepted, where) if cls._unfit(descriptor, row.sku, where) is None)
         first = next(fitting, accepted[0])
-        return cls(descriptor, accepted, first.sku, layouts or frozenset(cls.LAYOUTS))
+        measured = cls._measured(descriptor, first.sku, preference, where, layouts).row
+        arch, first = (where.arch, measured) if measured in accepted and measured else ("", first)
+        return cls(descriptor, accepted, first, layouts or frozenset(cls.LAYOUTS), arch)
+
+    @classmethod
+    def _measured(
+        cls,
+        descriptor: B,
+        by_rule: KernelSku,
+        preference: PlanPreference,
+        device: Device | None,
+        layouts: frozenset[str] | None,
+    ) -> Choice:
+        if cls.PINNED:
+            return Choice(None, f"by rule: {cls.__name__} is held to {cls.PINNED}")
+        return super()._measured(descriptor, by_rule, preference, device, layouts)
+
+    @classmethod
+    def facts_of(cls, descriptor: B) -> Facts:
+        """With all that kernels are compiled for, which must be the same."""
+        same, near = super().facts_of(descriptor)
+        compiled = {name: int(value) for name, value in cls._settings_of(descriptor).items()}
+        return Facts({**same, **compiled}, near)
 
     @classmethod
     def _check_sizes(cls, descriptor: B) -> None:
@@ -169,7 +195,7 @@ class BodyPlan(Plan[B]):
         for row in _own_first(cls._candidates(descriptor), where):
             reason = cls._refusal(descriptor, row.sku, preference or DEFAULT, where)
             verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
-        return Explanation(descriptor, tuple(verdicts))
+        return cls._explained(descriptor, verdicts, preference or DEFAULT, where)
 
     @classmethod
     def _refusal(cls, descriptor: B, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
@@ -347,7 +373,7 @@ class BodyPlan(Plan[B]):
         """The first candidate that can address these arrays, and what it takes their layout for."""
         refused: list[tuple[KernelSku, str]] = []
         layout = layout_of(self.LAYOUT_AXES, self.LAYOUTS, views)
-        for row in _own_first(self._rows, device):
+        for row in self._in_order(device):
             if layout not in self._layouts_of(row.sku):
                 accepted = " or ".join(self._layouts_of(row.sku))
                 reason: str | None = f"the arrays are {layout}, it works on {accepted}"
@@ -357,6 +383,11 @@ class BodyPlan(Plan[B]):
                 return row, layout
             refused.append((row.sku, reason))
         raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{_listed(refused)}")
+
+    def _in_order(self, device: Device) -> list[Registered]:
+        """The candidates as `device` prefers them, before the others what was measured to be the fastest there."""
+        rows = _own_first(self._rows, device)
+        return sorted(rows, key=lambda row: row != self._row) if device.arch == self._measured_on else rows
 
     def _sku_for(self, views: Views) -> KernelSku:
         return self._serving(views, self._device_of(views))[0].sku

@@ -34,6 +34,7 @@ __all__ = [
     "compile_cubin",
     "compile_many",
     "cubin_key",
+    "nvrtc_version",
     "program_options",
     "supported_archs",
 ]
@@ -105,6 +106,15 @@ def supported_archs() -> frozenset[str]:
     _, count = nvrtc.nvrtcGetNumSupportedArchs()
     _, known = nvrtc.nvrtcGetSupportedArchs()
     return frozenset(f"sm_{number}" for number in known[:count])
+
+
+def nvrtc_version() -> str:
+    """The version of the installed NVRTC, major.minor."""
+    _nvrtc_build()
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    return f"{major}.{minor}"
 
 
 def cubin_key(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> bytes:

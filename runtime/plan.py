@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from .arguments import Argument, Named, Views, check, check_aliasing, take
 from .descriptor import Descriptor
 from .device import Device, Kernel, KernelSource, WatchedArray
-from .devices import get_device
+from .devices import default_device, get_device
 from .element import ElementKind
 from .errors import BaracudaError, DriverError, InvalidProblem, Unsupported
 from .preference import DEFAULT, PlanPreference, names_in
@@ -19,6 +20,7 @@ from .registry import REGISTRY, Registered
 from .sku import KernelSku, PrecisionGuarantee
 from .stream import current_stream, raw_stream
 from .tensor import TensorView, may_share
+from .tuned import Choice, Facts, Tuned, choose, nearest
 from .workspace import Workspace, take_workspace
 
 D = TypeVar("D", bound=Descriptor)
@@ -46,10 +48,20 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How selection went: a verdict for every candidate, in order of preference. The first accepted one is chosen."""
+    """How selection went: a verdict for every candidate, in order of preference. The first accepted one is chosen.
+
+    `decided` says whether a measurement or the rule has put it first.
+    """
 
     descriptor: Descriptor
     verdicts: tuple[Verdict, ...]
+    decided: str = ""
+
+    @classmethod
+    def of(cls, descriptor: Descriptor, verdicts: Iterable[Verdict], choice: Choice) -> Explanation:
+        """With what a measurement has chosen before the others."""
+        first = choice.row.sku if choice.row is not None else None
+        return cls(descriptor, tuple(sorted(verdicts, key=lambda v: v.sku != first)), choice.why)
 
     @property
     def chosen(self) -> KernelSku | None:
@@ -57,7 +69,8 @@ class Explanation:
 
     def __str__(self) -> str:
         marks = [f"  {'->' if v.sku == self.chosen else '  '} {v}" for v in self.verdicts]
-        return "\n".join([str(self.descriptor), *marks])
+        decided = [f"  {self.decided}"] if self.decided and self.chosen else []
+        return "\n".join([str(self.descriptor), *marks, *decided])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,7 @@ class Plan(Generic[D]):
     CHECK_ORDER: ClassVar[tuple[str, ...]]
     PROMISES: ClassVar[dict[str, tuple[str, ...]]]
     LAYOUTS: ClassVar[tuple[str, ...]]
+    TUNED: ClassVar[Tuned | None] = None  # what was measured of the op
     _selected: ClassVar[dict[Any, Any]]
     _names: ClassVar[frozenset[str]]  # plans whose descriptors it takes: its own and what it derives from
     _preference: PlanPreference = DEFAULT  # what it was selected with
@@ -110,7 +124,7 @@ class Plan(Generic[D]):
         device: str | Device | None = None,
         layouts: Collection[str] | None = None,
     ) -> Self:
-        """Choose a kernel for `descriptor`, the first candidate that nothing refuses.
+        """Choose a kernel for `descriptor`: the one measured to be the fastest, or the first that nothing refuses.
 
         `device` ("cuda:0", "host", a device, or None for whichever the arrays will be on) rules out kernels that it
         cannot run. `layouts` (by default all of `LAYOUTS`) are the memory layouts that `run` will accept.
@@ -140,7 +154,8 @@ class Plan(Generic[D]):
         for row in cls._candidates(descriptor):
             reason = cls._refusal(descriptor, row.sku, preference, device)
             if reason is None:
-                return cls(descriptor, row, layouts or frozenset(cls.LAYOUTS))
+                measured = cls._measured(descriptor, row.sku, preference, device, layouts)
+                return cls(descriptor, measured.row or row, layouts or frozenset(cls.LAYOUTS))
             refused.append(f"\n  {row.sku}: {reason}")
         raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
 
@@ -194,7 +209,49 @@ class Plan(Generic[D]):
         for row in cls._candidates(descriptor):
             reason = cls._refusal(descriptor, row.sku, preference or DEFAULT, where)
             verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
-        return Explanation(descriptor, tuple(verdicts))
+        return cls._explained(descriptor, verdicts, preference or DEFAULT, where)
+
+    @classmethod
+    def _explained(
+        cls, descriptor: D, verdicts: list[Verdict], preference: PlanPreference, device: Device | None
+    ) -> Explanation:
+        """The verdicts, with what a measurement puts before the first that the rule accepts."""
+        first = next((v.sku for v in verdicts if v.accepted and v.sku), None)
+        choice = cls._measured(descriptor, first, preference, device, None) if first else Choice(None, "")
+        return Explanation.of(descriptor, verdicts, choice)
+
+    @classmethod
+    def _measured(
+        cls,
+        descriptor: D,
+        by_rule: KernelSku,
+        preference: PlanPreference,
+        device: Device | None,
+        layouts: frozenset[str] | None,
+    ) -> Choice:
+        """The kernel measured to be faster than the rule's; never one of other promises or that anything refuses.
+
+        Measurements are of arrays side by side in memory, which have the first of the plan's layouts or what the
+        problem leaves them; where no device is named, those on the default one count.
+        """
+        if cls.TUNED is None:
+            return Choice(None, "by rule: nothing of this op was measured")
+        if preference.pins or (layouts is not None and cls.LAYOUTS[0] not in layouts):
+            return Choice(None, "by rule: the caller says which kernels to choose from")
+        where = device or default_device()
+        found = nearest(cls.TUNED.by_arch.get(where.arch, ()), str(descriptor.element), cls.facts_of(descriptor))
+        if found is None:
+            return Choice(None, f"by rule: nothing near was measured on {where.arch}")
+        rows, promised = cls._candidates(descriptor), by_rule.precision_guarantee
+        return choose(found, rows, promised, lambda sku: cls._refusal(descriptor, sku, preference, where))
+
+    @classmethod
+    def facts_of(cls, descriptor: D) -> Facts:
+        """The problem as measurements know it: flags must be the same, ints and numbers of elements near."""
+        given = {name: getattr(descriptor, name) for name in descriptor._types}
+        flags = {name: int(value) for name, value in given.items() if isinstance(value, bool)}
+        sizes = {name: prod(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        return Facts(flags, {n: v for n, v in sizes.items() if isinstance(v, int) and n not in flags})
 
     @classmethod
     def _refusal(cls, descriptor: D, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:

@@ -23,13 +23,19 @@ def names_in(what: str, given: Collection[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class PlanPreference:
-    """`rungs` are fields of PrecisionGuarantee that must hold; `archs` the SKU architectures allowed (None: any)."""
+    """`rungs` are fields of PrecisionGuarantee that must hold; `archs` the SKU architectures allowed (None: any).
+
+    Of several kernels, `schedules` allows those whose schedules or tiles print so (None: any). Either of these, or
+    `tuned=False`, leaves measured tables aside.
+    """
 
     max_workspace_bytes: int = sys.maxsize
     allow_sm90a: bool = True
     prefer_backend: BackendKind | str | None = None
     rungs: frozenset[str] = frozenset()
     archs: frozenset[str] | None = None
+    schedules: frozenset[str] | None = None
+    tuned: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rungs", names_in("rungs", self.rungs))
@@ -41,6 +47,13 @@ class PlanPreference:
                 raise InvalidProblem(f"unknown archs {strange}; an arch is written as sm_80 or sm_90a")
             if not self.archs:
                 raise InvalidProblem("archs names none, and so allows no kernel; pass None for any")
+        if self.schedules is not None:
+            object.__setattr__(self, "schedules", names_in("schedules", self.schedules))
+
+    @property
+    def pins(self) -> bool:
+        """Whether it says which kernels to choose from, so that measured tables have no say."""
+        return self.archs is not None or self.schedules is not None or not self.tuned
 
     def refuses(self, sku: KernelSku, workspace_bytes: int) -> str | None:
         """Why this preference rules `sku` out, or None."""
@@ -54,6 +67,8 @@ class PlanPreference:
             return "is for sm_90a, allow_sm90a is False"
         if self.archs is not None and sku.arch not in self.archs:
             return f"is for {sku.arch}, archs allows {', '.join(sorted(self.archs))}"
+        if self.schedules is not None and str(sku.schedule) not in self.schedules:
+            return f"has schedule {sku.schedule}, schedules allows {', '.join(sorted(self.schedules)) or 'none'}"
         return None
 
 

@@ -32,6 +32,7 @@ from .row_geometry import (
 )
 from .row_source import row_source
 from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
+from .tuned import Facts
 from .workspace import rounded
 
 _TICKET_BYTES = 4
@@ -70,6 +71,17 @@ class RowPlan(Plan[R]):
         # A cluster is for some devices only: without a device it is for whichever arrays will most likely be on.
         where = default_device() if device is None and sku.tile.cluster > 1 else device
         return super()._refusal(descriptor, sku, preference, where)
+
+    @classmethod
+    def facts_of(cls, descriptor: R) -> Facts:
+        """Rows and columns, and whether contiguous arrays have rows of whole packs."""
+        problem = Problem.of(descriptor)
+        long = [axis for axis, n in enumerate(problem.shape) if n > 1]
+        held = [axis for axis in long if axis in problem.col_axes]
+        whole = problem.cols * ElementKind(descriptor.element).row.bytes % VECTOR_BYTES == 0
+        packed = whole and held == long[len(long) - len(held) :]
+        flags = super().facts_of(descriptor).same
+        return Facts({**flags, "packed": int(packed)}, {"rows": problem.rows, "cols": problem.cols})
 
     @classmethod
     def workspace_of(cls, descriptor: R, sku: KernelSku) -> int:

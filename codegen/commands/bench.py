@@ -83,10 +83,10 @@ def measure(
         known.add([replace(m, facts=facts, ceilings=tops, asked=tuple(makers)) for m in got])
         said = "; ".join(f"{m.peer} {m.us:.1f} us {rate(m)}" if m.us else f"{m.peer}: {m.problem}" for m in got)
         screen.print(f"[{number}/{len(cases)}] {case.op} {case.label}: {said}", markup=False, soft_wrap=True)
-        _check_alive(case, machine)
+        check_alive(case, machine)
 
 
-def _check_alive(case: Case, machine: Machine) -> None:
+def check_alive(case: Case, machine: Machine) -> None:
     """A contestant's fault may be the end of the device for this process: no later figure would mean anything."""
     try:
         machine.finish()
@@ -96,9 +96,15 @@ def _check_alive(case: Case, machine: Machine) -> None:
 
 
 def chosen_cases(
-    ops: Sequence[str], specs: Path, package: str, *, case: str | None = None, sweep: bool = False
+    ops: Sequence[str],
+    specs: Path,
+    package: str,
+    *,
+    case: str | None = None,
+    sweep: bool = False,
+    dtypes: Sequence[str] = (),
 ) -> list[Case]:
-    """The cases of `ops`, or of all, whose label has `case` in it."""
+    """The cases of `ops`, or of all, whose label has `case` in it; of `dtypes`, where any are given."""
     from baracuda.benchmarks.case import SWEPT, cases_of, sweep_of
 
     loaded = load_folder(specs)
@@ -106,7 +112,7 @@ def chosen_cases(
         raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
     swept = SWEPT if sweep else tuple(loaded)
     subjects = [Subject(loaded[op], loaded, package) for op in dict.fromkeys(ops or swept) if op in loaded]
-    found = [c for subject in subjects for c in (sweep_of if sweep else cases_of)(subject)]
+    found = [c for subject in subjects for c in (sweep_of if sweep else cases_of)(subject, dtypes)]
     chosen = [c for c in found if case is None or case in c.label]
     if not chosen:
         raise InvalidProblem(f"no case to measure; {len(found)} cases, none has {case!r} in its name")

@@ -12,6 +12,7 @@ from baracuda.runtime.cubin import supported_archs
 
 from ..audit.limits import ARCHS
 from ..generate import compare
+from ..tuned import stale
 from .audit_report import Audit
 from .compile import LAYOUTS, variants_of
 from .generate import show_changes, summary
@@ -37,6 +38,9 @@ def check(
     changes = compare(project.files, out)
     click.echo(summary(len(project.ops), changes))
     show_changes(changes, out, "would be ")
+    for op in project.chosen(ops):
+        for line in stale(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]):
+            click.echo(f"warning: {line}")
     audit = Audit.of(variants, project.ops)
     audit.show()
     click.echo(f"{time.perf_counter() - start:.1f} s")

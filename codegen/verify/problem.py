@@ -43,7 +43,8 @@ class Problem:
         self.values = subject.values(case)
         self.descriptor: Any = subject.descriptor(case, element)
         self.descriptor.check()
-        preference = PlanPreference(archs=frozenset({arch})) if arch else None
+        # By the rule, so that what is tested does not depend on what was measured somewhere.
+        preference = PlanPreference(archs=frozenset({arch}) if arch else None, tuned=False)
         self.plan: Any = subject.plan.select(self.descriptor, preference, layouts=[layout] if layout else None)
 
     @staticmethod

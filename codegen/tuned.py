@@ -1,0 +1,107 @@
+"""Files of measurements, one for each op and architecture: `tuned/sm_90/softmax.json` in the folder of specs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from baracuda.runtime import InvalidProblem, KernelSku, Measurement, SpecError
+from baracuda.runtime.cubin import INCLUDE
+from baracuda.runtime.headers import header_digest
+from baracuda.runtime.tuned import MARK
+
+from .publish import publish
+from .spec import OpSpec
+
+FOLDER = "tuned"
+Tables = Mapping[str, tuple[Measurement, ...]]  # by architecture
+
+
+def path_of(specs: Path, arch: str, op: str) -> Path:
+    """Where the measurements of an op on an architecture are."""
+    return specs / FOLDER / arch / f"{op}.json"
+
+
+def read_tables(specs: Path) -> dict[str, dict[str, tuple[Measurement, ...]]]:
+    """All measurements below a folder of specs, by op and architecture; SpecError for what is none."""
+    found: dict[str, dict[str, tuple[Measurement, ...]]] = {}
+    for path in sorted((specs / FOLDER).glob("*/*.json")):
+        found.setdefault(path.stem, {})[path.parent.name] = read_table(path)
+    return found
+
+
+def read_table(path: Path) -> tuple[Measurement, ...]:
+    """The measurements in a file, none where there is no file; SpecError for what is none."""
+    if not path.exists():
+        return ()
+    try:
+        found = tuple(_measurement(m) for m in json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, AttributeError, InvalidProblem) as error:
+        raise SpecError(f"{path}: holds no measurements ({error}); remove it and run 'baracuda-gen tune'") from None
+    if len({m.key for m in found}) < len(found):
+        raise SpecError(f"{path}: measures a problem twice; remove one of them")
+    return found
+
+
+def _measurement(given: Mapping[str, object]) -> Measurement:
+    made = Measurement(**given)  # type: ignore[arg-type]
+    KernelSku.parse(made.sku)
+    if not all(isinstance(value, int) for value in (*made.same.values(), *made.near.values())):
+        raise ValueError(f"needs whole numbers, got {made.same} and {made.near}")
+    return made
+
+
+def write_table(path: Path, measured: Iterable[Measurement]) -> None:
+    """Replace the file at once, or remove it when nothing is left."""
+    if rows := [asdict(m) for m in measured]:
+        publish(path, json.dumps(rows, indent=1) + "\n")
+    else:
+        path.unlink(missing_ok=True)
+
+
+def generated_text(op: str, tables: Tables) -> str:
+    """The file that plans read, beside their module."""
+    rows = {arch: [asdict(m) for m in measured] for arch, measured in tables.items()}
+    return json.dumps({MARK: f"from {FOLDER}/*/{op}.json. Do not edit.", **rows}, indent=1) + "\n"
+
+
+def problems_of(spec: OpSpec, tables: Tables) -> list[str]:
+    """Why measurements may not decide, a line each: what an op promises must not depend on a table."""
+    blind = batch_of(spec)
+    return [
+        f"{FOLDER}/{arch}/{spec.op}.json: depends on {name!r}, of which {spec.op} promises to be independent"
+        for arch, measured in tables.items()
+        for name in sorted({name for m in measured for name in m.near if name in blind})
+    ]
+
+
+def batch_of(spec: OpSpec) -> frozenset[str]:
+    """The extents that no choice may depend on, for bits would depend on them, too."""
+    if not promised(spec, "batch_invariant"):
+        return frozenset()
+    batch = "rows" if spec.family == "row" else spec.tests.batch
+    return frozenset({batch} if batch else ())
+
+
+def promised(spec: OpSpec, rung: str) -> bool:
+    """Whether any output stands on a rung."""
+    return any(rung in rungs for rungs in spec.reproducibility.values())
+
+
+def digest_of_kernels(text: str) -> str:
+    """Changes with a generated `.cu` and the headers it reaches: what was measured of others counts no more."""
+    return hashlib.sha256(text.encode() + header_digest(text, INCLUDE)).hexdigest()[:16]
+
+
+def stale(op: str, tables: Tables, text: str) -> list[str]:
+    """A line for each architecture on which other kernels than those in `text` were measured."""
+    digest = digest_of_kernels(text)
+    found = {arch: (sum(m.digest != digest for m in measured), len(measured)) for arch, measured in tables.items()}
+    return [
+        f"{FOLDER}/{arch}/{op}.json: {old} of {count} measurements are of other kernels; run 'baracuda-gen tune {op}'"
+        for arch, (old, count) in found.items()
+        if old
+    ]

@@ -1,12 +1,13 @@
-"""Files of measurements, one for each op and architecture: `tuned/sm_90/softmax.json` in the folder of specs."""
+"""Files of measurements, one for each op and architecture: `tuned/ARCH/OP.json` in the folder of specs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from baracuda.runtime import InvalidProblem, KernelSku, Measurement, SpecError
 from baracuda.runtime.cubin import INCLUDE
@@ -46,8 +47,9 @@ def read_table(path: Path) -> tuple[Measurement, ...]:
     return found
 
 
-def _measurement(given: Mapping[str, object]) -> Measurement:
-    made = Measurement(**given)  # type: ignore[arg-type]
+def _measurement(given: Mapping[str, Any]) -> Measurement:
+    made = Measurement(**given)
+    made = replace(made, cases={label: (float(us), float(by_rule)) for label, (us, by_rule) in made.cases.items()})
     KernelSku.parse(made.sku)
     if not all(isinstance(value, int) for value in (*made.same.values(), *made.near.values())):
         raise ValueError(f"needs whole numbers, got {made.same} and {made.near}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv as csv_
 import json
 import sys
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from host_machine import HostMachine
 
 import baracuda.codegen.commands.bench as commanded
 from baracuda.benchmarks import contest as contests
@@ -23,7 +23,7 @@ from baracuda.benchmarks import peers as peer_modules
 from baracuda.benchmarks import plot, report
 from baracuda.benchmarks.case import Case, Tensor, Traffic, cases_of, columns, sweep_of
 from baracuda.benchmarks.contest import OURS, Measured, contest
-from baracuda.benchmarks.machine import Calls, Samples, TorchMachine
+from baracuda.benchmarks.machine import TorchMachine
 from baracuda.benchmarks.peers import Body, Call, Maker, Tensors
 from baracuda.benchmarks.state import State, latest
 from baracuda.benchmarks.timing import Clock, spread
@@ -184,58 +184,6 @@ def test_dtypes_are_the_cases_own_or_the_specs_or_bf16(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ contests
-
-
-class HostMachine:
-    """The host device and NumPy, with a clock that is told what each contestant takes."""
-
-    device, l2_bytes, stream = "host", 4096, None
-
-    def __init__(self, times: Mapping[str, float] | None = None, uncaptured: tuple[str, ...] = ()) -> None:
-        self.times, self.uncaptured = times or {}, uncaptured
-        self.rng = np.random.default_rng(0)
-        self.sets: dict[str, int] = {}
-
-    def facts(self) -> dict[str, str]:
-        return {"device": "Host", "driver": "1", "torch": "2"}
-
-    def working(self) -> AbstractContextManager[object]:
-        return nullcontext()
-
-    def random(self, tensor: Tensor) -> Any:
-        return self.rng.standard_normal(tensor.shape).astype(tensor.kind.row.numpy)
-
-    def poisoned(self, tensor: Tensor) -> Any:
-        return np.full(tensor.shape, np.nan, tensor.kind.row.numpy)
-
-    def scratch(self, nbytes: int) -> Any:
-        raw = np.full(nbytes + 16, 0xA5, np.uint8)
-        return raw[-raw.ctypes.data % 16 :][:nbytes]
-
-    def copy(self, array: Any) -> Any:
-        return array.copy()
-
-    def error(self, got: Any, wanted: Any) -> float:
-        there = np.asarray(wanted, np.float64)
-        return float(np.linalg.norm(np.asarray(got, np.float64).reshape(there.shape) - there) / np.linalg.norm(there))
-
-    def finish(self) -> None:
-        return None
-
-    def release(self) -> None:
-        return None
-
-    def cold(self, calls: Calls, rounds: int) -> Samples:
-        for call in calls.values():
-            call()
-        return {name: [self.times.get(name, 500.0)] * rounds for name in calls}
-
-    def replayed(self, calls: Mapping[str, list[Call]], rounds: int, about: float) -> tuple[Samples, dict[str, str]]:
-        self.sets = {name: len(sets) for name, sets in calls.items()}
-        for call in (call for sets in calls.values() for call in sets):
-            call()
-        kept = [name for name in calls if name not in self.uncaptured]
-        return {n: [self.times.get(n, 500.0) / 2] * rounds for n in kept}, dict.fromkeys(self.uncaptured, "no graph")
 
 
 def numpy_peer(factor: float = 1.0, names: tuple[str, ...] = ("dx", "dgamma")) -> Maker:

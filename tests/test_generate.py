@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.codegen import generate as module
 from baracuda.codegen.generate import MARK, compare, generate, lower_all, texts, write
 from baracuda.codegen.load import load_folder
 from baracuda.runtime import SpecError
@@ -193,7 +192,7 @@ def test_a_failing_write_leaves_old_or_new_and_no_litter(
             raise OSError(28, "no space left on device")
         real(source, target)
 
-    monkeypatch.setattr(module.os, "replace", fails_the_second_time)
+    monkeypatch.setattr(os, "replace", fails_the_second_time)
     with pytest.raises(OSError, match="no space left"):
         generate(samples, out)
     monkeypatch.undo()
@@ -216,7 +215,7 @@ def test_nothing_is_seen_half_written(samples: Path, out: Path, monkeypatch: pyt
         seen.add(name)
         real(source, target)
 
-    monkeypatch.setattr(module.os, "replace", complete)
+    monkeypatch.setattr(os, "replace", complete)
     write(files, out)
     assert seen == set(files)
 

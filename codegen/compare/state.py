@@ -15,7 +15,7 @@ from typing import Any
 
 from .judge import Measured, Outcome, Settings
 
-_TEXTS = (".py", ".cu", ".cuh", ".h", ".cpp", ".yaml")
+_TEXTS = (".py", ".cu", ".cuh", ".h", ".cpp", ".yaml", ".json")
 Key = tuple[str, int]  # op and number of the problem
 
 

@@ -261,7 +261,7 @@ def bench(
 @arguments.PACKAGE
 @click.option("--case", metavar="TEXT", help="Only cases with this in their name.")
 @click.option("--dtypes", metavar="NAMES", help="These element types, with commas; by default the cases' own.")
-@click.option("--sweep", is_flag=True, help="By the length of rows: RMSNorm, or another op on rows.")
+@click.option("--sweep", is_flag=True, help="By the length of rows, of ops on rows.")
 @click.option("--margin", type=click.FloatRange(0), default=0.03, show_default=True, help="The least gain that counts.")
 @click.option("--state", type=arguments.FILE, help="Remember here what is measured; continue after it.")
 @click.option("--dry-run", is_flag=True, help="Measure and show, but leave the tables as they are.")

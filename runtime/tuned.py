@@ -5,7 +5,6 @@ Where nothing was measured near a problem, the rule decides: the order of the ke
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -84,6 +83,8 @@ class Tuned:
     @cached_property
     def by_arch(self) -> Mapping[str, tuple[Measurement, ...]]:
         """The measurements on each architecture, the file read when they are first asked for."""
+        import json  # of no use to plans without a table
+
         text = files(self.package).joinpath(self.name).read_text(encoding="utf-8")
         return {a: tuple(Measurement(**m) for m in of) for a, of in json.loads(text).items() if a != MARK}
 

@@ -316,5 +316,5 @@ def test_check_warns_and_goes_on(
     generate(project, project.parent / "plans")
     monkeypatch.setattr(check_module, "variants_of", lambda *_, **__: [])
     assert check_module.check(project, project.parent / "plans")
-    said = "warning: tuned/sm_90/softmax.json: 1 of 1 measurements are of other kernels; run 'baracuda-gen tune softmax'"
-    assert said in capsys.readouterr().out.splitlines()
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if "warning: tuned/sm_90/softmax.json: 1 of 1 measurements" in line]

@@ -11,6 +11,7 @@ import click
 
 from baracuda.runtime import REGISTRY, ElementKind, KernelSku, get_device
 
+from ..load import load_folder
 from ..tuned import digest_of_kernels, path_of, promised, read_table, write_table
 from .bench import check_alive, chosen_cases
 from .project import plans_of
@@ -42,7 +43,8 @@ def tune(
 
     plans_of(package)
     kinds = [ElementKind(name).value for name in dtypes.split(",")] if dtypes else []
-    cases = chosen_cases(ops, specs, package, case=case, sweep=sweep, dtypes=kinds)
+    named = ops or (tuple(load_folder(specs)) if sweep else ())  # a sweep is of all ops on rows
+    cases = chosen_cases(named, specs, package, case=case, sweep=sweep, dtypes=kinds)
     trials = tried_all([replace(c, tuned=False) for c in cases if c.arch is None], TorchMachine(), state)
     show(trials, margin, as_json=as_json)
     for op, of_op in trials.items():

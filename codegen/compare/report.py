@@ -63,10 +63,10 @@ def replay(outcome: Outcome, settings: Settings, options: str = "") -> str:
 
 
 def markdown(paths: Sequence[Path]) -> str:
-    """A page of what state files hold. Of texts that have changed meanwhile, only the last ones judged count."""
+    """A page of what state files hold. Where texts have changed meanwhile, the last ones judged of an op count."""
     found = lines(paths)
-    latest = found[-1][1] if found else ""
-    judged = {(o.op, o.index, settings): o for settings, against, o in found if against == latest}
+    latest = {o.op: against for _, against, o in found}
+    judged = {(o.op, o.index, settings): o for settings, against, o in found if against == latest[o.op]}
     parts = [_HEAD]
     parts.append(_table(rows_of(judged.values())) if judged else "Nothing was judged.\n")
     failed = [row for (_, _, s), o in sorted(judged.items(), key=_place) for row in failures_of([o], s)]
@@ -74,8 +74,9 @@ def markdown(paths: Sequence[Path]) -> str:
         parts.append("## Failures\n")
         parts += [f"- {r['failure']}: {_cell(r['message'])}\n  `{r['again']}`\n" for r in failed]
     by_seed = ", ".join(f"{seed} on {device}" for seed, device in sorted({(k[2].seed, k[2].device) for k in judged}))
-    total = f"{len(judged)} problems, {len(failed)} failures; seed {by_seed}; texts {latest}."
-    left = len(found) - sum(against == latest for _, against, _ in found)
+    texts = ", ".join(dict.fromkeys(latest.values()))
+    total = f"{len(judged)} problems, {len(failed)} failures; seed {by_seed}; texts {texts}."
+    left = sum(against != latest[o.op] for _, against, o in found)
     parts.append(total + (f" {left} lines of other texts do not count." if left else "") + "\n")
     return "\n".join(parts)
 

@@ -31,7 +31,7 @@ def generate(**given: Any) -> None:
 @arguments.PROJECT
 @arguments.archs("sm_90")
 @click.option("--all-archs", is_flag=True, help="All that specs may name and NVRTC compiles for.")
-@click.option("--layouts", default="packed,strided,gathered", show_default=True, callback=arguments.read_layouts)
+@click.option("--layouts", default="packed,dense,strided,gathered", show_default=True, callback=arguments.read_layouts)
 @arguments.PACKAGE
 def check(**given: Any) -> None:
     """Validate specs, compare the generated files, audit the kernels' binaries; needs no GPU."""
@@ -45,7 +45,7 @@ def check(**given: Any) -> None:
 @arguments.ANY_SPECS
 @arguments.TEMPLATES
 @arguments.archs("sm_80", "sm_89", "sm_90")
-@click.option("--layouts", default="packed,strided", show_default=True, callback=arguments.read_layouts)
+@click.option("--layouts", default="packed,dense", show_default=True, callback=arguments.read_layouts)
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
 @click.option("--cold", is_flag=True, help="Use an empty cache and throw it away.")
 @arguments.PACKAGE
@@ -77,7 +77,7 @@ def list_(**given: Any) -> None:
 @arguments.OPS
 @arguments.OUT
 @arguments.archs("sm_90")
-@click.option("--layouts", default="packed,strided,gathered", show_default=True, callback=arguments.read_layouts)
+@click.option("--layouts", default="packed,dense,strided,gathered", show_default=True, callback=arguments.read_layouts)
 @arguments.PACKAGE
 @arguments.JSON
 def diff(**given: Any) -> None:

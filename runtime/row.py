@@ -43,7 +43,7 @@ R = TypeVar("R", bound=RowDescriptor)
 class RowPlan(Plan[R]):
     """Everything a generated plan of the row family does not declare."""
 
-    LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "strided", "gathered")
+    LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "dense", "strided", "gathered")
     SCALARS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
     CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
     COLUMN_SUMS: ClassVar[tuple[str, ...]]  # for each, the descriptor's flag that says it is wanted, or ""
@@ -117,17 +117,15 @@ class RowPlan(Plan[R]):
         return self._shapes
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """One source for each kind of arrays this plan accepts."""
+        """One source for each layout this plan accepts."""
         held = {name: ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN}
         for layout in self.LAYOUTS:
             if layout in self.layouts:
                 yield self._source(layout, tuple(held.values()))
-            if layout == "strided" and layout in self.layouts:
-                yield self._source("dense", tuple(held.values()))
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that the caller's arrays may ask for."""
-        for layout in (*self.LAYOUTS, "dense"):
+        for layout in self.LAYOUTS:
             for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
                 yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, held)
 
@@ -180,8 +178,6 @@ class RowPlan(Plan[R]):
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
         grids = self._grids(multiprocessors if layout == "packed" else MAX_GRID)
-        if layout == "strided" and all(stride == 1 for (stride,) in cols.values()):
-            layout = "dense"
         return Geometry(self._source(layout, held), words, grids, self.sku.tile.threads)
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
@@ -207,16 +203,18 @@ class RowPlan(Plan[R]):
     ) -> str:
         if len(col_extent) > 1:
             return "gathered"
+        if any(stride != 1 for (stride,) in cols.values()):
+            return "strided"
         vec = self._vec
         if col_extent[0] % vec:
-            return "strided"
-        for name, (stride,) in cols.items():
+            return "dense"
+        for name in cols:
             there = views[name]
             itemsize = there.element.row.bytes
             pack = min(VECTOR_BYTES, vec * itemsize)
             starts = () if self.ARGUMENTS[name].over == "col" or row_count <= 1 else rows[name]
-            if stride != 1 or there.pointer % pack or any(step * itemsize % pack for step in starts):
-                return "strided"
+            if there.pointer % pack or any(step * itemsize % pack for step in starts):
+                return "dense"
         return "packed"
 
     def _add_workspace(self, words: Words) -> None:

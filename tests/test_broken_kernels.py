@@ -20,14 +20,14 @@ from baracuda.runtime import KernelInternal, Registered
 
 ROOT = Path(__file__).parents[1]
 OP = "rms_norm_backward"
-BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x4x4", "f32_wide384x1x2"
+BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x8x4", "f32_wide384x1x2"
 
 # What is wrong; the edit that makes it so, in the kernel or in the headers it includes; a tile that it shows in.
 DEFECTS = {
     "index off by one": (r"index_t\(k \* Tile::LANES \+ lane\)", "index_t(k * Tile::LANES + lane + 1)", WARP),
     "chunks overlap": (r"index_t\(k \* Tile::LANES \+ lane\)", "index_t(k * (Tile::LANES - 1) + lane)", BLOCK),
-    "barrier missing": (r"= value;\n        __syncthreads\(\);", "= value;", BLOCK),
-    "barrier missing, wide rows": (r"= value;\n        __syncthreads\(\);", "= value;", WIDE),
+    "barrier missing": (r"= value;\n        Tile::row_barrier\(\);", "= value;", BLOCK),
+    "barrier missing, wide rows": (r"= value;\n        Tile::row_barrier\(\);", "= value;", WIDE),
     "scratch not alternated": (r"turn \^= 1;", "turn = 1;", BLOCK),
     "accumulator too narrow": (r"(\w+_part) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "column sum too narrow": (r"(\w+_sum\[k\]\[i\]) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
@@ -45,7 +45,7 @@ DEFECTS = {
     "rows beyond the end": (r"const bool live = row < size_rows;", "const bool live = true;", WARP),
     "reads ahead of the wrong row": (r"fetch\(next\);", "fetch(row);", WARP),
     "copies not waited for": (r"cp_async_wait_all\(\);", "", WARP),
-    "rows of a block left out": (r"row < Tile::ROWS; \+\+row", "row + 1 < Tile::ROWS; ++row", WARP),
+    "rows of a block left out": (r"group < GROUPS; \+\+group", "group + 1 < GROUPS; ++group", WARP),
     "stretches overlap": (r"k \* Tile::LANES\) \* VEC \+ lane", "k * Tile::LANES) * (VEC - 1) + lane", WARP),
     "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),
     "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),

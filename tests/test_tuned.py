@@ -183,7 +183,7 @@ def test_flags_and_compiled_constants_must_be_the_same(measured: Measure) -> Non
     [
         (ROWS[WIDER].replace("row128", "row129"), "is no kernel of this op; 'baracuda-gen tune' measures anew"),
         (ROWS["row16x8x4b528"], "a row has 1000 columns, the tile holds 256"),
-        (ROWS["row512x1x4x2b66"], "needs an instruction the host device does not model"),
+        (ROWS["row256x1x4x8b28"], "needs an instruction the host device does not model"),
     ],
     ids=["gone", "too narrow", "not here"],
 )

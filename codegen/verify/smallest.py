@@ -15,7 +15,7 @@ from .oracle import with_saved
 from .problem import Problem
 from .suite import DEVICE, problems_of, subjects
 
-_LAYOUTS = {"packed": "gap", "strided": "step"}
+_LAYOUTS = {"packed": "gap", "dense": "shifted", "strided": "step"}
 
 
 def main(op: str) -> None:
@@ -26,7 +26,7 @@ def main(op: str) -> None:
         found = problems_of(op, sku.symbol)
         vec = 16 // sku.element.row.bytes
         for layout, pattern in _LAYOUTS.items():
-            fit = [p for p in found if p.several and (layout == "strided" or fills_packs(p, vec))]
+            fit = [p for p in found if p.several and (layout != "packed" or fills_packs(p, vec))]
             problem = min(fit or found, key=lambda p: p.size)
             arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
             patterns = dict.fromkeys(problem.arguments, pattern)

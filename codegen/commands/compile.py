@@ -50,8 +50,8 @@ def rows_of(op: RowOp, text: str, package: str = PACKAGE) -> tuple[Registered, .
 
 
 def sources_of(row: Registered, op: RowOp) -> dict[str, KernelSource]:
-    """What `row` compiles from in each layout, with all optional tensors and every tensor's usual type; strided
-    rows as if they were no whole packs, which is what makes most of them strided.
+    """What `row` compiles from in each layout, with all optional tensors and every tensor's usual type; dense and
+    strided rows as if they were no whole packs, which is what makes most of them that.
 
     Equal to what a plan asks for, so that both find each other's entries in the cache.
     """

@@ -6,7 +6,8 @@ import ast
 import math
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from types import SimpleNamespace
+from functools import cache
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 from .program.parse import excess
@@ -96,7 +97,12 @@ def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
 
     names = {"rt": rt, "math": math, "self": SimpleNamespace(**values)}
     allowed = {"len": len, "min": min, "max": max, "abs": abs}
-    return eval(compile(to_python(text), "<condition>", "eval"), {"__builtins__": allowed}, names)
+    return eval(_compiled(text), {"__builtins__": allowed}, names)
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    return compile(to_python(text), "<condition>", "eval")
 
 
 def to_python(text: str, owners: Mapping[str, str] | None = None) -> str:

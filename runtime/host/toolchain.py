@@ -28,14 +28,14 @@ KERNEL_FLAGS = (
 )
 # Check mode: the compiler calls the runtime at each access to memory, and neither moves nor adds any.
 _CHECK_FLAGS = (
-    *("-O1", "-g1", "-DBARACUDA_HOST_CHECK=1", "-fsanitize=thread"),
+    *("-Og", "-g1", "-DBARACUDA_HOST_CHECK=1", "-fsanitize=thread"),
     "-fsanitize=alignment,bounds,shift,integer-divide-by-zero,signed-integer-overflow,unreachable",
     *("-fno-wrapv", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"),
 )
 _CHECK_FLAGS_OF_GCC = (
     "-fsanitize=bounds-strict",  # of arrays at the end of a struct too
     *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
-    *("-fno-tree-loop-im", "-fno-tree-sra", "-fno-toplevel-reorder", "-fno-builtin-memcpy"),
+    *("-fno-tree-loop-im", "-fno-tree-sra", "-fno-builtin-memcpy"),
 )
 _CHECK_FLAGS_OF_CLANG = (
     *("-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -81,8 +82,16 @@ class YamlSource:
 
 
 def read_yaml(path: Path) -> YamlSource:
-    """Read one YAML document; raise `SpecError` (one line, ``path:line: what; the fix``) if it is none."""
-    return _Builder(path).build(read_text(path))
+    """Read one YAML document; raise `SpecError` (one line, ``path:line: what; the fix``) if it is none.
+
+    A text that was read before is not parsed again, so the data is not to be changed.
+    """
+    return _read(path, read_text(path))
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, text: str) -> YamlSource:
+    return _Builder(path).build(text)
 
 
 class _Builder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any
@@ -22,7 +21,7 @@ from .problem import Arrays, Problem
 from .row_problem import RowProblem
 
 LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
-LARGE = 1 << 16  # elements; on the host device a problem of more is drawn in one style, another for the next SKU
+LARGE = 1 << 16  # elements; a problem of more is drawn in one style on the host device, the one that rounds most
 
 
 def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = True) -> None:
@@ -49,9 +48,8 @@ def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = Tru
 
 
 def _styles(problem: Problem, memory: Memory) -> tuple[str, ...]:
-    if problem.size <= LARGE or memory.name != "host":
-        return problem.STYLES
-    return (problem.STYLES[zlib.crc32(problem.plan.sku.symbol.encode()) % len(problem.STYLES)],)
+    alone = problem.size > LARGE and memory.name == "host" and "spread" in problem.STYLES
+    return ("spread",) if alone else problem.STYLES
 
 
 def measured(problem: Problem, memory: Memory, style: str) -> dict[str, Accuracy]:

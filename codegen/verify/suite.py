@@ -136,11 +136,14 @@ _OF_PLAN = (
 _OF_PROGRAMS = "test_explicit_formula"
 _AGREEMENT = "test_agreement_with_the_host_device"  # of kernels that both can run
 _OF_TYPE = ("test_layouts", "test_special_values", "test_batch_invariance", "test_accesses")
+_OF_ADDRESSES = "test_accesses"  # which follow from the sizes of elements, whatever they are
 
 
 def _is_worth(test: str, sku: KernelSku) -> bool:
     """Whether a test says something of `sku` that it has not said of another kernel of the op; on a GPU all are run."""
     subject = _subject_of(sku)
+    if test == _OF_ADDRESSES and not _is_first_of_size(sku):
+        return False
     if subject.spec.family == "row":
         if sku != _alike(sku)[0]:  # the same code with other numbers
             return sku.element == subject.spec.dtypes[0] and test not in _OF_PLAN + _OF_TYPE
@@ -152,6 +155,15 @@ def _is_worth(test: str, sku: KernelSku) -> bool:
     if isinstance(subject.spec, BodySpec) and sku.arch not in subject.spec.body:  # the same code with other tiles
         return False
     return test in _OF_TYPE or sku.element in subject.spec.dtypes[:2]
+
+
+def _is_first_of_size(sku: KernelSku) -> bool:
+    """Whether no kernel before it has the same schedule for elements of the same size, in memory and where summed."""
+
+    def sizes(one: KernelSku) -> tuple[object, ...]:
+        return one.arch, one.schedule, one.layout, one.element.row.bytes, one.element.row.acc.row.bytes
+
+    return sku == next(s for s in skus(_subject_of(sku)) if sizes(s) == sizes(sku))
 
 
 def _alike(sku: KernelSku) -> list[KernelSku]:

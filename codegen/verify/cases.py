@@ -65,7 +65,7 @@ def _second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) ->
     row = next((row for row in problem.plan._rows if row.sku == sku), None)
     if row is None or not can_be_laid_out(problem):
         return None
-    problem.plan = type(problem.plan)(problem.descriptor, [row], sku, problem.plan.layouts)
+    problem.plan = type(problem.plan)(problem.descriptor, [row], row, problem.plan.layouts)
     return problem
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from baracuda.runtime import ElementKind
 
 from ..consistency import scope_of
-from ..program import Line, Name, parse
+from ..program import Line, Name, Scope, parse
 from ..program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
 from ..program.ops import NumPy
 from ..spec import BoundSpec, MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
@@ -44,11 +45,23 @@ def explicit(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
 
 def _reference_lines(spec: Spec) -> tuple[Line, ...]:
     assert spec.reference is not None
-    return parse(spec.reference, scope_of(spec))
+    return _lines(spec.reference, spec)
 
 
 def _program(spec: Spec) -> tuple[Line, ...]:
-    return parse(spec.program, scope_of(spec))
+    return _lines(spec.program, spec)
+
+
+def _lines(text: str, spec: Spec) -> tuple[Line, ...]:
+    scope = scope_of(spec)
+    return _parsed(text, scope.dims, tuple(scope.values.items()), scope.optional)
+
+
+@cache
+def _parsed(
+    text: str, dims: tuple[str, ...], values: tuple[tuple[str, frozenset[str]], ...], optional: frozenset[str]
+) -> tuple[Line, ...]:
+    return parse(text, Scope(dims, dict(values), optional))
 
 
 def _environment(spec: Spec, values: Mapping[str, Any], space: Space, arrays: Mapping[str, Any]) -> Flat:

@@ -46,6 +46,7 @@ class Row:
     elements: tuple[str, ...]
     schedule: Schedule
     layout: str  # the only one it works on, or ""
+    first: bool  # whether it comes before those that are made for the device's own architecture
     serves: str  # what it serves, as the spec says it, or ""
     python: str
 
@@ -131,6 +132,11 @@ class BodyOp(Op):
     @property
     def scratch_types(self) -> tuple[tuple[str, str], ...]:
         return tuple((w.name, w.dtype) for w in self.workspace)
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Schedules that come before those that are made for the device's own architecture."""
+        return tuple(dict.fromkeys(str(r.schedule) for r in self.rows if r.first))
 
     @property
     def structs(self) -> tuple[Row, ...]:

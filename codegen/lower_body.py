@@ -10,7 +10,7 @@ from baracuda.runtime import Schedule
 from baracuda.runtime.element import ElementKind
 
 from .body_model import BodyOp, Entry, Kernel, Maps, Pinned, Row, Scratch, Setting, Shapes
-from .conditions import read_condition, to_python
+from .conditions import evaluate_condition, fields_of, read_condition, to_python
 from .consistency.body import SCHEDULE_NAMES
 from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .model import Tensor
@@ -104,7 +104,7 @@ def _rows(spec: BodySpec, python: object) -> Iterable[Row]:
         schedule = Schedule(row.threads, tuple(row.numbers.items()))
         serves = python(row.fits) if row.fits else ""
         said = _written_out(row.fits, spec.terms) if row.fits else ""
-        yield Row(row.arch, tuple(row.dtypes), schedule, row.layout or "", said, serves)
+        yield Row(row.arch, tuple(row.dtypes), schedule, row.layout or "", row.first, said, serves)
 
 
 def _written_out(text: str, terms: Mapping[str, str]) -> str:
@@ -115,14 +115,23 @@ def _written_out(text: str, terms: Mapping[str, str]) -> str:
 
 
 def _entries(spec: BodySpec, rows: tuple[Row, ...]) -> Iterable[Entry]:
+    none = dict.fromkeys((name for row in rows for name, _ in row.schedule.numbers), 0)
     for row in rows:
         for tag in row.elements:
             arch = "" if row.arch == "sm_80" else f"{row.arch}_"
             symbol = f"{spec.op}_{arch}{tag}_{row.schedule.tag}"
             for kernel in spec.kernels:
+                if not _may_launch(kernel, none | dict(row.schedule.numbers)):
+                    continue
                 threads = row.schedule.threads if kernel.threads is None else kernel.threads
                 known = dict(row.schedule.numbers)
                 bounds = known[threads] if isinstance(threads, str) else threads
                 resident = known.get("blocks_per_sm", 1)
                 ctype = ElementKind(tag).row.cuda
                 yield Entry(f"{symbol}_{kernel.name}", kernel.name, ctype, row, f"{bounds}, {resident}")
+
+
+def _may_launch(kernel: KernelSpec, numbers: Mapping[str, int]) -> bool:
+    """False where the numbers of a schedule alone forbid it, as where schedules have kernels of their own."""
+    known = kernel.when is not None and set(fields_of(kernel.when)) <= set(numbers)
+    return not known or bool(evaluate_condition(str(kernel.when), numbers))

@@ -280,6 +280,7 @@ class ScheduleSpec(Strict):
     numbers: dict[Ident, int] = {}
     fits: Text | None = None
     layout: Layout | None = None  # the only one it works on; which no other schedule then does
+    first: bool = False  # whether it comes before those that are made for the device's own architecture
 
 
 class PinnedSpec(Strict):

@@ -218,17 +218,22 @@ class BodyPlan(Plan[B]):
 
     @classmethod
     def _too_many_blocks(cls, descriptor: B, sku: KernelSku) -> str | None:
-        for kernel in cls._kernels_of(descriptor, *cls._constants(descriptor, sku)):
-            beyond = any(blocks > most for blocks, most in zip(kernel.grid, _LARGEST_GRID, strict=True))
-            if beyond and 0 not in kernel.grid:
+        for kernel in cls._launched(descriptor, sku):
+            if any(blocks > most for blocks, most in zip(kernel.grid, _LARGEST_GRID, strict=True)):
                 return f"needs a grid of {kernel.grid} blocks for {kernel.name}, the largest is {_LARGEST_GRID}"
         return None
 
     @classmethod
     def _too_much_shared(cls, descriptor: B, sku: KernelSku, arch: str) -> str | None:
-        used = max(k.shared for k in cls._kernels_of(descriptor, *cls._constants(descriptor, sku)))
+        used = max((kernel.shared for kernel in cls._launched(descriptor, sku)), default=0)
         held = shared_bytes(arch)
         return f"takes {used} bytes of shared memory a block, {arch} has {held}" if used > held else None
+
+    @classmethod
+    def _launched(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> list[BodyKernel]:
+        """The kernels that have something to do."""
+        constants = cls._constants(descriptor, sku, multiprocessors)
+        return [kernel for kernel in cls._kernels_of(descriptor, *constants) if 0 not in kernel.grid]
 
     @classmethod
     def _constants(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[Any, Any]:
@@ -289,7 +294,7 @@ class BodyPlan(Plan[B]):
     ) -> Iterator[KernelSource]:
         held = tuple(ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN)
         for layout in self._layouts_of(row.sku):
-            for kernel in self._kernels(row.sku, 1):
+            for kernel in self._launched(self.descriptor, row.sku):
                 yield self._source(row, kernel, layout, held)
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
@@ -307,7 +312,7 @@ class BodyPlan(Plan[B]):
         """Every layout with every choice of element types: all that the caller's arrays may ask for."""
         for layout in self._layouts_of(self.sku):
             for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
-                for kernel in self._kernels(self.sku, 1):
+                for kernel in self._launched(self.descriptor, self.sku):
                     source = self._source(self._row, kernel, layout, held)
                     yield layout, dict(zip(self.CHOSEN, held, strict=True)), source
 
@@ -324,9 +329,6 @@ class BodyPlan(Plan[B]):
 
     def _layouts_of(self, sku: KernelSku) -> tuple[str, ...]:
         return tuple(name for name in self._works_on(sku) if name in self.layouts)
-
-    def _kernels(self, sku: KernelSku, multiprocessors: int) -> tuple[BodyKernel, ...]:
-        return self._kernels_of(self.descriptor, *self._constants(self.descriptor, sku, multiprocessors))
 
     def _source(
         self, row: Registered, kernel: BodyKernel, layout: str, held: tuple[ElementKind, ...]
@@ -366,7 +368,7 @@ class BodyPlan(Plan[B]):
         row, layout = self._serving(views, device)
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         words = self._words(row.sku)
-        launched = [k for k in self._kernels(row.sku, device.multiprocessors) if 0 not in k.grid]
+        launched = self._launched(self.descriptor, row.sku, device.multiprocessors)
         return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
 
     def _serving(self, views: Views, device: Device) -> tuple[Registered, str]:
@@ -421,8 +423,8 @@ def _listed(refused: Sequence[tuple[KernelSku, str]]) -> str:
 
 
 def _own_first(rows: Sequence[Registered], device: Device) -> list[Registered]:
-    """`rows` with those made for the device's own architecture before those of earlier ones."""
-    return sorted(rows, key=lambda row: row.sku.arch.rstrip("a") != device.arch)
+    """`rows` with those made for the device's own architecture before those of earlier ones, but for what is first."""
+    return sorted(rows, key=lambda row: not row.first and row.sku.arch.rstrip("a") != device.arch)
 
 
 def body_kernels(
@@ -433,10 +435,12 @@ def body_kernels(
     direction: Direction,
     rungs: Sequence[str],
     schedules: Sequence[tuple[str, Sequence[ElementKind], Schedule, str | None]],
+    first: Sequence[str] = (),
 ) -> Iterator[Registered]:
     """A row of the kernel table for each element of each schedule, in the order given.
 
-    A schedule is given with its architecture, elements and, where it works on one layout only, that.
+    A schedule is given with its architecture, elements and, where it works on one layout only, that. Those that `first`
+    lists come before schedules that are made for the device's own architecture.
     """
     for arch, elements, schedule, layout in schedules:
         for element in elements:
@@ -445,7 +449,7 @@ def body_kernels(
             sku = KernelSku(
                 category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule, layout=layout
             )
-            yield Registered(sku, source)
+            yield Registered(sku, source, str(schedule) in first)
 
 
 def ceil_div(a: int, b: int) -> int:

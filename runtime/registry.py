@@ -46,6 +46,7 @@ class Registered:
 
     sku: KernelSku
     source: SourceFile
+    first: bool = False  # whether it comes before kernels that are made for the device's own architecture
 
 
 class KernelRegistry:

@@ -189,9 +189,46 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         "packed": {"q": -1, "k": -1, "v": -1, "y": -1},
         "strided": {},
     }
-    WORKSPACE = ()
+    WORKSPACE = (("part_sums", "acc"), ("part_largest", "acc"), ("part_totals", "acc"))
     BODIES = ("sm_90a",)
     SERVES = (
+        rt.Serves(
+            "sm_80",
+            ("f16", "bf16"),
+            "t128.block_q16.block_k16.stages2.splits256",
+            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64) and "
+            "(itemsize * (DK + DV)) <= 512",
+            lambda d, s, v: (v.few and v.row_bytes <= 512),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f16", "bf16"),
+            "t64.block_q16.block_k16.stages2.splits256",
+            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64)",
+            lambda d, s, v: (v.few),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f32",),
+            "t64.block_q16.block_k16.stages2.splits256",
+            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64) and "
+            "(itemsize * (DK + DV)) <= 1024",
+            lambda d, s, v: (v.few and v.row_bytes <= 1024),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f32",),
+            "t32.block_q16.block_k16.stages2.splits256",
+            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64)",
+            lambda d, s, v: (v.few),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f64",),
+            "t32.block_q8.block_k16.stages2.splits256",
+            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64)",
+            lambda d, s, v: (v.few),
+        ),
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
@@ -326,6 +363,12 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
     @staticmethod
     def _add_terms(d: Any, s: Any, v: Any) -> None:
         v.tiles = (rt.ceil_div(d.query_len, s.block_q) * d.num_heads * d.batch_size)
+        v.group_rows = (d.num_heads // max(d.num_kv_heads, 1) * d.query_len)
+        v.rows = (d.batch_size * d.num_heads * d.query_len)
+        v.split_keys = (rt.round_up(max(256, rt.ceil_div(d.key_len, max(1, s.splits // max(d.num_kv_heads, 1)))), 64))
+        v.parts = (rt.ceil_div(d.key_len, v.split_keys) if s.splits > 0 else 0)
+        v.row_bytes = (s.itemsize * (v.DK + v.DV))
+        v.few = (d.key_len >= 512 and d.query_len <= 16 and (v.group_rows <= 64))
         v.hopper = (
             2048 + 128 * (rt.ceil_div(v.DK, 64) * (s.block_q + s.stages * s.block_k) + rt.ceil_div(v.DV, 64) * s.stages
             * s.block_k)
@@ -339,16 +382,35 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
 
     @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
-        return ()
+        return (
+            v.parts * v.rows * d.d_v,  # part_sums
+            v.parts * v.rows,  # part_largest
+            v.parts * v.rows,  # part_totals
+        )
 
     @staticmethod
     def _kernels_of(d: Any, s: Any, v: Any) -> tuple[rt.BodyKernel, ...]:
         return (
             rt.BodyKernel(
                 "main",
-                (min(v.tiles, s.multiprocessors) if s.persistent else v.tiles, 1, 1),
+                (min(v.tiles, s.multiprocessors) if s.persistent else v.tiles if s.splits == 0 else 0, 1, 1),
                 s.threads,
                 (v.hopper if s.persistent else v.portable),
+            ),
+            rt.BodyKernel(
+                "split",
+                (
+                    rt.ceil_div(v.group_rows, s.block_q) * v.parts * d.num_kv_heads * d.batch_size if s.splits > 0 else
+                    0, 1, 1
+                ),
+                s.threads,
+                (s.itemsize * s.block_q * v.DK + s.threads // 32 * s.stages * s.block_k * v.row_bytes),
+            ),
+            rt.BodyKernel(
+                "merge",
+                (v.rows if s.splits > 0 else 0, 1, 1),
+                256,
+                (0),
             ),
         )
 
@@ -500,7 +562,68 @@ rt.REGISTRY.register(
         op="flash_sdpa",
         direction=rt.Direction.FORWARD,
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
+        first=("t128.block_q16.block_k16.stages2.splits256", "t64.block_q16.block_k16.stages2.splits256", "t32.block_q16.block_k16.stages2.splits256", "t32.block_q8.block_k16.stages2.splits256"),
         schedules=(
+            (
+                "sm_80",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    128,
+                    block_q=16,
+                    block_k=16,
+                    stages=2,
+                    splits=256,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    64,
+                    block_q=16,
+                    block_k=16,
+                    stages=2,
+                    splits=256,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F32,),
+                rt.Schedule.of(
+                    64,
+                    block_q=16,
+                    block_k=16,
+                    stages=2,
+                    splits=256,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F32,),
+                rt.Schedule.of(
+                    32,
+                    block_q=16,
+                    block_k=16,
+                    stages=2,
+                    splits=256,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F64,),
+                rt.Schedule.of(
+                    32,
+                    block_q=8,
+                    block_k=16,
+                    stages=2,
+                    splits=256,
+                ),
+                None,
+            ),
             (
                 "sm_90a",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),

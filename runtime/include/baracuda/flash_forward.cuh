@@ -23,7 +23,37 @@ __device__ __forceinline__ double quick_exp2(double a) { return ::exp2(a); }
 __device__ __forceinline__ float larger(float a, float b) { return ::fmaxf(a, b); }
 __device__ __forceinline__ double larger(double a, double b) { return ::fmax(a, b); }
 
-template <typename T, class Schedule, class Variant> struct FlashForward {
+// A side of a window from here on reaches further than there are keys.
+constexpr i64 OPEN = i64(1) << 60;
+
+template <class Variant, class Args> __device__ __forceinline__ Band flash_band(const Args& args) {
+    if (!Variant::BAND) return {args.key_len, args.bottom_right ? args.key_len - args.query_len : 0, -1, -1};
+    return Band::of(args.query_len, args.key_len, args.bottom_right, args.is_causal,  //
+                    i64(min(u64(args.window_left), u64(OPEN))), i64(min(u64(args.window_right), u64(OPEN))));
+}
+
+// Sums are multiplied by `before` to be scores, scores by `after` to be natural exponents, by `unit` to be binary ones.
+// The whole scale goes into the exponential where nothing is to be done with scores before and nothing overflows.
+template <typename A> struct ScoreUnits {
+    A before, unit, after;
+
+    __device__ __forceinline__ ScoreUnits(double scale, bool plain) {
+        const bool folded = plain && scale > 1e-30 && scale < 1e30;
+        before = folded ? A(1) : A(scale);
+        after = folded ? A(scale) : A(1);
+        unit = after * A(1.4426950408889634);
+    }
+};
+
+// What scores are relative to whose largest is `high`.
+template <typename A> __device__ __forceinline__ A origin(A high) { return high == -math::infinity<A>() ? A(0) : high; }
+
+// Whether a product is a score but for its scale.
+template <class Variant>
+constexpr bool PLAIN_SCORES = !Variant::SOFTCAP && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES;
+
+// Of a block whose warps share BLOCK_Q queries, or of one warp that has them all where THREADS is 32.
+template <typename T, class Schedule, class Variant> struct FlashForward : ScoreUnits<acc_of<T>> {
     using A = acc_of<T>;
     using Op = Mma<T>;
     using Sum = typename Op::Sum;
@@ -32,7 +62,7 @@ template <typename T, class Schedule, class Variant> struct FlashForward {
     static constexpr int WARP_ROWS = BLOCK_Q / (THREADS / 32), ROW_TILES = WARP_ROWS / Op::ROWS;  // of a warp
     static constexpr int SIDES = Op::VALUES / 2;  // rows of a lane in a row tile
     static constexpr int S_TILES = BLOCK_K / 8, O_TILES = DV / 8;
-    static constexpr bool PLAIN = !Variant::SOFTCAP && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES;
+    static constexpr bool PLAIN = PLAIN_SCORES<Variant>;
     static_assert(BLOCK_Q % (THREADS / 32 * Op::ROWS) == 0 && BLOCK_K % 16 == 0, "warps own whole fragments");
     static_assert(STAGES == 1 || STAGES == 2, "one or two buffers of keys and values");
 
@@ -46,20 +76,14 @@ template <typename T, class Schedule, class Variant> struct FlashForward {
     using KTile = SharedTile<T, BLOCK_K, DK>;
     using VTile = SharedTile<T, BLOCK_K, DV>;
 
-    // Sums are multiplied by `before` to be scores, scores by `after` to be natural exponents, by `unit` to be binary
-    // ones. The whole scale goes into the exponential where nothing is to be done with scores before and nothing
-    // overflows.
-    A before, unit, after;
+    using ScoreUnits<A>::unit;
     int top;  // the warp's first row in the block
     typename Op::Left query[HOLD_Q ? ROW_TILES : 1][HOLD_Q ? DK / Op::DEPTH : 1];
     Sum score[ROW_TILES][S_TILES], out[ROW_TILES][O_TILES];
     A largest[ROW_TILES][SIDES], total[ROW_TILES][SIDES];  // of rows; the total is of the lane's columns
 
-    __device__ __forceinline__ explicit FlashForward(double scale) : top(int(threadIdx.x) / 32 * WARP_ROWS) {
-        const bool folded = PLAIN && scale > 1e-30 && scale < 1e30;
-        before = folded ? A(1) : A(scale);
-        after = folded ? A(scale) : A(1);
-        unit = after * A(1.4426950408889634);
+    __device__ __forceinline__ explicit FlashForward(double scale)
+        : ScoreUnits<A>(scale, PLAIN), top(first_row(threadIdx.x)) {
 #pragma unroll
         for (int m = 0; m < ROW_TILES; ++m) {
 #pragma unroll
@@ -69,9 +93,12 @@ template <typename T, class Schedule, class Variant> struct FlashForward {
         }
     }
 
+    __device__ __forceinline__ static int first_row(unsigned thread) {
+        return THREADS > 32 ? int(thread / 32 * WARP_ROWS) : 0;
+    }
     // The thread's row of the block in row tile m; its columns are column() and those a constant away.
     __device__ __forceinline__ static int row(int m, int side, unsigned thread = threadIdx.x) {
-        return int(thread / 32 * WARP_ROWS + thread % 32 / 4) + m * Op::ROWS + 8 * side;
+        return first_row(thread) + int(thread % 32 / 4) + m * Op::ROWS + 8 * side;
     }
     __device__ __forceinline__ static int column(unsigned thread = threadIdx.x) { return int(thread % 4 * 2); }
 
@@ -139,9 +166,6 @@ template <typename T, class Schedule, class Variant> struct FlashForward {
                 }
             }
     }
-
-    // What scores of a row are relative to.
-    __device__ __forceinline__ static A origin(A high) { return high == -math::infinity<A>() ? A(0) : high; }
 
     // Scores become weights relative to the row's largest score so far; what was summed relative to an older one
     // follows.
@@ -231,11 +255,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     if (blockIdx.x >= tiles * args.num_heads * args.batch_size) return;
     const unsigned which = blockIdx.x / unsigned(tiles), heads = unsigned(args.num_heads);
     const long long batch = which / heads, head = which % heads, kv_head = head / (heads / unsigned(args.num_kv_heads));
-    constexpr i64 OPEN = i64(1) << 60;  // reaches further than there are keys
-    Band band{args.key_len, args.bottom_right ? args.key_len - queries : 0, -1, -1};
-    if (Variant::BAND)
-        band = Band::of(queries, args.key_len, args.bottom_right, args.is_causal,  //
-                        i64(min(u64(args.window_left), u64(OPEN))), i64(min(u64(args.window_right), u64(OPEN))));
+    const Band band = flash_band<Variant>(args);
     const long long nth = blockIdx.x % unsigned(tiles);
     const long long first_row = (Variant::BAND && band.right < OPEN ? tiles - 1 - nth : nth) * BLOCK_Q;
     const long long block_rows = min((long long)BLOCK_Q, queries - first_row);

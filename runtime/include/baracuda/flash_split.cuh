@@ -1,0 +1,287 @@
+// Attention of few queries and many keys: the rows of all heads that look at the same keys make one tile, so that memory
+// sees these keys once, and the keys are dealt to several blocks, which fill the device where heads do not.
+#pragma once
+
+#include <baracuda/flash_forward.cuh>
+#include <baracuda/row.cuh>
+
+namespace baracuda {
+
+// How the keys of a head are dealt: `size` to each of `count` blocks. It follows from the numbers of keys and heads
+// alone, so that sums have one order whatever the batch and the device; the spec's `split_keys` says the same.
+struct KeySplits {
+    long long size, count;
+
+    template <class Schedule, class Args> __device__ static KeySplits of(const Args& args) {
+        const long long most = max(1ll, Schedule::SPLITS / args.num_kv_heads);
+        const long long size = (max(256ll, (args.key_len + most - 1) / most) + 63) / 64 * 64;
+        return {size, (args.key_len + size - 1) / size};
+    }
+};
+
+// One of a block's warps, which has all of the tile's rows and keys of its own.
+template <class Schedule> struct OneWarp {
+    static constexpr int THREADS = 32, BLOCK_Q = Schedule::BLOCK_Q, BLOCK_K = Schedule::BLOCK_K, STAGES = 1;
+};
+
+template <typename T, class Schedule, class Variant> struct FlashSplit : FlashForward<T, OneWarp<Schedule>, Variant> {
+    using Flash = FlashForward<T, OneWarp<Schedule>, Variant>;
+    using A = typename Flash::A;
+    using Op = typename Flash::Op;
+    using Flash::BLOCK_K, Flash::BLOCK_Q, Flash::DK, Flash::DV, Flash::ROW_TILES, Flash::SIDES;
+    static constexpr int THREADS = Schedule::THREADS, WARPS = THREADS / 32, STAGES = Schedule::STAGES;
+    static constexpr int STEP = WARPS * BLOCK_K;  // keys from one tile of a warp to its next
+
+    struct Ring { T k[STAGES][BLOCK_K * DK], v[STAGES][BLOCK_K * DV]; };
+    // What each warp has summed, relative to its own largest scores; the pitch spreads rows over the banks.
+    struct Sums { A sum[WARPS][BLOCK_Q][DV + 8], largest[WARPS][BLOCK_Q], total[WARPS][BLOCK_Q]; };
+    struct Shared {
+        T q[BLOCK_Q * DK];
+        union { Ring ring[WARPS]; Sums sums; };
+    };
+    static_assert(sizeof(Sums) <= sizeof(Ring) * WARPS && STAGES >= 2, "sums take the place of keys and values");
+
+    // Row r of a tile is query r % queries of the group's head r / queries, both counted from the tile's first row.
+    unsigned queries, row0;
+    int rows;  // of the tile
+
+    template <class Args>
+    __device__ __forceinline__ FlashSplit(const Args& args, long long first)
+        : Flash(args.scale), queries(unsigned(args.query_len)), row0(unsigned(first)),
+          rows(int(min((long long)BLOCK_Q, args.num_heads / args.num_kv_heads * args.query_len - first))) {}
+
+    __device__ __forceinline__ unsigned head(int row) const { return (row0 + row) / queries; }
+    __device__ __forceinline__ unsigned query(int row) const { return (row0 + row) % queries; }
+
+    // The tile's rows from the heads of a group, of which `first_head` is the first.
+    template <class Args>
+    __device__ __forceinline__ void copy_queries(T* to, const Args& args, long long batch, long long first_head) const {
+        constexpr int WIDTH = Variant::PACKED ? 16 / int(sizeof(T)) : 1, PARTS = DK / WIDTH;
+        const typename Flash::QTile tile{to};
+        for (int part = threadIdx.x; part < BLOCK_Q * PARTS; part += THREADS) {
+            const int row = part / PARTS, col = part % PARTS * WIDTH;
+            const bool inside = row < rows && col < args.d_k;
+            const T* from = args.q.data;
+            if (inside) from = args.q.at(batch, first_head + head(row), query(row)) + col;
+            if constexpr (Variant::PACKED) cp_async_cg(tile.at(row, col), from, inside ? 16 : 0);
+            else *tile.at(row, col) = inside ? *from : T{};
+        }
+    }
+
+    // What is done with scores of keys from `key` on before they are compared.
+    template <class Args>
+    __device__ __forceinline__ void change_scores(const Args& args, const Band& band, long long batch,
+                                                  long long first_head, long long key, long long end) {
+        if constexpr (Flash::PLAIN) {
+            if (this->before != A(1)) this->each_score([&](A& s, int, int, int) { s *= this->before; });
+            return;
+        }
+        const A cap = A(args.softcap);
+#pragma unroll
+        for (int m = 0; m < ROW_TILES; ++m)
+#pragma unroll
+            for (int side = 0; side < SIDES; ++side) {
+                const int row = Flash::row(m, side);
+                if (row >= rows) continue;
+                const long long of_head = first_head + head(row), own = key + Flash::column();
+                const A slope = Variant::HAS_ALIBI_SLOPES ? *args.alibi_slopes.at(batch, of_head) : A(0);
+                const A distance = A((long long)query(row) + band.shift - own);
+                const A* mask = nullptr;
+                if constexpr (Variant::HAS_MASK) mask = args.mask.at(batch, of_head, query(row), own);
+                each_of_row(m, side, [&](A& s, int beyond) {
+                    s *= this->before;
+                    if (Variant::SOFTCAP) s = capped(s, cap);
+                    if (Variant::HAS_ALIBI_SLOPES) s -= slope * math::abs(distance - A(beyond));
+                    if constexpr (Variant::HAS_MASK)
+                        if (own + beyond < end) s += mask[beyond * args.mask.stride[3]];
+                });
+            }
+    }
+
+    // Leaves out keys that a row does not see, or that are none of this block's.
+    __device__ __forceinline__ void hide(const Band& band, long long key, long long end) {
+#pragma unroll
+        for (int m = 0; m < ROW_TILES; ++m)
+#pragma unroll
+            for (int side = 0; side < SIDES; ++side) {
+                const long long own = Variant::BAND ? query(Flash::row(m, side)) : 0, far = BLOCK_K;
+                const int low = int(max(0ll, min(band.first(own) - key, far)));
+                const int high = int(max(0ll, min(min(band.end(own), end) - key, far)));
+                each_of_row(m, side, [&](A& s, int beyond) {
+                    const int col = Flash::column() + beyond;
+                    if (col < low || col >= high) s = -math::infinity<A>();
+                });
+            }
+    }
+
+    // Leaves what this warp has summed to the block.
+    __device__ __forceinline__ void leave(Sums& sums) const {
+        const int warp = threadIdx.x / 32;
+#pragma unroll
+        for (int m = 0; m < ROW_TILES; ++m)
+#pragma unroll
+            for (int side = 0; side < SIDES; ++side) {
+                const int row = Flash::row(m, side);
+                A total = this->total[m][side];
+                total += __shfl_xor_sync(0xffffffffu, total, 1);
+                total += __shfl_xor_sync(0xffffffffu, total, 2);
+#pragma unroll
+                for (int n = 0; n < Flash::O_TILES; ++n) {
+                    const A* const value = this->out[m][n].value + 2 * side;
+                    Pack<A, 2>{value[0], value[1]}.store(&sums.sum[warp][row][n * 8 + Flash::column()]);
+                }
+                if (Op::lane() % 4 == 0) sums.largest[warp][row] = this->largest[m][side], sums.total[warp][row] = total;
+            }
+    }
+
+private:
+    // change(score, column beyond column()) for each of the lane's scores of a row.
+    template <class Change> __device__ __forceinline__ void each_of_row(int m, int side, const Change& change) {
+#pragma unroll
+        for (int n = 0; n < Flash::S_TILES; ++n)
+#pragma unroll
+            for (int j = 0; j < 2; ++j) change(this->score[m][n].value[2 * side + j], n * 8 + j);
+    }
+};
+
+// The sums of a part of the keys: of weights times values, of weights, and the largest score that these are relative to.
+//
+// Block -> a batch, a head of keys and values, a part of its keys, and BLOCK_Q rows of the heads that it serves; warp ->
+// every WARPS-th tile of BLOCK_K keys, all rows; lane -> the elements of Mma's sums. A warp copies its own keys and
+// values, STAGES - 1 tiles ahead, and waits for no other before the end. Memory sees each key and value once for every
+// BLOCK_Q rows, and writes a row of sums for each row and part. A part that no query sees leaves its sums as they are.
+template <typename T, class Schedule, class Variant, class Args> __device__ void flash_sdpa_split(const Args& args) {
+    using Flash = FlashSplit<T, Schedule, Variant>;
+    using A = typename Flash::A;
+    using Shared = typename Flash::Shared;
+    constexpr int BLOCK_Q = Flash::BLOCK_Q, BLOCK_K = Flash::BLOCK_K, STAGES = Flash::STAGES, STEP = Flash::STEP;
+    constexpr int WARPS = Flash::WARPS, DV = Flash::DV;
+    DYN_SHARED(Shared, shared);
+
+    const KeySplits splits = KeySplits::template of<Schedule>(args);
+    const long long group = args.num_heads / args.num_kv_heads, tiles = (group * args.query_len + BLOCK_Q - 1) / BLOCK_Q;
+    const long long place = blockIdx.x / tiles, which = place / splits.count, split = place % splits.count;
+    const long long batch = which / args.num_kv_heads, kv_head = which % args.num_kv_heads;
+    if (batch >= args.batch_size) return;
+    const Band band = flash_band<Variant>(args);
+    const long long last = args.query_len - 1;
+    const long long begin = max(band.first(0), split * splits.size);
+    const long long end = min(band.end(last), (split + 1) * splits.size);
+    if (begin >= end) return;
+
+    Flash flash(args, blockIdx.x % tiles * BLOCK_Q);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    typename Flash::Ring& ring = shared->ring[warp];
+    const T* const k = args.k.at(batch, kv_head);
+    const T* const v = args.v.at(batch, kv_head);
+    const auto load = [&](long long key, int stage) {
+        if (key >= end) return;
+        const long long rows = end - key, k_stride = args.k.stride[2], v_stride = args.v.stride[2];
+        const typename Flash::KTile keys{ring.k[stage]};
+        const typename Flash::VTile values{ring.v[stage]};
+        copy_rows<32, Variant::PACKED>(keys, k + key * k_stride, k_stride, rows, args.d_k, anew(lane));
+        copy_rows<32, Variant::PACKED>(values, v + key * v_stride, v_stride, rows, args.d_v, anew(lane));
+    };
+
+    flash.copy_queries(shared->q, args, batch, kv_head * group);
+    cp_async_commit_group();
+    const long long first = begin + warp * BLOCK_K;
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        load(first + stage * STEP, stage);
+        cp_async_commit_group();
+    }
+    cp_async_wait_group<STAGES - 1>();
+    __syncthreads();  // queries are there
+    const typename Flash::QTile q{shared->q};
+    flash.hold_query(q);
+
+    const long long common_first = band.first(last), common_end = min(band.end(0), end);
+    int stage = 0;
+    for (long long key = first; key < end; key += STEP) {
+        cp_async_wait_group<STAGES - 2>();
+        __syncwarp();  // the tile is there, and all lanes have used the one before
+        load(key + (STAGES - 1) * STEP, stage == 0 ? STAGES - 1 : stage - 1);
+        cp_async_commit_group();
+        flash.multiply_keys(q, {ring.k[stage]});
+        flash.change_scores(args, band, batch, kv_head * group, key, end);
+        if (key < common_first || key + BLOCK_K > common_end) flash.hide(band, key, end);
+        flash.soften();
+        flash.add_values({ring.v[stage]});
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+    }
+
+    typename Flash::Sums& sums = shared->sums;
+    __syncthreads();  // keys and values are used
+    flash.leave(sums);
+    __syncthreads();  // what all warps have summed is there
+    for (int element = threadIdx.x; element < flash.rows * DV; element += Flash::THREADS) {
+        const int row = element / DV, col = element % DV;
+        A high = -math::infinity<A>(), total = 0, sum = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) high = larger(high, sums.largest[w][row]);
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) {
+            const A weight = quick_exp2((sums.largest[w][row] - origin(high)) * flash.unit);
+            total = math::fma(weight, sums.total[w][row], total);
+            sum = math::fma(weight, sums.sum[w][row][col], sum);
+        }
+        const long long head = kv_head * group + flash.head(row);
+        const long long part = ((batch * args.num_heads + head) * args.query_len + flash.query(row)) * splits.count + split;
+        if (col < args.d_v) args.part_sums[part * args.d_v + col] = sum;
+        if (col == 0) args.part_largest[part] = high, args.part_totals[part] = total;
+    }
+}
+
+// y and lse from the sums of all parts that a query sees.
+//
+// Block -> a row of y; thread -> a part's weight; warp -> every eighth part, lane -> every 32nd column of it. Warps are
+// added in order. Memory sees each sum once.
+template <typename T, class Schedule, class Variant, class Args> __device__ void flash_sdpa_merge(const Args& args) {
+    using A = acc_of<T>;
+    constexpr int THREADS = 256, WARPS = THREADS / WARP, COLUMNS = (Variant::DV + WARP - 1) / WARP;
+    static_assert(Schedule::SPLITS <= THREADS, "a thread has one part");
+    using Row = Tile<THREADS, 1, 1, true>;
+    __shared__ A weight[THREADS], of_warp[WARPS][COLUMNS * WARP];
+
+    const long long query = blockIdx.x % args.query_len, which = blockIdx.x / args.query_len;
+    const long long head = which % args.num_heads, batch = which / args.num_heads;
+    if (batch >= args.batch_size) return;
+    const KeySplits splits = KeySplits::template of<Schedule>(args);
+    const Band band = flash_band<Variant>(args);
+    const long long first_key = band.first(0), end_key = band.end(args.query_len - 1);
+    const long long first = first_key / splits.size;
+    const int parts = first_key < end_key ? int((end_key + splits.size - 1) / splits.size - first) : 0;
+    const long long part = blockIdx.x * splits.count + first;
+    const int own = threadIdx.x, warp = own / WARP, lane = own % WARP;
+
+    const ScoreUnits<A> scores(args.scale, PLAIN_SCORES<Variant>);
+    const A largest = own < parts ? args.part_largest[part + own] : -math::infinity<A>();
+    int turn = 0;
+    const A high = fold_row<Row, Max<A>>(largest, turn);
+    weight[own] = quick_exp2((largest - origin(high)) * scores.unit);
+    const A total = fold_row<Row, Sum<A>>(own < parts ? weight[own] * args.part_totals[part + own] : A(0), turn);
+
+    // The barrier of the fold came after all weights.
+    A sum[COLUMNS] = {};
+    const A* const sums = args.part_sums + part * args.d_v;
+#pragma unroll 4
+    for (int p = warp; p < parts; p += WARPS)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; ++c)
+            if (lane + c * WARP < args.d_v) sum[c] = math::fma(weight[p], sums[p * args.d_v + lane + c * WARP], sum[c]);
+#pragma unroll
+    for (int c = 0; c < COLUMNS; ++c) of_warp[warp][lane + c * WARP] = sum[c];
+    __syncthreads();
+
+    const bool none = total == A(0);
+    if (own < args.d_v) {
+        A value = of_warp[0][own];
+#pragma unroll
+        for (int w = 1; w < WARPS; ++w) value += of_warp[w][own];
+        args.y.at(batch, head, query)[own] = T(none ? A(0) : value / total);
+    }
+    if (own == 0) *args.lse.at(batch, head, query) = none ? -math::infinity<A>() : high * scores.after + math::log(total);
+}
+
+}  // namespace baracuda

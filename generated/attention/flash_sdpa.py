@@ -195,7 +195,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         rt.Serves(
             "sm_80",
             ("f16", "bf16"),
-            "t128.block_q16.block_k16.stages2.splits256",
+            "t128.block_q16.block_k16.stages2.splits256.blocks_per_sm3",
             "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64) and "
             "(itemsize * (DK + DV)) <= 512",
             lambda d, s, v: (v.few and v.row_bytes <= 512),
@@ -217,17 +217,11 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         ),
         rt.Serves(
             "sm_80",
-            ("f32",),
-            "t32.block_q16.block_k16.stages2.splits256",
-            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64)",
-            lambda d, s, v: (v.few),
-        ),
-        rt.Serves(
-            "sm_80",
             ("f64",),
             "t32.block_q8.block_k16.stages2.splits256",
-            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64)",
-            lambda d, s, v: (v.few),
+            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64) and "
+            "(itemsize * (DK + DV)) <= 2048",
+            lambda d, s, v: (v.few and v.row_bytes <= 2048),
         ),
         rt.Serves(
             "sm_90a",
@@ -562,7 +556,7 @@ rt.REGISTRY.register(
         op="flash_sdpa",
         direction=rt.Direction.FORWARD,
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        first=("t128.block_q16.block_k16.stages2.splits256", "t64.block_q16.block_k16.stages2.splits256", "t32.block_q16.block_k16.stages2.splits256", "t32.block_q8.block_k16.stages2.splits256"),
+        first=("t128.block_q16.block_k16.stages2.splits256.blocks_per_sm3", "t64.block_q16.block_k16.stages2.splits256", "t32.block_q8.block_k16.stages2.splits256"),
         schedules=(
             (
                 "sm_80",
@@ -573,6 +567,7 @@ rt.REGISTRY.register(
                     block_k=16,
                     stages=2,
                     splits=256,
+                    blocks_per_sm=3,
                 ),
                 None,
             ),
@@ -593,18 +588,6 @@ rt.REGISTRY.register(
                 (rt.ElementKind.F32,),
                 rt.Schedule.of(
                     64,
-                    block_q=16,
-                    block_k=16,
-                    stages=2,
-                    splits=256,
-                ),
-                None,
-            ),
-            (
-                "sm_80",
-                (rt.ElementKind.F32,),
-                rt.Schedule.of(
-                    32,
                     block_q=16,
                     block_k=16,
                     stages=2,

@@ -43,12 +43,12 @@ template <typename T, class Schedule, class Variant> struct FlashSplit : FlashFo
 
     // Row r of a tile is query r % queries of the group's head r / queries, both counted from the tile's first row.
     unsigned queries, row0;
-    int rows;  // of the tile
+    int rows;  // that the tile has
 
     template <class Args>
-    __device__ __forceinline__ FlashSplit(const Args& args, long long first)
-        : Flash(args.scale), queries(unsigned(args.query_len)), row0(unsigned(first)),
-          rows(int(min((long long)BLOCK_Q, args.num_heads / args.num_kv_heads * args.query_len - first))) {}
+    __device__ __forceinline__ FlashSplit(const Args& args, unsigned group, unsigned first)
+        : Flash(args.scale), queries(unsigned(args.query_len)), row0(first),
+          rows(min(BLOCK_Q, int(group * unsigned(args.query_len) - first))) {}
 
     __device__ __forceinline__ unsigned head(int row) const { return (row0 + row) / queries; }
     __device__ __forceinline__ unsigned query(int row) const { return (row0 + row) % queries; }
@@ -159,9 +159,10 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     DYN_SHARED(Shared, shared);
 
     const KeySplits splits = KeySplits::template of<Schedule>(args);
-    const long long group = args.num_heads / args.num_kv_heads, tiles = (group * args.query_len + BLOCK_Q - 1) / BLOCK_Q;
-    const long long place = blockIdx.x / tiles, which = place / splits.count, split = place % splits.count;
-    const long long batch = which / args.num_kv_heads, kv_head = which % args.num_kv_heads;
+    const unsigned kv_heads = unsigned(args.num_kv_heads), group = unsigned(args.num_heads) / kv_heads;
+    const unsigned tiles = (group * unsigned(args.query_len) + BLOCK_Q - 1) / BLOCK_Q, count = unsigned(splits.count);
+    const unsigned place = blockIdx.x / tiles, which = place / count;
+    const long long split = place % count, batch = which / kv_heads, kv_head = which % kv_heads;
     if (batch >= args.batch_size) return;
     const Band band = flash_band<Variant>(args);
     const long long last = args.query_len - 1;
@@ -169,7 +170,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     const long long end = min(band.end(last), (split + 1) * splits.size);
     if (begin >= end) return;
 
-    Flash flash(args, blockIdx.x % tiles * BLOCK_Q);
+    Flash flash(args, group, blockIdx.x % tiles * BLOCK_Q);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     typename Flash::Ring& ring = shared->ring[warp];
     const T* const k = args.k.at(batch, kv_head);
@@ -183,16 +184,15 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
         copy_rows<32, Variant::PACKED>(values, v + key * v_stride, v_stride, rows, args.d_v, anew(lane));
     };
 
-    flash.copy_queries(shared->q, args, batch, kv_head * group);
-    cp_async_commit_group();
     const long long first = begin + warp * BLOCK_K;
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
         load(first + stage * STEP, stage);
+        if (stage == 0) flash.copy_queries(shared->q, args, batch, kv_head * group);
         cp_async_commit_group();
     }
-    cp_async_wait_group<STAGES - 1>();
-    __syncthreads();  // queries are there
+    cp_async_wait_group<STAGES - 2>();
+    __syncthreads();  // queries are there, and what this warp needs first
     const typename Flash::QTile q{shared->q};
     flash.hold_query(q);
 

@@ -556,7 +556,11 @@ rt.REGISTRY.register(
         op="flash_sdpa",
         direction=rt.Direction.FORWARD,
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
-        first=("t128.block_q16.block_k16.stages2.splits256.blocks_per_sm3", "t64.block_q16.block_k16.stages2.splits256", "t32.block_q8.block_k16.stages2.splits256"),
+        first=(
+            "t128.block_q16.block_k16.stages2.splits256.blocks_per_sm3",
+            "t64.block_q16.block_k16.stages2.splits256",
+            "t32.block_q8.block_k16.stages2.splits256",
+        ),
         schedules=(
             (
                 "sm_80",

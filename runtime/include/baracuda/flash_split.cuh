@@ -115,7 +115,7 @@ template <typename T, class Schedule, class Variant> struct FlashSplit : FlashFo
 #pragma unroll
                 for (int n = 0; n < Flash::O_TILES; ++n) {
                     const A* const value = this->out[m][n].value + 2 * side;
-                    Pack<A, 2>{value[0], value[1]}.store(&sums.sum[warp][row][n * 8 + Flash::column()]);
+                    *reinterpret_cast<Pack<A, 2>*>(&sums.sum[warp][row][n * 8 + Flash::column()]) = {value[0], value[1]};
                 }
                 if (Op::lane() % 4 == 0) {
                     sums.largest[warp][row] = this->largest[m][side];

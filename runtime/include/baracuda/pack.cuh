@@ -15,7 +15,7 @@ template <> struct Word<1> { using type = unsigned char; };
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
     T lane[N];
 
-    // The address must be a multiple of the pack's alignment.
+    // The address must be a multiple of the pack's alignment, in global memory to store to.
     __device__ void load(const T* address) { *this = *reinterpret_cast<const Pack*>(address); }
     __device__ void store(T* address) const {
 #ifdef BARACUDA_HOST

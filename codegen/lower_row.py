@@ -15,7 +15,7 @@ from .passes import schedule
 from .program import parse, to_source
 from .program.tree import Query, walk
 from .spec import RowSpec
-from .tiles import tiles
+from .tiles import Held, tiles
 
 _STRUCT = {"element": "PerElement", "row": "PerRow", "col": "PerCol"}
 
@@ -60,11 +60,11 @@ def _row_and_col(spec: RowSpec) -> tuple[str, str]:
 
 
 def _entries(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> Iterable[Entry]:
-    held = [t for t in arguments if t.role != "out" and t.over in ("element", "col")]
+    held = {over: [t for t in arguments if t.role != "out" and t.over == over] for over in ("element", "col")}
     for tag in spec.dtypes:
         element = ElementKind(tag).row
-        ahead = sum(_pack_bytes(t, ElementKind(tag)) for t in held if t.over == "element")
-        for tile in tiles(element, len(held), column_sums, ahead):
+        ahead = sum(_pack_bytes(t, ElementKind(tag)) for t in held["element"])
+        for tile in tiles(element, Held(len(held["element"]), len(held["col"]), column_sums, ahead)):
             arch = f"{tile.arch}_" if tile.arch else ""
             yield Entry(f"{spec.op}_{arch}{tag}_{tile.tag}", tag, element.cuda, tile)
 

@@ -54,6 +54,11 @@ class Tensor:
         return f"if ({self.has}) " if self.has else ""
 
     @property
+    def held(self) -> str:
+        """The constant that says a thread of a row holds its elements from the start."""
+        return "KEPT" if self.over == "col" else "HELD"
+
+    @property
     def and_there(self) -> str:
         return f" && {self.has}" if self.has else ""
 

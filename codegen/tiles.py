@@ -2,60 +2,83 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from baracuda.runtime import Tile
 from baracuda.runtime.element import Element
-from baracuda.runtime.sku import RESIDENT_THREADS, VECTOR_BYTES
+from baracuda.runtime.sku import VECTOR_BYTES
 
-# Of a thread, where RESIDENT_THREADS of them share a multiprocessor; and what one needs beside its slices and sums.
-REGISTERS, OVERHEAD = 65536 // RESIDENT_THREADS, 40
-# Of a block that sums down columns, at least: each block's parts are a row of traffic. On an H200, RMSNorm backward in
-# bf16: 1024x4096 14.4 us (22.3 with half of the threads and twice the blocks), 32768x4096 3939 GB/s (3767). With 512,
-# rows that are not packed lack registers.
-SUMMING_THREADS = 256
+# What a multiprocessor gives its threads, and what one needs of it beside its slices and sums.
+REGISTERS, OVERHEAD = 65536, 32
 AHEAD_BYTES = 80 * 1024  # of shared memory for the next row: a block of sm_89 has 99 KiB, and folds in 17 of them
 
 # Narrowest first; a problem takes the first whose tile holds a row, and the wide one when none does. A tile's columns
-# are lanes * chunks packs of 16 bytes. `blocks` is a fixed number, so that the order of every sum is the same on every
-# GPU. While a row is worked on the next one is on its way: what a multiprocessor has under way decides, and 4 packs a
-# thread of 512 are enough. On an H200, RMSNorm in GB/s of 4222 for a copy in the same run, fw and bw, by packs:
-#   bf16 32768x4096: 4 3720 and 3662, 2 3364 and 3292; without reading ahead 3599 and 3102
-#   bf16 16384x8192: 4 3750 and 3568, 2 3314 and 2982; without 2973 and 2493
-#   f32  16384x8192: 4 3924 and 4018
-# Two rows ahead instead of one changed nothing; 768 or 1024 threads a multiprocessor made the forward slower.
-# Clusters: two blocks on a multiprocessor hide a part of the wait for the others, bf16 4096x65536 2877 and 3271 where
-# one of 512 threads has 2787 and 3107. The device holds 62 clusters of 4 and 30 of 8 such blocks; of more than it holds
-# at once some wait for a whole pass (1865 and 1761). bf16 8192x16384 has 3269 and 3351 in clusters of 2, else 3813 and
-# 3310.
-ROW_TILES = (
-    Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528),
-    Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528),
-    Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528),
-    Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056),
-    Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528),
-    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264),
-    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132),
-    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
+# are lanes * chunks packs of 16 bytes. Measured on an H200, in GB/s of 4245 for a copy in the same runs.
+#
+# A block for its rows and no more: 1024 threads on a multiprocessor, whose loads and stores overlap. RMSNorm:
+#   bf16 32768x4096 3961, 16384x8192 3974, 8192x16384 3889; f32 32768x4096 4075, 16384x8192 4115.
+#   512 threads that stay and read ahead: 3690, 3720, 3780; 3744 and 3849. 2048 threads of 2 packs: 2555, 2515, 2488.
+# Blocks of clusters wait for each other, so they stay and read ahead: bf16 4096x65536 3528, 2973 if they do not; with
+# half as many on a multiprocessor 2870.
+STREAMING = (
+    Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, resident=8),
+    Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, resident=8),
+    Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, resident=8),
+    Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, resident=16),
+    Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, resident=8),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, resident=4),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, resident=2),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+    Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0),
 )
-# bf16 4096x65536, forward and backward: 384x1x2 2583 and 1878, 256x1x4 2451 and 1674, 512x1x2 1769 and 1579.
-WIDE_TILE = Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32)
+# Blocks that sum down columns: 512 threads on a multiprocessor, which keep the sums and read ahead, and 256 in a block
+# at least, since each block's parts are a row of traffic. `blocks` is a fixed number, so that the order of every sum is
+# the same on every GPU. RMSNorm backward:
+#   bf16 1024x4096 14.4 us (22.3 with half of the threads and twice the blocks), 32768x4096 3939 GB/s (3767)
+#   4 packs ahead 16384x8192 3568, 2 2982, none 2493; two rows ahead are no better than one
+# Two blocks of a cluster on a multiprocessor hide a part of the wait for the others: bf16 4096x65536 3271 where one of
+# 512 threads has 3107. The device holds 62 clusters of 4 and 30 of 8 such blocks; of more than it holds at once some
+# wait for a whole pass (1761). Wide rows, 4096x65536: 384x1x2 1878, 256x1x4 1674, 512x1x2 1579.
+SUMMING = (
+    Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, resident=2),
+    Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, resident=2),
+    Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, resident=2),
+    Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, resident=2),
+    Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, resident=2),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, resident=2),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, resident=1),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4, resident=2),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8, resident=2),
+    Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
+    Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32),
+)
 
 
-def tiles(element: Element, slices: int, column_sums: int, ahead: int) -> tuple[Tile, ...]:
-    """The tiles whose `slices` (16-byte packs held per chunk) and column sums fit in registers, and the wide one.
+@dataclass(frozen=True)
+class Held:
+    """What a thread holds for each chunk: packs of elements and, where it sums down columns, packs of columns and sums.
 
-    `ahead` is how many bytes a thread reads ahead for each chunk.
+    `ahead` is how many bytes of the next row it has on their way.
     """
-    sums = column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
+
+    elements: int
+    columns: int
+    column_sums: int
+    ahead: int
+
+
+def tiles(element: Element, held: Held) -> tuple[Tile, ...]:
+    """The tiles in which that fits, some of fewer chunks, and the wide one."""
+    packs = held.elements + (held.columns if held.column_sums else 0)
+    sums = held.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
     fit = []
-    for tile in ROW_TILES:
-        chunks = min(tile.chunks, (REGISTERS - OVERHEAD) // max(1, 4 * slices + sums))
-        if column_sums and tile.threads < SUMMING_THREADS:
-            tile = replace(tile, rows=SUMMING_THREADS // tile.lanes, blocks=264)
-        chunks = min(chunks, AHEAD_BYTES // (tile.threads * max(1, ahead)))
-        if chunks > 0:
-            fit.append(replace(tile, chunks=chunks))
-    return (*fit, WIDE_TILE)
+    for tile in SUMMING if held.column_sums else STREAMING:
+        registers = REGISTERS // (tile.threads * tile.resident) - OVERHEAD
+        chunks = min(tile.chunks, registers // max(1, 4 * packs + sums))
+        if tile.blocks:
+            chunks = min(chunks, AHEAD_BYTES // (tile.threads * max(1, held.ahead)))
+        if tile.wide or chunks > 0:
+            fit.append(tile if tile.wide else replace(tile, chunks=chunks))
+    return tuple(fit)

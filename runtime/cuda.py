@@ -6,12 +6,24 @@ import ctypes
 import threading
 from collections.abc import Callable
 from ctypes import byref, c_void_p
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from .cubin import compile_cubin
 from .device import KernelSource, Resources
-from .driver import LaunchConfig, call, current, driver, error_text, handle, query, stream_is_capturing
+from .driver import (
+    INVALID_CONTEXT,
+    INVALID_HANDLE,
+    LaunchAttribute,
+    LaunchConfig,
+    call,
+    current,
+    driver,
+    error_text,
+    handle,
+    query,
+    stream_is_capturing,
+)
 from .errors import DriverError, KernelInternal
 
 __all__ = ["CudaDevice", "CudaKernel", "stream_is_capturing"]
@@ -21,6 +33,12 @@ _NUM_REGS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _CONFIGS = 64  # launch configurations remembered per launch, one a stream
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_...: the kernel may start while the one before ends
+_OVERLAPS_SINCE = 12040  # the driver version whose graphs record that, too
+
+# What the driver answers, starting nothing, when another device's context is current, or none in its eyes. Asking it
+# first what is current would take a tenth of a launch.
+_ELSEWHERE = frozenset({INVALID_CONTEXT, INVALID_HANDLE})
 
 _Parameters = c_void_p * 1
 
@@ -35,12 +53,13 @@ class CudaKernel:
         function: int,
         parameter_bytes: int | None,
         resources: Resources,
+        may_overlap: bool,
     ) -> None:
-        library = driver()
         self.symbol, self.resources, self._dynamic_shared = source.symbol, resources, source.dynamic_shared
         self._context, self._function, self._parameter_bytes = context, function, parameter_bytes
-        # By item: functions of their own, without declared arguments, whose checks take longer than the call.
-        self._launch, self._get_current = library["cuLaunchKernelEx"], library["cuCtxGetCurrent"]
+        self._may_overlap = may_overlap
+        # By item: a function of its own, without declared arguments, whose checks take longer than the call.
+        self._launch = driver()["cuLaunchKernelEx"]
 
     def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
         """See `Kernel.launch`. Any context may be current, or none; it still is afterwards.
@@ -50,30 +69,34 @@ class CudaKernel:
         self.prepared(grid, block, args, args_bytes, None)(stream)
 
     def prepared(
-        self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, keep: object
+        self,
+        grid: tuple[int, int, int],
+        block: int,
+        args: int,
+        args_bytes: int,
+        keep: object,
+        overlaps: bool = False,
     ) -> Callable[[int], None]:
         """`launch` as a function of the stream, everything else being given once; it keeps `keep` alive.
 
-        Neither configurations nor the parameter array change once made, so threads may call it together.
+        One that `overlaps` may start while the kernel before it ends, for which it waits itself. Neither
+        configurations nor the parameter array change once made, so threads may call it together.
         """
         self._check_bytes(args_bytes)
-        launch, get_current = self._launch, self._get_current
-        own, function, parameters, make_context = self._context, c_void_p(self._function), _Parameters(args), c_void_p
-        configs: dict[int, Any] = {}
+        parameters = _Parameters(args)
+        known: dict[int, Callable[[], int]] = {}
 
         def start(stream: int, _keep: object = keep) -> None:
-            config = configs.get(stream)
-            if config is None:
-                if len(configs) >= _CONFIGS:
-                    configs.clear()
-                config = configs[stream] = self._configure(grid, block, stream)
-            context = make_context()
-            get_current(byref(context))
-            if context.value == own:
-                code = launch(config, function, parameters, None)
-            else:
-                with current(own):
-                    code = launch(config, function, parameters, None)
+            launch = known.get(stream)
+            if launch is None:
+                if len(known) >= _CONFIGS:
+                    known.clear()
+                config = self._configure(grid, block, stream, overlaps and self._may_overlap)
+                launch = known[stream] = partial(self._launch, config, c_void_p(self._function), parameters, None)
+            code = launch()
+            if code in _ELSEWHERE:
+                with current(self._context):
+                    code = launch()
             if code:
                 self._refused(grid, block, code)
 
@@ -88,10 +111,14 @@ class CudaKernel:
         reason = error_text(driver(), "cuLaunchKernelEx", code)
         raise DriverError(f"kernel {self.symbol!r}, grid {grid}, block {block}: {reason}")
 
-    def _configure(self, grid: tuple[int, int, int], block: int, stream: int) -> Any:
+    def _configure(self, grid: tuple[int, int, int], block: int, stream: int, overlaps: bool) -> Any:
         if max(*grid, block) >> 31:
             raise DriverError(f"kernel {self.symbol!r}: grid {grid} of {block} threads is beyond 2147483647")
-        return byref(LaunchConfig(grid, (block, 1, 1), self._dynamic_shared, stream, None, 0))
+        attribute = LaunchAttribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1) if overlaps else None
+        where = ctypes.addressof(attribute) if attribute else None
+        config = LaunchConfig(grid, (block, 1, 1), self._dynamic_shared, stream, where, int(overlaps))
+        config.kept = attribute  # its memory
+        return byref(config)
 
 
 class CudaDevice:
@@ -108,6 +135,7 @@ class CudaDevice:
         self._device = query("cuDeviceGet", ordinal)
         major, minor = (query("cuDeviceGetAttribute", which, self._device) for which in _COMPUTE_CAPABILITY)
         self.arch = f"sm_{major}{minor}"
+        self._may_overlap = major >= 9 and query("cuDriverGetVersion") >= _OVERLAPS_SINCE
         self.multiprocessors = query("cuDeviceGetAttribute", _MULTIPROCESSORS, self._device)
         self._kernels: dict[tuple[KernelSource, str], CudaKernel] = {}
         self._loading: dict[tuple[KernelSource, str], threading.Lock] = {}
@@ -154,7 +182,7 @@ class CudaDevice:
             if source.dynamic_shared:  # set once, to the one size this kernel is launched with
                 call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, source.dynamic_shared)
             parameter_bytes = _parameter_bytes(kernel)
-        return CudaKernel(source, self._context, function, parameter_bytes, cubin.resources)
+        return CudaKernel(source, self._context, function, parameter_bytes, cubin.resources, self._may_overlap)
 
 
 def _parameter_bytes(kernel: int) -> int | None:

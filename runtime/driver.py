@@ -11,8 +11,14 @@ from typing import Any
 
 from .errors import DriverError
 
-INVALID_CONTEXT = 201
+INVALID_CONTEXT, INVALID_HANDLE = 201, 400
 _CAPTURING = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE; 0 is none, 2 a capture that failed
+
+
+class LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute with a value of one int."""
+
+    _fields_ = (("id", c_int), ("padding", c_int), ("value", c_int), ("rest", c_int * 15))
 
 
 class LaunchConfig(ctypes.Structure):
@@ -33,6 +39,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cuInit": (c_uint,),
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
     "cuGetErrorString": (c_int, POINTER(c_char_p)),
+    "cuDriverGetVersion": (c_void_p,),
     "cuDeviceGetCount": (c_void_p,),
     "cuDeviceGet": (c_void_p, c_int),
     "cuDeviceGetAttribute": (c_void_p, c_int, c_int),

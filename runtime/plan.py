@@ -25,6 +25,7 @@ from .workspace import Workspace, take_workspace
 
 D = TypeVar("D", bound=Descriptor)
 Array = object  # what `baracuda.runtime.view` reads: NumPy, CuPy, torch, DLPack, __cuda_array_interface__, TensorRef
+Arrays = tuple[Array, ...]
 Stream = object  # None (the current stream of the arrays' library), a raw handle, or an object with __cuda_stream__
 _REMEMBERED = 1024  # selections and geometries kept per plan class and plan
 
@@ -75,12 +76,16 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch, but for its device: what to compile, the grid, and the argument struct as 8-byte words."""
+    """One kernel launch, but for its device: what to compile, the grid, and the argument struct as 8-byte words.
+
+    One that `overlaps` waits itself for the launch before it, and may be started while that one ends.
+    """
 
     source: KernelSource
     grid: tuple[int, int, int]
     block: int
     words: Any  # array of 64-bit ints
+    overlaps: bool = False
 
 
 class Plan(Generic[D]):
@@ -299,7 +304,9 @@ class Plan(Generic[D]):
         """Every source that `run` may need, for arguments of the usual element types or of those given."""
         raise AssertionError("families define this")
 
-    def _can_implement(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> Verdict:
+    # The generated methods give the arguments in the order of ARGUMENTS, None for those that are absent.
+
+    def _can_implement(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> Verdict:
         try:
             views = self._checked(arrays)
             self._placed(views, workspace, stream)
@@ -321,27 +328,29 @@ class Plan(Generic[D]):
             where.load(source)
         return self
 
-    def _run(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> None:
+    def _run(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
         place = self._place_of(arrays, workspace)
-        known = self._calls.get(place)
+        known = self._calls.find(place)
         if known is None or known.device.watch is not None:
             self._start(self._checked(arrays), workspace, stream, place, (self._calls, self._unchecked_calls))
         else:
             self._start_again(known, stream)
 
-    def _run_unchecked(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> None:
+    def _run_unchecked(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
         place = self._place_of(arrays, workspace)
-        known = self._unchecked_calls.get(place)
+        known = self._unchecked_calls.find(place)
         if known is None or known.device.watch is not None:
             with self._named:
-                views = take(self.ARGUMENTS, arrays)
+                views = take(self.ARGUMENTS, self._by_name(arrays))
             self._start(views, workspace, stream, place, (self._unchecked_calls,))
         else:
             self._start_again(known, stream)
 
-    def _place_of(self, arrays: Mapping[str, Array], workspace: Workspace) -> Place | None:
-        # The generated methods name all arguments in one order, so places need no names.
-        return place_of((*arrays.values(), workspace) if self.workspace_bytes else arrays.values())
+    def _by_name(self, arrays: Arrays) -> dict[str, Array]:
+        return dict(zip(self.ARGUMENTS, arrays, strict=True))
+
+    def _place_of(self, arrays: Arrays, workspace: Workspace) -> Place | None:
+        return place_of((*arrays, workspace) if self.workspace_bytes else arrays)
 
     def _start_again(self, known: Prepared, stream: Stream) -> None:
         try:
@@ -371,7 +380,7 @@ class Plan(Generic[D]):
     def _starts(self, device: Device, views: Views, scratch: TensorView | None, stream: int) -> tuple[Start, ...]:
         launches = self._launches(views, scratch.pointer if scratch else 0)
         loaded = [(self._load(device, launch.source, stream), launch) for launch in launches]
-        return tuple([start_of(kernel, launch.grid, launch.block, launch.words) for kernel, launch in loaded])
+        return tuple([start_of(k, launch.grid, launch.block, launch.words, launch.overlaps) for k, launch in loaded])
 
     def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
         arrays = [
@@ -383,16 +392,16 @@ class Plan(Generic[D]):
             arrays.append(WatchedArray("workspace", "workspace", scratch.pointer, (words,), (1,), 4))
         return arrays
 
-    def _bind(self, arrays: Mapping[str, Array], workspace: Workspace, stream: Stream) -> BoundLaunch:
+    def _bind(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> BoundLaunch:
         views = self._checked(arrays)
         device, scratch, handle = self._placed(views, workspace, stream)
         starts = self._starts(device, views, scratch, handle)
-        keep = (*arrays.values(), workspace, *views.values(), scratch)
+        keep = (*arrays, workspace, *views.values(), scratch)
         return BoundLaunch(starts, handle, keep, device, tuple(self._watched(views, scratch)))
 
-    def _checked(self, arrays: Mapping[str, Array]) -> Views:
+    def _checked(self, arrays: Arrays) -> Views:
         with self._named:
-            views = take(self.ARGUMENTS, arrays)
+            views = take(self.ARGUMENTS, self._by_name(arrays))
             # All that is checked but aliasing, which needs the pointers.
             facts = tuple([(name, v[1:7]) for name, v in views.items()])
             if facts in self._accepted:

@@ -30,15 +30,35 @@ class Prepared(NamedTuple):
     current: Callable[[], int]
 
 
-class Calls(dict[Place | None, Prepared]):
+class Calls:
     """The last calls that were prepared, by their arrays' place; forgets all of them when there are too many."""
 
+    def __init__(self) -> None:
+        self._by_place: dict[Place, Prepared] = {}
+        # One attribute, so that threads see a place and what belongs to it. Comparing with it takes half as long as
+        # looking in the dict.
+        self._latest: tuple[Place, Prepared] | tuple[None, None] = (None, None)
+
+    def __len__(self) -> int:
+        return len(self._by_place)
+
+    def find(self, place: Place | None) -> Prepared | None:
+        """What was prepared for arrays of this place; None is no place."""
+        latest = self._latest
+        if latest[0] == place:
+            return latest[1]
+        found = None if place is None else self._by_place.get(place)
+        if place is not None and found is not None:
+            self._latest = place, found
+        return found
+
     def remember(self, place: Place | None, prepared: Prepared) -> None:
-        """Keep what later calls of the same place need; None is no place."""
+        """Keep what later calls of the same place need."""
         if place is not None:
-            if len(self) >= _REMEMBERED:
-                self.clear()
-            self[place] = prepared
+            if len(self._by_place) >= _REMEMBERED:
+                self._by_place.clear()
+            self._by_place[place] = prepared
+            self._latest = place, prepared
 
 
 @dataclass(slots=True)
@@ -71,12 +91,12 @@ def place_of(arrays: Iterable[object]) -> Place | None:
         return None
 
 
-def start_of(kernel: Kernel, grid: tuple[int, int, int], block: int, words: Any) -> Start:
-    """The launch of `kernel` with a struct of 8-byte words, an array that it keeps alive."""
+def start_of(kernel: Kernel, grid: tuple[int, int, int], block: int, words: Any, overlaps: bool) -> Start:
+    """The launch of `kernel` with a struct of 8-byte words, an array that it keeps alive; see `Launch`."""
     address, length = words.buffer_info()
     prepared = getattr(kernel, "prepared", None)
     if prepared is not None:
-        start: Start = prepared(grid, block, address, 8 * length, words)
+        start: Start = prepared(grid, block, address, 8 * length, words, overlaps)
         return start
 
     def launch(stream: int, _words: object = words) -> None:

@@ -143,17 +143,15 @@ class RowPlan(Plan[R]):
         return source
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
-        device = self._device_of(views)
-        placed = tuple((name, v.shape, v.strides, v.pointer % VECTOR_BYTES, v.element) for name, v in views.items())
-        key = device.multiprocessors, *placed
+        key = tuple([(name, v.shape, v.strides, v.pointer % VECTOR_BYTES, v.element) for name, v in views.items()])
         geometry = self._geometries.get(key)
         if geometry is None:
             if len(self._geometries) >= 256:
                 self._geometries.clear()
-            geometry = self._geometries[key] = self._geometry(views, device.multiprocessors)
+            geometry = self._geometries[key] = self._geometry(views)
         return geometry.launches(views, workspace)
 
-    def _geometry(self, views: Views, multiprocessors: int) -> Geometry:
+    def _geometry(self, views: Views) -> Geometry:
         problem = self._problem
         over = {name: self.ARGUMENTS[name].over for name in views}
         by_row = [name for name in views if over[name] != "col"]
@@ -177,8 +175,7 @@ class RowPlan(Plan[R]):
         for name, code in self.SCALARS:
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
-        grids = self._grids(multiprocessors if layout == "packed" else MAX_GRID)
-        return Geometry(self._source(layout, held), words, grids, self.sku.tile.threads)
+        return Geometry(self._source(layout, held), words, self._grids(), self.sku.tile.threads)
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
         there = views[name]
@@ -229,12 +226,10 @@ class RowPlan(Plan[R]):
             offset += size
         words += [0] * absent
 
-    def _grids(self, multiprocessors: int) -> tuple[tuple[int, int, int], ...]:
+    def _grids(self) -> tuple[tuple[int, int, int], ...]:
         problem, tile = self._problem, self.sku.tile
         if not self.COLUMN_SUMS:
-            most = MAX_GRID if tile.wide else min(MAX_GRID, multiprocessors * tile.resident)
-            most = min(most, tile.blocks) if tile.cluster > 1 else most
-            blocks = min(-(-problem.rows // tile.rows), most)
+            blocks = min(-(-problem.rows // tile.rows), tile.blocks or MAX_GRID)
             return ((blocks * tile.cluster, 1, 1),) if blocks else ()
         if tile.wide:
             if problem.cols == 0:

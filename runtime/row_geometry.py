@@ -143,5 +143,5 @@ class Geometry:
                     words[place] = views[name].pointer
             for place, offset in self.offsets:
                 words[place] = workspace + offset
-            launches.append(Launch(self.source, grid, self.threads, words))
+            launches.append(Launch(self.source, grid, self.threads, words, overlaps=stage > 0))
         return launches

@@ -40,6 +40,8 @@ def row_source(
 
 def _ahead_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
     """Shared memory for the packs that a block has on their way, one of each tensor for each that a thread owns."""
+    if not sku.tile.blocks:
+        return 0
     chunks = 1 if sku.tile.wide else sku.tile.chunks
     packs = sum(VECTOR_BYTES // sku.element.row.bytes * kind.row.bytes for kind in read)
     return sku.tile.threads * chunks * packs

@@ -11,7 +11,6 @@ from .errors import InvalidProblem
 from .schedule import Schedule
 
 VECTOR_BYTES = 16
-RESIDENT_THREADS = 512  # of a multiprocessor, for tiles that hold rows: 128 registers each
 
 
 class Direction(StrEnum):
@@ -65,8 +64,9 @@ class Tile:
     """How a block covers rows: `lanes` threads a row, `rows` rows a block, `chunks` packs of 16 bytes a thread.
 
     A `wide` tile walks along rows longer than itself. Of one with a `cluster`, so many blocks share a row, which takes
-    an sm_90, and `blocks` counts clusters. At most `blocks` blocks share the rows of an op that sums down columns: a
-    fixed number, so that sums keep their order on every GPU.
+    an sm_90, and `blocks` counts clusters. At most `blocks` blocks take row after row, reading the next ahead: a fixed
+    number, so that sums down columns keep their order on every GPU. 0 is a block for every `rows` rows. A
+    multiprocessor is to hold `resident` blocks, which bounds the registers of a thread.
     """
 
     lanes: int
@@ -75,16 +75,12 @@ class Tile:
     wide: bool
     blocks: int
     cluster: int = 1
+    resident: int = 1
 
     @property
     def arch(self) -> str:
         """The least architecture that has what the tile needs, or "" for all."""
         return "sm_90" if self.cluster > 1 else ""
-
-    @property
-    def resident(self) -> int:
-        """How many blocks a multiprocessor is to hold, which bounds the registers of a thread."""
-        return 1 if self.wide else max(1, RESIDENT_THREADS // self.threads)
 
     @property
     def attributes(self) -> str:
@@ -107,17 +103,18 @@ class Tile:
         return self.lanes * self.chunks * self.cluster * (VECTOR_BYTES // itemsize)
 
     def __str__(self) -> str:
-        return f"{self.tag}b{self.blocks}"
+        blocks = f"b{self.blocks}" if self.blocks else ""
+        return f"{self.tag}{blocks}r{self.resident}"
 
     @classmethod
     def parse(cls, text: str) -> Tile:
         """Return the tile that prints as `text`."""
-        match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?b(\d+)", text)
+        match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)", text)
         if match is None:
-            raise InvalidProblem(f"{text!r} is not a tile; expected row128x1x4b528")
+            raise InvalidProblem(f"{text!r} is not a tile; expected row128x1x4r8")
         kind, *numbers = match.groups()
-        lanes, rows, chunks, cluster, blocks = (int(n or 1) for n in numbers)
-        return cls(lanes, rows, chunks, kind == "wide", blocks, cluster)
+        lanes, rows, chunks, cluster, blocks, resident = (int(n or 0) for n in numbers)
+        return cls(lanes, rows, chunks, kind == "wide", blocks, cluster or 1, resident)
 
 
 @dataclass(frozen=True, slots=True)

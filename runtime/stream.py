@@ -33,7 +33,7 @@ def current_stream(arrays: Iterable[object]) -> Callable[[], int]:
 
     Its answer is that of `raw_stream` without a stream, for these arrays and for others of their types and devices.
     """
-    devices: dict[Callable[[int], int], int] = {}
+    devices: dict[str, int] = {}
     for array in arrays:
         if array is None:
             continue
@@ -41,18 +41,19 @@ def current_stream(arrays: Iterable[object]) -> Callable[[], int]:
         if seen.device == "host":
             continue
         kind = type(seen.owner)
-        current = _CURRENT_OF[kind] if kind in _CURRENT_OF else _remember(kind)
-        if current is not None:
-            devices.setdefault(current, int(seen.device[5:]))
-    if len(devices) > 1:
-        return lambda: _agreed(devices)
-    return next((partial(current, device) for current, device in devices.items()), int)
+        library = _LIBRARY_OF[kind] if kind in _LIBRARY_OF else _remember(kind)
+        if library is not None:
+            devices.setdefault(library, int(seen.device[5:]))
+    current = {library: partial(_CURRENT[library](), device) for library, device in devices.items()}
+    if len(current) > 1:
+        return lambda: _agreed(current)
+    return next(iter(current.values()), int)
 
 
-def _agreed(devices: Mapping[Callable[[int], int], int]) -> int:
-    handles = {current: current(device) for current, device in devices.items()}
+def _agreed(current: Mapping[str, Callable[[], int]]) -> int:
+    handles = {library: ask() for library, ask in current.items()}
     if len(set(handles.values())) > 1:
-        each = ", ".join(f"{current.__name__[1:]} {handle:#x}" for current, handle in handles.items())
+        each = ", ".join(f"{library} {handle:#x}" for library, handle in handles.items())
         raise InvalidProblem(f"the arrays' libraries are on different current streams ({each}); pass stream=")
     return next(iter(handles.values()))
 
@@ -72,17 +73,21 @@ def _handle(stream: object) -> int:
         raise InvalidProblem(f"stream {stream!r} gives no handle: {error}; pass {_ACCEPTED}") from error
 
 
-def _torch(device: int) -> int:
-    return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(device))
+# What gives a library's current stream on a device, found once: asking it is a part of every launch.
+def _torch() -> Callable[[int], int]:
+    current: Callable[[int], int] = sys.modules["torch"]._C._cuda_getCurrentRawStream
+    return current
 
 
-def _cupy(device: int) -> int:
-    return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
+def _cupy() -> Callable[[int], int]:
+    current = sys.modules["cupy"].cuda.get_current_stream
+    return lambda device: int(current(device).ptr)
 
 
-_CURRENT = {"torch.Tensor": _torch, "cupy.ndarray": _cupy}
-_CURRENT_OF: dict[type, Callable[[int], int] | None] = {}  # by array type, filled on sight
+_CURRENT = {"torch": _torch, "cupy": _cupy}
+_LIBRARIES = {"torch.Tensor": "torch", "cupy.ndarray": "cupy"}
+_LIBRARY_OF: dict[type, str | None] = {}  # by array type, filled on sight
 
 
-def _remember(kind: type) -> Callable[[int], int] | None:
-    return _CURRENT_OF.setdefault(kind, by_ancestry(kind, _CURRENT))
+def _remember(kind: type) -> str | None:
+    return _LIBRARY_OF.setdefault(kind, by_ancestry(kind, _LIBRARIES))

@@ -160,9 +160,8 @@ def _torch(tensor: Any, name: str) -> TensorView:
 def _torch_place(tensor: Any) -> Place:
     if (dtype := tensor.dtype) in _TORCH_LAZY:
         return _viewed(tensor)
-    pointer, size, offset = tensor.data_ptr(), tensor.untyped_storage().nbytes(), tensor.storage_offset()
-    kind = type(tensor)
-    return pointer, tensor.shape, tensor.stride(), dtype, tensor.device, tensor.is_neg(), size, offset, kind
+    # Not how far its storage goes: a tensor lies within it, and one that is made smaller moves.
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), dtype, tensor.device, tensor.is_neg(), type(tensor)
 
 
 def _torch_size(dtype: object, name: str) -> Size:

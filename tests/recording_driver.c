@@ -10,7 +10,7 @@ typedef struct {  // CUlaunchConfig
 
 int devices = 2, refusal, launches, loads, retained;
 int reserved, reservations;  // dynamic shared memory that a function was last given, and how many times
-long seen[16];  // grid, block, shared, stream, has attributes, context, function, first two words of the struct
+long seen[16];  // grid, block, shared, stream, attribute and its value, context, function, first two words of the struct
 
 static __thread long stack[8];
 static __thread int depth;
@@ -27,6 +27,7 @@ int cuGetErrorString(int code, const char **out) {
     return code != 1;
 }
 
+int cuDriverGetVersion(int *out) { return *out = 12080, 0; }
 int cuDeviceGetCount(int *out) { return *out = devices, 0; }
 int cuDeviceGet(int *out, int ordinal) { return *out = ordinal, 0; }
 int cuDeviceGetAttribute(int *out, int which, int device) {
@@ -69,13 +70,18 @@ int cuStreamIsCapturing(long stream, int *out) {
     return stream ? 0 : 906;
 }
 
+// Starts nothing where no context is current, or another than the function's.
 int cuLaunchKernelEx(const Config *config, long function, void **parameters, void **extra) {
+    long context;
+    cuCtxGetCurrent(&context);
+    if (!context) return 201;
+    if (context != function - 0x5000) return 400;
     ++launches;
     for (int i = 0; i < 3; ++i) seen[i] = config->grid[i], seen[3 + i] = config->block[i];
     seen[6] = config->shared;
     seen[7] = (long)config->stream;
-    seen[8] = config->attribute_count || config->attributes || extra;
-    cuCtxGetCurrent(&seen[9]);
+    seen[8] = config->attribute_count ? 10 * *(int *)config->attributes + ((int *)config->attributes)[2] : extra != 0;
+    seen[9] = context;
     seen[10] = function;
     memcpy(&seen[11], parameters[0], 16);
     return refusal;

@@ -138,6 +138,18 @@ def test_caller_keeps_its_context(fake: Callable[..., int], library: ctypes.CDLL
     assert current() == 0
 
 
+def test_a_launch_that_overlaps(fake: Callable[..., int], library: ctypes.CDLL) -> None:
+    """Programmatic serialization is asked for where the launch says so, and where the device has it."""
+    kernel = CudaDevice(1).load(SOURCE)
+    args = Words(7, 8)
+    for overlaps, attribute in ((True, 61), (False, 0)):
+        kernel.prepared((2, 1, 1), 64, ctypes.addressof(args), 16, args, overlaps)(0x70)
+        assert seen(library) == [2, 1, 1, 64, 1, 1, 0, 0x70, attribute, 0x1001, 0x6001, 7, 8]
+    kernel._may_overlap = False
+    kernel.prepared((2, 1, 1), 64, ctypes.addressof(args), 16, args, True)(0x70)
+    assert seen(library)[8] == 0
+
+
 def test_load_once_per_architecture(fake: Callable[..., int]) -> None:
     """A source is loaded once per architecture, also by threads that ask together; `is_loaded` tells."""
     device = CudaDevice()

@@ -104,7 +104,19 @@ def test_places_tell_apart_whatever_views_do() -> None:
     calls = prepared.Calls()
     for place in range(1000):
         calls.remember((place,), prepared.Prepared(rt.get_device("host"), (), int))
-    assert len(calls) <= 256 and (999,) in calls
+    assert len(calls) <= 256 and calls.find(None) is None and calls.find((0,)) is None
+
+
+def test_calls_are_found_by_their_place() -> None:
+    """The latest and those before, each with what was prepared for it."""
+    calls, device = prepared.Calls(), rt.get_device("host")
+    assert calls.find(None) is None
+    known = {place: prepared.Prepared(device, (), int) for place in ((1,), (2,), (3,))}
+    for place, what in known.items():
+        calls.remember(place, what)
+    for place in ((3,), (1,), (1,), (2,), (3,)):
+        assert calls.find(place) is known[place]
+    assert calls.find((4,)) is None and calls.find((3,)) is known[3,]
 
 
 def test_rows_of_launches() -> None:

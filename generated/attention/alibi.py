@@ -124,11 +124,7 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "scores": scores,
-            "slopes": slopes,
-            "y": y,
-        }
+        arrays = (scores, slopes, y)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -141,11 +137,7 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "scores": scores,
-            "slopes": slopes,
-            "y": y,
-        }
+        arrays = (scores, slopes, y)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -158,11 +150,7 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "scores": scores,
-            "slopes": slopes,
-            "y": y,
-        }
+        arrays = (scores, slopes, y)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -175,11 +163,7 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "scores": scores,
-            "slopes": slopes,
-            "y": y,
-        }
+        arrays = (scores, slopes, y)
         return self._can_implement(arrays, workspace, stream)
 
 

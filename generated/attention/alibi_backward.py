@@ -142,11 +142,7 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "dy": dy,
-            "dscores": dscores,
-            "dslopes": dslopes,
-        }
+        arrays = (dy, dscores, dslopes)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -159,11 +155,7 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "dy": dy,
-            "dscores": dscores,
-            "dslopes": dslopes,
-        }
+        arrays = (dy, dscores, dslopes)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -176,11 +168,7 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "dy": dy,
-            "dscores": dscores,
-            "dslopes": dslopes,
-        }
+        arrays = (dy, dscores, dslopes)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -193,11 +181,7 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "dy": dy,
-            "dscores": dscores,
-            "dslopes": dslopes,
-        }
+        arrays = (dy, dscores, dslopes)
         return self._can_implement(arrays, workspace, stream)
 
 

@@ -439,15 +439,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "mask": mask,
-            "alibi_slopes": alibi_slopes,
-            "y": y,
-            "lse": lse,
-        }
+        arrays = (q, k, v, mask, alibi_slopes, y, lse)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -464,15 +456,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "mask": mask,
-            "alibi_slopes": alibi_slopes,
-            "y": y,
-            "lse": lse,
-        }
+        arrays = (q, k, v, mask, alibi_slopes, y, lse)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -489,15 +473,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "mask": mask,
-            "alibi_slopes": alibi_slopes,
-            "y": y,
-            "lse": lse,
-        }
+        arrays = (q, k, v, mask, alibi_slopes, y, lse)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -514,15 +490,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "mask": mask,
-            "alibi_slopes": alibi_slopes,
-            "y": y,
-            "lse": lse,
-        }
+        arrays = (q, k, v, mask, alibi_slopes, y, lse)
         return self._can_implement(arrays, workspace, stream)
 
 

@@ -412,19 +412,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "y": y,
-            "lse": lse,
-            "dy": dy,
-            "mask": mask,
-            "alibi_slopes": alibi_slopes,
-            "dq": dq,
-            "dk": dk,
-            "dv": dv,
-        }
+        arrays = (q, k, v, y, lse, dy, mask, alibi_slopes, dq, dk, dv)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -445,19 +433,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "y": y,
-            "lse": lse,
-            "dy": dy,
-            "mask": mask,
-            "alibi_slopes": alibi_slopes,
-            "dq": dq,
-            "dk": dk,
-            "dv": dv,
-        }
+        arrays = (q, k, v, y, lse, dy, mask, alibi_slopes, dq, dk, dv)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -478,19 +454,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "y": y,
-            "lse": lse,
-            "dy": dy,
-            "mask": mask,
-            "alibi_slopes": alibi_slopes,
-            "dq": dq,
-            "dk": dk,
-            "dv": dv,
-        }
+        arrays = (q, k, v, y, lse, dy, mask, alibi_slopes, dq, dk, dv)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -511,19 +475,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "y": y,
-            "lse": lse,
-            "dy": dy,
-            "mask": mask,
-            "alibi_slopes": alibi_slopes,
-            "dq": dq,
-            "dk": dk,
-            "dv": dv,
-        }
+        arrays = (q, k, v, y, lse, dy, mask, alibi_slopes, dq, dk, dv)
         return self._can_implement(arrays, workspace, stream)
 
 

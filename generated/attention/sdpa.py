@@ -240,14 +240,7 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "mask": mask,
-            "attn": attn,
-            "y": y,
-        }
+        arrays = (q, k, v, mask, attn, y)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -263,14 +256,7 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "mask": mask,
-            "attn": attn,
-            "y": y,
-        }
+        arrays = (q, k, v, mask, attn, y)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -286,14 +272,7 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "mask": mask,
-            "attn": attn,
-            "y": y,
-        }
+        arrays = (q, k, v, mask, attn, y)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -309,14 +288,7 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "mask": mask,
-            "attn": attn,
-            "y": y,
-        }
+        arrays = (q, k, v, mask, attn, y)
         return self._can_implement(arrays, workspace, stream)
 
 

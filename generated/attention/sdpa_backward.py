@@ -270,17 +270,7 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "attn": attn,
-            "dy": dy,
-            "dq": dq,
-            "dk": dk,
-            "dv": dv,
-            "dmask": dmask,
-        }
+        arrays = (q, k, v, attn, dy, dq, dk, dv, dmask)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -299,17 +289,7 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "attn": attn,
-            "dy": dy,
-            "dq": dq,
-            "dk": dk,
-            "dv": dv,
-            "dmask": dmask,
-        }
+        arrays = (q, k, v, attn, dy, dq, dk, dv, dmask)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -328,17 +308,7 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "attn": attn,
-            "dy": dy,
-            "dq": dq,
-            "dk": dk,
-            "dv": dv,
-            "dmask": dmask,
-        }
+        arrays = (q, k, v, attn, dy, dq, dk, dv, dmask)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -357,17 +327,7 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "attn": attn,
-            "dy": dy,
-            "dq": dq,
-            "dk": dk,
-            "dv": dv,
-            "dmask": dmask,
-        }
+        arrays = (q, k, v, attn, dy, dq, dk, dv, dmask)
         return self._can_implement(arrays, workspace, stream)
 
 

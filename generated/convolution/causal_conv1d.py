@@ -259,15 +259,7 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "initial_states": initial_states,
-            "cu_seqlens": cu_seqlens,
-            "y": y,
-            "final_states": final_states,
-        }
+        arrays = (x, weight, bias, initial_states, cu_seqlens, y, final_states)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -284,15 +276,7 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "initial_states": initial_states,
-            "cu_seqlens": cu_seqlens,
-            "y": y,
-            "final_states": final_states,
-        }
+        arrays = (x, weight, bias, initial_states, cu_seqlens, y, final_states)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -309,15 +293,7 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "initial_states": initial_states,
-            "cu_seqlens": cu_seqlens,
-            "y": y,
-            "final_states": final_states,
-        }
+        arrays = (x, weight, bias, initial_states, cu_seqlens, y, final_states)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -334,15 +310,7 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "initial_states": initial_states,
-            "cu_seqlens": cu_seqlens,
-            "y": y,
-            "final_states": final_states,
-        }
+        arrays = (x, weight, bias, initial_states, cu_seqlens, y, final_states)
         return self._can_implement(arrays, workspace, stream)
 
 

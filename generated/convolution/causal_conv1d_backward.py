@@ -325,19 +325,7 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "dy": dy,
-            "initial_states": initial_states,
-            "dfinal_states": dfinal_states,
-            "cu_seqlens": cu_seqlens,
-            "dx": dx,
-            "dw": dw,
-            "db": db,
-            "dinitial_states": dinitial_states,
-        }
+        arrays = (x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -358,19 +346,7 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "dy": dy,
-            "initial_states": initial_states,
-            "dfinal_states": dfinal_states,
-            "cu_seqlens": cu_seqlens,
-            "dx": dx,
-            "dw": dw,
-            "db": db,
-            "dinitial_states": dinitial_states,
-        }
+        arrays = (x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -391,19 +367,7 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "dy": dy,
-            "initial_states": initial_states,
-            "dfinal_states": dfinal_states,
-            "cu_seqlens": cu_seqlens,
-            "dx": dx,
-            "dw": dw,
-            "db": db,
-            "dinitial_states": dinitial_states,
-        }
+        arrays = (x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -424,19 +388,7 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "dy": dy,
-            "initial_states": initial_states,
-            "dfinal_states": dfinal_states,
-            "cu_seqlens": cu_seqlens,
-            "dx": dx,
-            "dw": dw,
-            "db": db,
-            "dinitial_states": dinitial_states,
-        }
+        arrays = (x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states)
         return self._can_implement(arrays, workspace, stream)
 
 

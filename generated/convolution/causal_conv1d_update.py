@@ -185,13 +185,7 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "conv_state": conv_state,
-            "y": y,
-        }
+        arrays = (x, weight, bias, conv_state, y)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -206,13 +200,7 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "conv_state": conv_state,
-            "y": y,
-        }
+        arrays = (x, weight, bias, conv_state, y)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -227,13 +215,7 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "conv_state": conv_state,
-            "y": y,
-        }
+        arrays = (x, weight, bias, conv_state, y)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -248,13 +230,7 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "x": x,
-            "weight": weight,
-            "bias": bias,
-            "conv_state": conv_state,
-            "y": y,
-        }
+        arrays = (x, weight, bias, conv_state, y)
         return self._can_implement(arrays, workspace, stream)
 
 

@@ -42,12 +42,13 @@ template <typename T> struct layer_norm_backward_args {
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
-// stays in registers: each tensor is read once and written once. While a packed one is worked on, the next is on its way
-// to shared memory.
+// stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
+// is on its way to shared memory.
 template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward_rows(const layer_norm_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && LAYOUT == Layout::PACKED;
+    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
+    constexpr bool KEPT = HELD && true;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
     const Space& space = args.space;
@@ -68,7 +69,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
     Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
     [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
     [[maybe_unused]] acc_t dbeta_sum[CHUNKS][VEC] = {};
-    if (HELD) {
+    if (KEPT) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(home, k), stretch.end);
@@ -97,7 +98,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
         return row < size_rows ? acc_t(args.rstd.at(space, row)) : acc_t(0.0);
     };
     const long long own = threadIdx.x / Tile::LANES;
-    if constexpr (Tile::CLUSTER > 1) cluster_barrier();  // all blocks are there
+    if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
     if (AHEAD) fetch(block * Tile::ROWS + own);
     acc_t mu_next = mu_at(block * Tile::ROWS + own);
     acc_t rstd_next = rstd_at(block * Tile::ROWS + own);
@@ -134,23 +135,21 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
 
         [[maybe_unused]] acc_t drift_part = acc_t(0);
         [[maybe_unused]] acc_t proj_part = acc_t(0);
-        if (HELD) {
-            keep_packed(dy_slice);
-            keep_packed(x_slice);
-            if (HAS_GAMMA) keep_packed(gamma_slice);
-        }
+        if (HELD) keep_packed(dy_slice);
+        if (HELD) keep_packed(x_slice);
+        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
                     read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
                     read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                    if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
@@ -173,23 +172,21 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
             continue;
         }
 
-        if (HELD) {
-            keep_packed(dy_slice);
-            keep_packed(x_slice);
-            if (HAS_GAMMA) keep_packed(gamma_slice);
-        }
+        if (HELD) keep_packed(dy_slice);
+        if (HELD) keep_packed(x_slice);
+        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
                     read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
                     read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                    if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -247,6 +244,8 @@ template <typename T, class Tile, int SLICES> __device__ void layer_norm_backwar
 // Held rows: stage 0 works on rows, stage 1 adds up columns. Wide rows with column sums: stage 0 gathers, stage 1 does
 // the last pass strip by strip, and the block that finishes a strip last adds up its columns.
 template <typename T, class Tile> __device__ void layer_norm_backward(const layer_norm_backward_args<T>& args) {
+    if (args.stage == 0) let_next_kernel_start();
+    else wait_for_kernel_before();
     if (Tile::WIDE && args.stage == 0) {
         layer_norm_backward_rows<T, Tile, Walk::GATHER>(args);
     } else if (Tile::WIDE) {
@@ -269,273 +268,273 @@ using namespace baracuda;
 
 #ifdef SKU_layer_norm_backward_f32_row8x32x2
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row8x32x2(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<8, 32, 2, false, 1>>(args);
+    layer_norm_backward<float, Tile<8, 32, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_row16x16x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row16x16x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<16, 16, 4, false, 1>>(args);
+    layer_norm_backward<float, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_row32x8x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row32x8x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<32, 8, 4, false, 1>>(args);
+    layer_norm_backward<float, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_row64x4x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row64x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<64, 4, 4, false, 1>>(args);
+    layer_norm_backward<float, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_row128x2x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row128x2x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<128, 2, 4, false, 1>>(args);
+    layer_norm_backward<float, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_row256x1x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row256x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<256, 1, 4, false, 1>>(args);
+    layer_norm_backward<float, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_row512x1x4
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f32_row512x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<512, 1, 4, false, 1>>(args);
+    layer_norm_backward<float, Tile<512, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f32_row256x1x4x4
 extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<256, 1, 4, false, 4>>(args);
+    layer_norm_backward<float, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f32_row256x1x4x8
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<256, 1, 4, false, 8>>(args);
+    layer_norm_backward<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f32_row512x1x4x8
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<512, 1, 4, false, 8>>(args);
+    layer_norm_backward<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f32_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f32_wide384x1x2(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<384, 1, 2, true, 1>>(args);
+    layer_norm_backward<float, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_row8x32x2
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row8x32x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<8, 32, 2, false, 1>>(args);
+    layer_norm_backward<f16, Tile<8, 32, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_row16x16x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row16x16x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<16, 16, 3, false, 1>>(args);
+    layer_norm_backward<f16, Tile<16, 16, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_row32x8x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row32x8x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<32, 8, 3, false, 1>>(args);
+    layer_norm_backward<f16, Tile<32, 8, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_row64x4x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row64x4x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<64, 4, 3, false, 1>>(args);
+    layer_norm_backward<f16, Tile<64, 4, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_row128x2x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row128x2x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<128, 2, 3, false, 1>>(args);
+    layer_norm_backward<f16, Tile<128, 2, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_row256x1x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row256x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<256, 1, 3, false, 1>>(args);
+    layer_norm_backward<f16, Tile<256, 1, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_row512x1x3
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f16_row512x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<512, 1, 3, false, 1>>(args);
+    layer_norm_backward<f16, Tile<512, 1, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f16_row256x1x3x4
 extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f16_row256x1x3x4(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<256, 1, 3, false, 4>>(args);
+    layer_norm_backward<f16, Tile<256, 1, 3, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f16_row256x1x3x8
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f16_row256x1x3x8(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<256, 1, 3, false, 8>>(args);
+    layer_norm_backward<f16, Tile<256, 1, 3, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f16_row512x1x3x8
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f16_row512x1x3x8(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<512, 1, 3, false, 8>>(args);
+    layer_norm_backward<f16, Tile<512, 1, 3, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f16_wide384x1x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<384, 1, 2, true, 1>>(args);
+    layer_norm_backward<f16, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_row8x32x2
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row8x32x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<8, 32, 2, false, 1>>(args);
+    layer_norm_backward<bf16, Tile<8, 32, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_row16x16x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row16x16x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<16, 16, 3, false, 1>>(args);
+    layer_norm_backward<bf16, Tile<16, 16, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_row32x8x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row32x8x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<32, 8, 3, false, 1>>(args);
+    layer_norm_backward<bf16, Tile<32, 8, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_row64x4x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row64x4x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<64, 4, 3, false, 1>>(args);
+    layer_norm_backward<bf16, Tile<64, 4, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_row128x2x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row128x2x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<128, 2, 3, false, 1>>(args);
+    layer_norm_backward<bf16, Tile<128, 2, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_row256x1x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row256x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<256, 1, 3, false, 1>>(args);
+    layer_norm_backward<bf16, Tile<256, 1, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_row512x1x3
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_bf16_row512x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<512, 1, 3, false, 1>>(args);
+    layer_norm_backward<bf16, Tile<512, 1, 3, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_bf16_row256x1x3x4
 extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_bf16_row256x1x3x4(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<256, 1, 3, false, 4>>(args);
+    layer_norm_backward<bf16, Tile<256, 1, 3, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_bf16_row256x1x3x8
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_bf16_row256x1x3x8(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<256, 1, 3, false, 8>>(args);
+    layer_norm_backward<bf16, Tile<256, 1, 3, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_bf16_row512x1x3x8
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_bf16_row512x1x3x8(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<512, 1, 3, false, 8>>(args);
+    layer_norm_backward<bf16, Tile<512, 1, 3, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_bf16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_bf16_wide384x1x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<384, 1, 2, true, 1>>(args);
+    layer_norm_backward<bf16, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row8x32x2
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row8x32x2(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<8, 32, 2, false, 1>>(args);
+    layer_norm_backward<double, Tile<8, 32, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row16x16x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row16x16x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<16, 16, 4, false, 1>>(args);
+    layer_norm_backward<double, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row32x8x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row32x8x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<32, 8, 4, false, 1>>(args);
+    layer_norm_backward<double, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row64x4x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row64x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<64, 4, 4, false, 1>>(args);
+    layer_norm_backward<double, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row128x2x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row128x2x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<128, 2, 4, false, 1>>(args);
+    layer_norm_backward<double, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row256x1x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row256x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<256, 1, 4, false, 1>>(args);
+    layer_norm_backward<double, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_row512x1x4
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f64_row512x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<512, 1, 4, false, 1>>(args);
+    layer_norm_backward<double, Tile<512, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f64_row256x1x4x4
 extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<256, 1, 4, false, 4>>(args);
+    layer_norm_backward<double, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f64_row256x1x4x8
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<256, 1, 4, false, 8>>(args);
+    layer_norm_backward<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_sm_90_f64_row512x1x4x8
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f64_row512x1x4x8(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<512, 1, 4, false, 8>>(args);
+    layer_norm_backward<double, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_backward_f64_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f64_wide384x1x2(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<384, 1, 2, true, 1>>(args);
+    layer_norm_backward<double, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 -1 1 +1 7 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 15 +3 12 +1 1 +2 1 -1 1 +1 3 +1 1 +1 3 +1 2 +1 1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 16 +3 12 +1 1 +2 1 -1 1 +1 3 +1 1 +1 3 +1 2 +1 1
 // @lines -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 -3 3 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2 2 +2 1 -1 1 -1 1 +2 1 -1 1
-// @lines +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 3 +18 1 -1 1 +1 1 +1 1 -1 1 -1 1 +1 5 +1 1 -1 1 -1 1 +1 5 +3 3 +4 1 -1 1 -1 1
-// @lines +2 1 -1 1 +2 1 -1 1 +7 1 +3 3 +1 1 -1 1 -62 1 +1 1 -1 1 +1 3 +5 1 +1 1 -1 1 -1 1 +1 5 +1 1 -1 1 -1 1 +1 5 +1 1
-// @lines +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 -1 1 +1 1 +1 1 +1 3 +5 2 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3 2 +1 2 -2 2
-// @lines +1 1 +7 1 -1 1 +1 3 +1 3 +1 14 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 3 +18 1 -1 1 +2 1 -1 1 -1 1 +1 4 +1 1 -1 1 +1 5 +1 1 +4 3 +4 1 -1 1 -1 1 +2 1
+// @lines -1 1 +2 1 -1 1 +7 1 +3 3 +1 1 -1 1 -63 1 +1 1 -1 1 +1 3 +6 1 -1 1 -1 1 +1 4 +1 1 -1 1 +1 5 +1 1 +2 1 +1 3 +4 1
+// @lines -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 -1 1 +1 1 +1 1 +1 3 +5 2 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3 2 +1 2 -2 2 +1 1 +7 1
+// @lines -1 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 5

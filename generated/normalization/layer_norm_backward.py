@@ -148,16 +148,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "dy": dy,
-            "x": x,
-            "gamma": gamma,
-            "mu": mu,
-            "rstd": rstd,
-            "dx": dx,
-            "dgamma": dgamma,
-            "dbeta": dbeta,
-        }
+        arrays = (dy, x, gamma, mu, rstd, dx, dgamma, dbeta)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -175,16 +166,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "dy": dy,
-            "x": x,
-            "gamma": gamma,
-            "mu": mu,
-            "rstd": rstd,
-            "dx": dx,
-            "dgamma": dgamma,
-            "dbeta": dbeta,
-        }
+        arrays = (dy, x, gamma, mu, rstd, dx, dgamma, dbeta)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -202,16 +184,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "dy": dy,
-            "x": x,
-            "gamma": gamma,
-            "mu": mu,
-            "rstd": rstd,
-            "dx": dx,
-            "dgamma": dgamma,
-            "dbeta": dbeta,
-        }
+        arrays = (dy, x, gamma, mu, rstd, dx, dgamma, dbeta)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -229,16 +202,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "dy": dy,
-            "x": x,
-            "gamma": gamma,
-            "mu": mu,
-            "rstd": rstd,
-            "dx": dx,
-            "dgamma": dgamma,
-            "dbeta": dbeta,
-        }
+        arrays = (dy, x, gamma, mu, rstd, dx, dgamma, dbeta)
         return self._can_implement(arrays, workspace, stream)
 
 
@@ -257,56 +221,56 @@ rt.REGISTRY.register(
         arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
-                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1, resident=1),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1, resident=1),
             ),
             rt.ElementKind.F16: (
-                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=16, rows=16, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=32, rows=8, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=64, rows=4, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=128, rows=2, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=3, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=3, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=16, rows=16, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=32, rows=8, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=64, rows=4, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=128, rows=2, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=3, wide=False, blocks=132, cluster=1, resident=1),
+                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=60, cluster=4, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=28, cluster=8, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=3, wide=False, blocks=14, cluster=8, resident=1),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1, resident=1),
             ),
             rt.ElementKind.BF16: (
-                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=16, rows=16, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=32, rows=8, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=64, rows=4, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=128, rows=2, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=3, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=3, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=16, rows=16, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=32, rows=8, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=64, rows=4, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=128, rows=2, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=3, wide=False, blocks=132, cluster=1, resident=1),
+                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=60, cluster=4, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=3, wide=False, blocks=28, cluster=8, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=3, wide=False, blocks=14, cluster=8, resident=1),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1, resident=1),
             ),
             rt.ElementKind.F64: (
-                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1, resident=1),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1, resident=1),
             ),
         },
     )

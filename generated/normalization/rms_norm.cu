@@ -26,12 +26,13 @@ template <typename T> struct rms_norm_args {
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
-// stays in registers: each tensor is read once and written once. While a packed one is worked on, the next is on its way
-// to shared memory.
+// stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
+// is on its way to shared memory.
 template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const rms_norm_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && LAYOUT == Layout::PACKED;
+    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
+    constexpr bool KEPT = HELD && false;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
     const Space& space = args.space;
@@ -51,7 +52,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
     };
     [[maybe_unused]] int turn = 0;
     Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
-    if (HELD) {
+    if (KEPT) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(home, k), stretch.end);
@@ -71,7 +72,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
         }
     };
     const long long own = threadIdx.x / Tile::LANES;
-    if constexpr (Tile::CLUSTER > 1) cluster_barrier();  // all blocks are there
+    if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
     if (AHEAD) fetch(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
         const long long row = first + own;
@@ -97,9 +98,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
         }
 
         [[maybe_unused]] acc_t rms_mean_part = acc_t(0);
-        if (HELD) {
-            keep_packed(x_slice);
-        }
+        if (HELD) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -123,21 +122,19 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
         [[maybe_unused]] const acc_t rms = math::sqrt(rms_mean + eps);
         if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rms.at(space, row) = rms_of<T>(rms);
 
-        if (HELD) {
-            keep_packed(x_slice);
-            if (HAS_GAMMA) keep_packed(gamma_slice);
-        }
+        if (HELD) keep_packed(x_slice);
+        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
                 for (int k = 0; k < CHUNKS; ++k) {
                     read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                    if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(tile, k), cols);
                 }
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -164,271 +161,271 @@ template <typename T, class Tile> __device__ void rms_norm(const rms_norm_args<T
 using namespace baracuda;
 
 #ifdef SKU_rms_norm_f32_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f32_row8x16x2(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<8, 16, 2, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row8x16x2(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f32_row16x8x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<16, 8, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row16x8x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f32_row32x4x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<32, 4, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row32x4x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row64x1x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<64, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) rms_norm_f32_row64x1x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f32_row128x1x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<128, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row128x1x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f32_row256x1x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<256, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f32_row256x1x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_f32_row512x1x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<512, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f32_row512x1x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<256, 1, 4, false, 4>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<256, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f32_row512x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<512, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f32_row512x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f32_wide384x1x2(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<384, 1, 2, true, 1>>(args);
+    rms_norm<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f16_row8x16x2(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<8, 16, 2, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row8x16x2(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f16_row16x8x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<16, 8, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row16x8x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f16_row32x4x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<32, 4, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row32x4x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row64x1x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<64, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) rms_norm_f16_row64x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f16_row128x1x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<128, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row128x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f16_row256x1x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<256, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f16_row256x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_f16_row512x1x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<512, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f16_row512x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<256, 1, 4, false, 4>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<256, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f16_row512x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<512, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f16_row512x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f16_wide384x1x2(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<384, 1, 2, true, 1>>(args);
+    rms_norm<f16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_bf16_row8x16x2(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<8, 16, 2, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row8x16x2(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_bf16_row16x8x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<16, 8, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row16x8x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_bf16_row32x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<32, 4, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row32x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row64x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<64, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) rms_norm_bf16_row64x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_bf16_row128x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<128, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row128x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_bf16_row256x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<256, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_bf16_row256x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_bf16_row512x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<512, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_bf16_row512x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<256, 1, 4, false, 4>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<256, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_bf16_row512x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<512, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_bf16_row512x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_bf16_wide384x1x2(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<384, 1, 2, true, 1>>(args);
+    rms_norm<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f64_row8x16x2(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<8, 16, 2, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row8x16x2(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f64_row16x8x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<16, 8, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row16x8x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f64_row32x4x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<32, 4, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row32x4x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row64x1x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<64, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) rms_norm_f64_row64x1x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f64_row128x1x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<128, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row128x1x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f64_row256x1x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<256, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f64_row256x1x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_f64_row512x1x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<512, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f64_row512x1x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<256, 1, 4, false, 4>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<256, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_sm_90_f64_row512x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<512, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f64_row512x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f64_wide384x1x2(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<384, 1, 2, true, 1>>(args);
+    rms_norm<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 15 +1 1 +1 12 +1 1
+// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 16 +1 1 +1 12 +1 1
 // @lines +4 3 +1 1 +1 3 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 5 +1 1 +1 3 +18 1
-// @lines +1 1 +1 1 +1 5 +1 1 +1 5 +3 3 +4 1 +5 1 +7 1 +3 3 +1 1 -68 1 +2 2 +13 1 +1 1 -1 1 +1 5 +1 1 -1 1 +1 5 +1 1 +1
-// @lines 3 +4 1 -1 1 +8 1 +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +16 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines +2 1 +1 4 +1 1 +1 5 +6 3 +4 1 +5 1 +7 1 +3 3 +1 1 -69 1 +2 2 +14 1 -1 1 +1 4 +1 1 +1 5 +1 1 +2 1 +1 3 +4 1 -1
+// @lines 1 +8 1 +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

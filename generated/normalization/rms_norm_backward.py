@@ -135,14 +135,7 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "dy": dy,
-            "x": x,
-            "gamma": gamma,
-            "rms": rms,
-            "dx": dx,
-            "dgamma": dgamma,
-        }
+        arrays = (dy, x, gamma, rms, dx, dgamma)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -158,14 +151,7 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "dy": dy,
-            "x": x,
-            "gamma": gamma,
-            "rms": rms,
-            "dx": dx,
-            "dgamma": dgamma,
-        }
+        arrays = (dy, x, gamma, rms, dx, dgamma)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -181,14 +167,7 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "dy": dy,
-            "x": x,
-            "gamma": gamma,
-            "rms": rms,
-            "dx": dx,
-            "dgamma": dgamma,
-        }
+        arrays = (dy, x, gamma, rms, dx, dgamma)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -204,14 +183,7 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "dy": dy,
-            "x": x,
-            "gamma": gamma,
-            "rms": rms,
-            "dx": dx,
-            "dgamma": dgamma,
-        }
+        arrays = (dy, x, gamma, rms, dx, dgamma)
         return self._can_implement(arrays, workspace, stream)
 
 
@@ -230,56 +202,56 @@ rt.REGISTRY.register(
         arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
-                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1, resident=1),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1, resident=1),
             ),
             rt.ElementKind.F16: (
-                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1, resident=1),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1, resident=1),
             ),
             rt.ElementKind.BF16: (
-                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1, resident=1),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1, resident=1),
             ),
             rt.ElementKind.F64: (
-                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1, resident=1),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8, resident=2),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1, resident=1),
             ),
         },
     )

@@ -144,10 +144,7 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "x": x,
-            "y": y,
-        }
+        arrays = (x, y)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -159,10 +156,7 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "x": x,
-            "y": y,
-        }
+        arrays = (x, y)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -174,10 +168,7 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "x": x,
-            "y": y,
-        }
+        arrays = (x, y)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -189,10 +180,7 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "x": x,
-            "y": y,
-        }
+        arrays = (x, y)
         return self._can_implement(arrays, workspace, stream)
 
 

@@ -130,10 +130,7 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "dy": dy,
-            "dx": dx,
-        }
+        arrays = (dy, dx)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -145,10 +142,7 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "dy": dy,
-            "dx": dx,
-        }
+        arrays = (dy, dx)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -160,10 +154,7 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "dy": dy,
-            "dx": dx,
-        }
+        arrays = (dy, dx)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -175,10 +166,7 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "dy": dy,
-            "dx": dx,
-        }
+        arrays = (dy, dx)
         return self._can_implement(arrays, workspace, stream)
 
 

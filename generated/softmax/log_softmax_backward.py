@@ -118,11 +118,7 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "dy": dy,
-            "y": y,
-            "dx": dx,
-        }
+        arrays = (dy, y, dx)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -135,11 +131,7 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "dy": dy,
-            "y": y,
-            "dx": dx,
-        }
+        arrays = (dy, y, dx)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -152,11 +144,7 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "dy": dy,
-            "y": y,
-            "dx": dx,
-        }
+        arrays = (dy, y, dx)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -169,11 +157,7 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "dy": dy,
-            "y": y,
-            "dx": dx,
-        }
+        arrays = (dy, y, dx)
         return self._can_implement(arrays, workspace, stream)
 
 
@@ -192,56 +176,56 @@ rt.REGISTRY.register(
         arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
-                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056, cluster=1),
-                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=16),
+                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.F16: (
-                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056, cluster=1),
-                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=16),
+                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.BF16: (
-                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056, cluster=1),
-                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=16),
+                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.F64: (
-                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056, cluster=1),
-                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=16),
+                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
         },
     )

@@ -19,12 +19,13 @@ template <typename T> struct softmax_args {
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
-// stays in registers: each tensor is read once and written once. While a packed one is worked on, the next is on its way
-// to shared memory.
+// stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
+// is on its way to shared memory.
 template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const softmax_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && LAYOUT == Layout::PACKED;
+    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
+    constexpr bool KEPT = HELD && false;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
     const Space& space = args.space;
@@ -42,7 +43,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         return tile + (INTERLEAVED ? index_t(k * Tile::LANES) * VEC + lane : index_t(k * Tile::LANES + lane) * VEC);
     };
     [[maybe_unused]] int turn = 0;
-    if (HELD) {
+    if (KEPT) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
         }
@@ -61,7 +62,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         }
     };
     const long long own = threadIdx.x / Tile::LANES;
-    if constexpr (Tile::CLUSTER > 1) cluster_barrier();  // all blocks are there
+    if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
     if (AHEAD) fetch(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
         const long long row = first + own;
@@ -87,9 +88,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         }
 
         [[maybe_unused]] acc_t e_max_part = -math::infinity<acc_t>();
-        if (HELD) {
-            keep_packed(x_slice);
-        }
+        if (HELD) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -112,9 +111,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         const acc_t e_max = fold_row<Tile, Max<acc_t>>(e_max_part, turn);
 
         [[maybe_unused]] acc_t y_sum_part = acc_t(0);
-        if (HELD) {
-            keep_packed(x_slice);
-        }
+        if (HELD) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -137,9 +134,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         }
         const acc_t y_sum = fold_row<Tile, Sum<acc_t>>(y_sum_part, turn);
 
-        if (HELD) {
-            keep_packed(x_slice);
-        }
+        if (HELD) keep_packed(x_slice);
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -176,271 +171,271 @@ template <typename T, class Tile> __device__ void softmax(const softmax_args<T>&
 using namespace baracuda;
 
 #ifdef SKU_softmax_f32_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f32_row8x16x2(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<8, 16, 2, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f32_row8x16x2(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f32_row16x8x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<16, 8, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f32_row16x8x4(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f32_row32x4x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<32, 4, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f32_row32x4x4(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f32_row64x1x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<64, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_f32_row64x1x4(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f32_row128x1x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<128, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f32_row128x1x4(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_f32_row256x1x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<256, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f32_row256x1x4(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) softmax_f32_row512x1x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<512, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_f32_row512x1x4(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f32_row256x1x4x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<256, 1, 4, false, 4>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_sm_90_f32_row256x1x4x4(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f32_row256x1x4x8(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<256, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_sm_90_f32_row256x1x4x8(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) softmax_sm_90_f32_row512x1x4x8(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<512, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f32_row512x1x4x8(__grid_constant__ const softmax_args<float> args) {
+    softmax<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) softmax_f32_wide384x1x2(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<384, 1, 2, true, 1>>(args);
+    softmax<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f16_row8x16x2(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<8, 16, 2, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f16_row8x16x2(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f16_row16x8x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<16, 8, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f16_row16x8x4(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f16_row32x4x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<32, 4, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f16_row32x4x4(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f16_row64x1x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<64, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_f16_row64x1x4(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f16_row128x1x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<128, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f16_row128x1x4(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_f16_row256x1x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<256, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f16_row256x1x4(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) softmax_f16_row512x1x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<512, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_f16_row512x1x4(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f16_row256x1x4x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<256, 1, 4, false, 4>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_sm_90_f16_row256x1x4x4(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f16_row256x1x4x8(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<256, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_sm_90_f16_row256x1x4x8(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) softmax_sm_90_f16_row512x1x4x8(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<512, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f16_row512x1x4x8(__grid_constant__ const softmax_args<f16> args) {
+    softmax<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) softmax_f16_wide384x1x2(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<384, 1, 2, true, 1>>(args);
+    softmax<f16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_bf16_row8x16x2(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<8, 16, 2, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_bf16_row8x16x2(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_bf16_row16x8x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<16, 8, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_bf16_row16x8x4(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_bf16_row32x4x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<32, 4, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_bf16_row32x4x4(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) softmax_bf16_row64x1x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<64, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_bf16_row64x1x4(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_bf16_row128x1x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<128, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_bf16_row128x1x4(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_bf16_row256x1x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<256, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_bf16_row256x1x4(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) softmax_bf16_row512x1x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<512, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_bf16_row512x1x4(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_bf16_row256x1x4x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<256, 1, 4, false, 4>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_sm_90_bf16_row256x1x4x4(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_bf16_row256x1x4x8(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<256, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_sm_90_bf16_row256x1x4x8(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) softmax_sm_90_bf16_row512x1x4x8(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<512, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_bf16_row512x1x4x8(__grid_constant__ const softmax_args<bf16> args) {
+    softmax<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) softmax_bf16_wide384x1x2(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<384, 1, 2, true, 1>>(args);
+    softmax<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f64_row8x16x2(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<8, 16, 2, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f64_row8x16x2(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f64_row16x8x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<16, 8, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f64_row16x8x4(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f64_row32x4x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<32, 4, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f64_row32x4x4(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f64_row64x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<64, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_f64_row64x1x4(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f64_row128x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<128, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_f64_row128x1x4(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_f64_row256x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<256, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_f64_row256x1x4(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) softmax_f64_row512x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<512, 1, 4, false, 1>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_f64_row512x1x4(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f64_row256x1x4x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<256, 1, 4, false, 4>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_sm_90_f64_row256x1x4x4(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f64_row256x1x4x8(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<256, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_sm_90_f64_row256x1x4x8(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) softmax_sm_90_f64_row512x1x4x8(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<512, 1, 4, false, 8>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_sm_90_f64_row512x1x4x8(__grid_constant__ const softmax_args<double> args) {
+    softmax<double, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) softmax_f64_wide384x1x2(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<384, 1, 2, true, 1>>(args);
+    softmax<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 15 +3 12 +6 3 +3 3 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2
-// @lines +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 5 +1 1 +1 3 +18 1 +1 1 +1 1 +1 5 +1 1 +1 5 +3 3 +4 1 +5 1 +7 1 +3 3
-// @lines +1 2 -53 1 +1 1 +1 1 +1 5 +1 1 +1 5 +3 3 +4 1 +2 1 +2 1 +7 1 +3 3 +1 2 -51 1 +1 1 +1 5 +1 1 +1 5 +1 1 +1 3 +4
-// @lines 1 +2 1 +5 1 +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +16 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 16 +3 12 +6 3 +3 3 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2
+// @lines +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 5 +1 1 +1 3 +18 1 +2 1 +1 4 +1 1 +1 5 +6 3 +4 1 +5 1 +7 1 +3 3 +1 2
+// @lines -54 1 +2 1 +1 4 +1 1 +1 5 +6 3 +4 1 +2 1 +2 1 +7 1 +3 3 +1 2 -51 1 +1 4 +1 1 +1 5 +4 1 +1 3 +4 1 +2 1 +5 1 +4
+// @lines 1 +1 1 +1 3 +5 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

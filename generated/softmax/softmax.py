@@ -115,10 +115,7 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
 
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
-        arrays = {
-            "x": x,
-            "y": y,
-        }
+        arrays = (x, y)
         self._run(arrays, workspace, stream)
 
     def run_unchecked(
@@ -130,10 +127,7 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
         stream: rt.Stream = None,
     ) -> None:
         """As `run`, for arguments that `run` or `can_implement` accepts."""
-        arrays = {
-            "x": x,
-            "y": y,
-        }
+        arrays = (x, y)
         self._run_unchecked(arrays, workspace, stream)
 
     def bind(
@@ -145,10 +139,7 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
         """Check once, and return a call that only starts the kernels."""
-        arrays = {
-            "x": x,
-            "y": y,
-        }
+        arrays = (x, y)
         return self._bind(arrays, workspace, stream)
 
     def can_implement(
@@ -160,10 +151,7 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
         stream: rt.Stream = None,
     ) -> rt.Verdict:
         """Whether `run` would work, and if not, the error it would raise."""
-        arrays = {
-            "x": x,
-            "y": y,
-        }
+        arrays = (x, y)
         return self._can_implement(arrays, workspace, stream)
 
 
@@ -182,56 +170,56 @@ rt.REGISTRY.register(
         arch="sm_80",
         tiles={
             rt.ElementKind.F32: (
-                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056, cluster=1),
-                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=16),
+                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.F16: (
-                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056, cluster=1),
-                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=16),
+                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.BF16: (
-                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056, cluster=1),
-                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=16),
+                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.F64: (
-                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=1056, cluster=1),
-                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=528, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, cluster=1),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, cluster=1),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4),
-                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8),
-                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8),
-                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32, cluster=1),
+                rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=16),
+                rt.Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, cluster=1, resident=2),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
+                rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
+                rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+                rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
         },
     )

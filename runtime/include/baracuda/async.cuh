@@ -1,8 +1,23 @@
+// What runs beside what: kernels that begin while the one before ends, and copies.
+//
 // Copies from global to shared memory that run beside the thread. A thread waits for its own copies only: others see them
 // after a barrier that follows the wait.
 #pragma once
 
 namespace baracuda {
+
+// Of two kernels, the later one launched as overlapping: it may start once all blocks of the earlier one have let it or are
+// done, and must wait before it touches what that one writes. Elsewhere, and before sm_90, both do nothing.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if !defined(BARACUDA_HOST) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if !defined(BARACUDA_HOST) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 // The first `source_bytes` bytes are copied and the rest become zero; both addresses are multiples of the size. `ca` caches
 // the lines in L1 and L2, `cg`, always of 16 bytes, in L2 only.

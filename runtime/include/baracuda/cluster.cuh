@@ -1,6 +1,8 @@
 // Blocks that run at the same time and see each other's shared memory. sm_90 on.
 #pragma once
 
+#include <baracuda/hopper_barrier.cuh>
+
 namespace baracuda {
 
 // Which block of its cluster this is; blocks of one cluster are neighbours in the grid.
@@ -16,17 +18,23 @@ __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Writes to the variable of block `rank` that this block has at `shared`.
-__device__ __forceinline__ unsigned address_in_block(const void* shared, unsigned rank) {
+// The place in block `rank` of what this block has at `shared`.
+__device__ __forceinline__ unsigned address_in_block(unsigned shared, unsigned rank) {
     unsigned address;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(unsigned(__cvta_generic_to_shared(shared))), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
     return address;
 }
-__device__ __forceinline__ void store_in_block(float* shared, unsigned rank, float value) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address_in_block(shared, rank)), "f"(value) : "memory");
+
+// Writes to the variable of block `rank` that this block has at `shared`; that block's `barrier` counts the bytes.
+__device__ __forceinline__ void send_to_block(float* shared, unsigned rank, float value, Barrier barrier) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+                 ::"r"(address_in_block(shared_address(shared), rank)), "r"(__float_as_uint(value)),
+                 "r"(address_in_block(barrier.address, rank)) : "memory");
 }
-__device__ __forceinline__ void store_in_block(double* shared, unsigned rank, double value) {
-    asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(address_in_block(shared, rank)), "d"(value) : "memory");
+__device__ __forceinline__ void send_to_block(double* shared, unsigned rank, double value, Barrier barrier) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];"
+                 ::"r"(address_in_block(shared_address(shared), rank)), "l"(__double_as_longlong(value)),
+                 "r"(address_in_block(barrier.address, rank)) : "memory");
 }
 
 }  // namespace baracuda

@@ -29,6 +29,12 @@ struct Barrier {
                      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again_%=;\n}\n"
                      ::"r"(address), "r"(parity) : "memory");
     }
+    // `wait`, after which what other blocks of the cluster sent is there.
+    __device__ __forceinline__ void wait_for_cluster(unsigned parity) const {
+        asm volatile("{\n.reg .pred done;\nagain_%=:\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n@!done bra again_%=;\n}\n"
+                     ::"r"(address), "r"(parity) : "memory");
+    }
 };
 
 // After `init`, before a block barrier: the other threads and the copy engine see new barriers.

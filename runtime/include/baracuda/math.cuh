@@ -39,9 +39,16 @@ template <typename A> __device__ A sigmoid(A a) {
     return (a < A(0) ? small : A(1)) / (A(1) + small);
 }
 
-// NaN wins, as in NumPy.
+// NaN wins, as in NumPy. Of zeros of both signs, floats take the positive as the larger: the instruction's rule.
 template <typename A> __device__ A maximum(A a, A b) { return a > b || a != a ? a : b; }
 template <typename A> __device__ A minimum(A a, A b) { return a < b || a != a ? a : b; }
+#ifdef BARACUDA_HOST
+inline float maximum(float a, float b) { return a > b || a != a || (a == b && !(__float_as_uint(a) >> 31)) ? a : b; }
+inline float minimum(float a, float b) { return a < b || a != a || (a == b && __float_as_uint(a) >> 31) ? a : b; }
+#else
+__device__ inline float maximum(float a, float b) { float c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+__device__ inline float minimum(float a, float b) { float c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+#endif
 
 // Integers as in NumPy: they wrap, quotients round down, dividing by zero gives zero, shifts of 64 and more push every bit out.
 __device__ inline i64 add(i64 a, i64 b) { return i64(u64(a) + u64(b)); }

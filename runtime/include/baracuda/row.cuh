@@ -4,6 +4,7 @@
 #include <baracuda/async.cuh>
 #include <baracuda/barrier.cuh>
 #include <baracuda/cluster.cuh>
+#include <baracuda/hopper_barrier.cuh>
 #include <baracuda/math.cuh>
 #include <baracuda/pack.cuh>
 #include <baracuda/shared.cuh>
@@ -75,10 +76,10 @@ template <typename T> struct PerCol {
 };
 
 // LANES threads share a row, ROWS rows share a block, and a thread owns CHUNKS packs of a row at a time; or CLUSTER blocks
-// share a row, each a stretch of it. A row that is longer than its tile is WIDE.
-template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1> struct Tile {
+// share a row, each a stretch of it. A row that is longer than its tile is WIDE. A block STAYS for many rows or has ROWS.
+template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool STAYS_ = false> struct Tile {
     static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS, CLUSTER = CLUSTER_;
-    static constexpr bool WIDE = WIDE_;
+    static constexpr bool WIDE = WIDE_, STAYS = STAYS_;
     static_assert(CLUSTER == 1 || (LANES > WARP && !WIDE), "a cluster holds one row in whole warps");
     static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0, "a row is whole warps or a part of one");
     static_assert(LANES <= WARP || ROWS < 16, "a row of several warps has a barrier of its own, and a block has 16");
@@ -169,8 +170,34 @@ template <typename A> struct Sum { __device__ A operator()(A a, A b) const { ret
 template <typename A> struct Max { __device__ A operator()(A a, A b) const { return math::maximum(a, b); } };
 template <typename A> struct Min { __device__ A operator()(A a, A b) const { return math::minimum(a, b); } };
 
-// One value from all threads of a row, the same bits in each: a butterfly within the warp, then the warps in order.
-// `turn` alternates between two scratch rows, so that one barrier a fold is enough.
+// How the blocks of a cluster tell each other a value: each sends it to all, and waits only until it has all of them. There
+// are two barriers, used in turn: a block that has the values of one turn knows that nobody reads those of the turn before.
+template <class Tile> struct Exchange {
+    __device__ static Barrier arrived(int turn) {
+        __shared__ unsigned long long barriers[2];
+        return {shared_address(&barriers[turn & 1])};
+    }
+    // Before the first exchange: all blocks are there, with their barriers.
+    __device__ static void open() {
+        if (threadIdx.x == 0) {
+            arrived(0).init(1);
+            arrived(1).init(1);
+            publish_barriers();
+        }
+        cluster_barrier();
+    }
+    template <typename A> __device__ static const A* all(A value, int turn) {
+        __shared__ A of_block[2][Tile::CLUSTER];
+        const Barrier barrier = arrived(turn);
+        if (threadIdx.x == 0) barrier.expect(Tile::CLUSTER * sizeof(A));
+        if (threadIdx.x < Tile::CLUSTER) send_to_block(&of_block[turn & 1][cluster_rank()], threadIdx.x, value, barrier);
+        barrier.wait_for_cluster(turn >> 1 & 1);
+        return of_block[turn & 1];
+    }
+};
+
+// One value from all threads of a row, the same bits in each: a butterfly within the warp, then the warps in order, then the
+// blocks. `turn` counts the folds: two scratch rows in turn, so that one barrier a fold is enough.
 template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int& turn) {
     const Fold fold;
 #pragma unroll
@@ -180,22 +207,20 @@ template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int
         constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
         struct alignas(16) Scratch { A of_warp[WARPS]; };  // aligned, so that 16-byte reads of one touch no other
         __shared__ Scratch scratch[Tile::ROWS][2];
-        turn ^= 1;
-        A(&of_warp)[WARPS] = scratch[threadIdx.x / Tile::LANES][turn].of_warp;
+        A(&of_warp)[WARPS] = scratch[threadIdx.x / Tile::LANES][turn & 1].of_warp;
         if (threadIdx.x % WARP == 0) of_warp[threadIdx.x % Tile::LANES / WARP] = value;
         Tile::row_barrier();
         value = of_warp[0];
 #pragma unroll
         for (int warp = 1; warp < WARPS; ++warp) value = fold(value, of_warp[warp]);
     }
-    if constexpr (Tile::CLUSTER > 1) {  // each block tells all what it has
-        __shared__ A of_block[2][Tile::CLUSTER];
-        if (threadIdx.x < Tile::CLUSTER) store_in_block(&of_block[turn][cluster_rank()], threadIdx.x, value);
-        cluster_barrier();
-        value = of_block[turn][0];
+    if constexpr (Tile::CLUSTER > 1) {
+        const A* const of_block = Exchange<Tile>::all(value, turn);
+        value = of_block[0];
 #pragma unroll
-        for (int block = 1; block < Tile::CLUSTER; ++block) value = fold(value, of_block[turn][block]);
+        for (int block = 1; block < Tile::CLUSTER; ++block) value = fold(value, of_block[block]);
     }
+    ++turn;
     return value;
 }
 

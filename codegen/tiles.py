@@ -8,21 +8,22 @@ from baracuda.runtime import Tile
 from baracuda.runtime.element import Element
 from baracuda.runtime.sku import VECTOR_BYTES
 
-# What a multiprocessor gives its threads, and what one needs of it beside its slices and sums.
-REGISTERS, OVERHEAD = 65536, 32
+REGISTERS = 65536  # of a multiprocessor, for its threads
 AHEAD_BYTES = 80 * 1024  # of shared memory for the next row: a block of sm_89 has 99 KiB, and folds in 17 of them
 
 # Narrowest first; a problem takes the first whose tile holds a row, and the wide one when none does. A tile's columns
 # are lanes * chunks packs of 16 bytes. Measured on an H200, in GB/s of 4245 for a copy in the same runs.
 #
 # A block for its rows and no more: 1024 threads on a multiprocessor, whose loads and stores overlap. RMSNorm:
-#   bf16 32768x4096 3961, 16384x8192 3974, 8192x16384 3889; f32 32768x4096 4075, 16384x8192 4115.
-#   512 threads that stay and read ahead: 3690, 3720, 3780; 3744 and 3849. 2048 threads of 2 packs: 2555, 2515, 2488.
-# Blocks of clusters wait for each other, so they stay and read ahead: bf16 4096x65536 3528, 2973 if they do not; with
-# half as many on a multiprocessor 2870.
+#   bf16 32768x4096 3963, 16384x8192 3966, 8192x16384 3936; f32 32768x4096 4057, 16384x8192 4131
+#   512 threads that stay and read ahead: 3690, 3720, 3780; 3744, 3849. 2048 threads of 2 packs: 2555, 2515, 2488
+#   short rows use all of their packs: bf16 524288x256 3922 by 8x16x4, 3727 by 16x8x4
+# Blocks of clusters wait for each other, so they stay and read ahead: bf16 4096x65536 3615, 8192x32768 3714. If they do
+# not, 2973 and 3094; with half as many on a multiprocessor and barriers of the whole cluster 2870 and 3112.
 STREAMING = (
-    Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, resident=8),
-    Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, resident=8),
+    Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, resident=8),
+    Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, resident=8),
+    Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, resident=8),
     Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, resident=8),
     Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, resident=16),
     Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, resident=8),
@@ -31,6 +32,7 @@ STREAMING = (
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
+    Tile(lanes=1024, rows=1, chunks=4, wide=False, blocks=15, cluster=8, resident=1),
     Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0),
 )
 # Blocks that sum down columns: 512 threads on a multiprocessor, which keep the sums and read ahead, and 256 in a block
@@ -38,19 +40,21 @@ STREAMING = (
 # the same on every GPU. RMSNorm backward:
 #   bf16 1024x4096 14.4 us (22.3 with half of the threads and twice the blocks), 32768x4096 3939 GB/s (3767)
 #   4 packs ahead 16384x8192 3568, 2 2982, none 2493; two rows ahead are no better than one
-# Two blocks of a cluster on a multiprocessor hide a part of the wait for the others: bf16 4096x65536 3271 where one of
-# 512 threads has 3107. The device holds 62 clusters of 4 and 30 of 8 such blocks; of more than it holds at once some
-# wait for a whole pass (1761). Wide rows, 4096x65536: 384x1x2 1878, 256x1x4 1674, 512x1x2 1579.
+# Two blocks of a cluster on a multiprocessor hide a part of the wait for the others: bf16 8192x16384 3596 where one of
+# 512 threads has 3326. 4096x65536 has 3697, 3262 by barriers of the whole cluster. The device holds 62 clusters of 4 and
+# 30 of 8 such blocks; of more some wait for a whole pass (1761). Wide rows: 384x1x2 1878, 256x1x4 1674, 512x1x2 1579.
 SUMMING = (
-    Tile(lanes=8, rows=32, chunks=2, wide=False, blocks=264, resident=2),
+    Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, resident=2),
+    Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, resident=2),
     Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, resident=2),
     Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, resident=2),
     Tile(lanes=64, rows=4, chunks=4, wide=False, blocks=264, resident=2),
     Tile(lanes=128, rows=2, chunks=4, wide=False, blocks=264, resident=2),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=264, resident=2),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=132, cluster=2, resident=2),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=132, resident=1),
-    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=4, resident=2),
-    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=28, cluster=8, resident=2),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=62, cluster=4, resident=2),
+    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=14, cluster=8, resident=1),
     Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=32),
 )
@@ -71,11 +75,12 @@ class Held:
 
 def tiles(element: Element, held: Held) -> tuple[Tile, ...]:
     """The tiles in which that fits, some of fewer chunks, and the wide one."""
+    beside = 24 + 2 * element.acc.row.bytes  # registers for all but packs and sums
     packs = held.elements + (held.columns if held.column_sums else 0)
     sums = held.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
     fit = []
     for tile in SUMMING if held.column_sums else STREAMING:
-        registers = REGISTERS // (tile.threads * tile.resident) - OVERHEAD
+        registers = REGISTERS // (tile.threads * tile.resident) - beside
         chunks = min(tile.chunks, registers // max(1, 4 * packs + sums))
         if tile.blocks:
             chunks = min(chunks, AHEAD_BYTES // (tile.threads * max(1, held.ahead)))

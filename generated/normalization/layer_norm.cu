@@ -197,15 +197,21 @@ template <typename T, class Tile> __device__ void layer_norm(const layer_norm_ar
 
 using namespace baracuda;
 
-#ifdef SKU_layer_norm_f32_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f32_row8x16x2(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<8, 16, 2, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f32_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f32_row4x32x2(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f32_row16x8x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f32_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f32_row8x16x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<8, 16, 4, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f32_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f32_row32x4x2(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
@@ -257,21 +263,33 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
+#ifdef SKU_layer_norm_sm_90_f32_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f32_row1024x1x4x8(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<1024, 1, 4, false, 8, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_f32_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f32_wide384x1x2(__grid_constant__ const layer_norm_args<float> args) {
     layer_norm<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_f16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f16_row8x16x2(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<8, 16, 2, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f16_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f16_row4x32x2(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f16_row16x8x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f16_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f16_row8x16x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<8, 16, 4, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f16_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f16_row32x4x2(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
@@ -323,21 +341,33 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
+#ifdef SKU_layer_norm_sm_90_f16_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f16_row1024x1x4x8(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<1024, 1, 4, false, 8, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_f16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f16_wide384x1x2(__grid_constant__ const layer_norm_args<f16> args) {
     layer_norm<f16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_bf16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_bf16_row8x16x2(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<8, 16, 2, false, 1, false>>(args);
+#ifdef SKU_layer_norm_bf16_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_bf16_row4x32x2(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_bf16_row16x8x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_bf16_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_bf16_row8x16x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<8, 16, 4, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_bf16_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_bf16_row32x4x2(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
@@ -389,21 +419,33 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
+#ifdef SKU_layer_norm_sm_90_bf16_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_bf16_row1024x1x4x8(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_bf16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_bf16_wide384x1x2(__grid_constant__ const layer_norm_args<bf16> args) {
     layer_norm<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f64_row8x16x2(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<8, 16, 2, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f64_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f64_row4x32x2(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_f64_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f64_row16x8x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f64_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f64_row8x16x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<8, 16, 4, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f64_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) layer_norm_f64_row32x4x2(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
@@ -455,6 +497,12 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
+#ifdef SKU_layer_norm_sm_90_f64_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f64_row1024x1x4x8(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<1024, 1, 4, false, 8, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_f64_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f64_wide384x1x2(__grid_constant__ const layer_norm_args<double> args) {
     layer_norm<double, Tile<384, 1, 2, true, 1, false>>(args);
@@ -466,4 +514,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f64_wide384x1x2(
 // @lines 4 +1 1 +1 5 +6 3 +4 1 +2 1 +2 1 +7 1 +3 3 +1 1 -69 1 +2 2 +14 1 -1 1 -1 1 +1 4 +1 1 +1 5 +1 1 -1 1 +2 1 +1 3
 // @lines +4 1 -1 1 -1 1 +2 1 +5 1 +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

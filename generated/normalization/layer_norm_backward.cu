@@ -266,9 +266,15 @@ template <typename T, class Tile> __device__ void layer_norm_backward(const laye
 
 using namespace baracuda;
 
-#ifdef SKU_layer_norm_backward_f32_row8x32x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row8x32x2(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<8, 32, 2, false, 1, true>>(args);
+#ifdef SKU_layer_norm_backward_f32_row4x64x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row4x64x2(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f32_row8x32x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f32_row8x32x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -302,6 +308,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 :
 }
 #endif
 
+#ifdef SKU_layer_norm_backward_sm_90_f32_row256x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f32_row256x1x4x2(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<256, 1, 4, false, 2, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_backward_f32_row512x1x4
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f32_row512x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
     layer_norm_backward<float, Tile<512, 1, 4, false, 1, true>>(args);
@@ -332,9 +344,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f32_wid
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f16_row8x32x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row8x32x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
-    layer_norm_backward<f16, Tile<8, 32, 2, false, 1, true>>(args);
+#ifdef SKU_layer_norm_backward_f16_row4x64x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row4x64x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f16_row8x32x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f16_row8x32x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<8, 32, 3, false, 1, true>>(args);
 }
 #endif
 
@@ -368,6 +386,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 :
 }
 #endif
 
+#ifdef SKU_layer_norm_backward_sm_90_f16_row256x1x3x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f16_row256x1x3x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<256, 1, 3, false, 2, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_backward_f16_row512x1x3
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f16_row512x1x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
     layer_norm_backward<f16, Tile<512, 1, 3, false, 1, true>>(args);
@@ -398,9 +422,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f16_wid
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_bf16_row8x32x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row8x32x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
-    layer_norm_backward<bf16, Tile<8, 32, 2, false, 1, true>>(args);
+#ifdef SKU_layer_norm_backward_bf16_row4x64x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row4x64x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_bf16_row8x32x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_bf16_row8x32x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<8, 32, 3, false, 1, true>>(args);
 }
 #endif
 
@@ -434,6 +464,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 :
 }
 #endif
 
+#ifdef SKU_layer_norm_backward_sm_90_bf16_row256x1x3x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_bf16_row256x1x3x2(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<256, 1, 3, false, 2, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_backward_bf16_row512x1x3
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_bf16_row512x1x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
     layer_norm_backward<bf16, Tile<512, 1, 3, false, 1, true>>(args);
@@ -464,9 +500,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_bf16_wi
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_f64_row8x32x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row8x32x2(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<8, 32, 2, false, 1, true>>(args);
+#ifdef SKU_layer_norm_backward_f64_row4x64x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row4x64x2(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f64_row8x32x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row8x32x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -497,6 +539,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 :
 #ifdef SKU_layer_norm_backward_f64_row256x1x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_f64_row256x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
     layer_norm_backward<double, Tile<256, 1, 4, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_sm_90_f64_row256x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) layer_norm_backward_sm_90_f64_row256x1x4x2(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<256, 1, 4, false, 2, true>>(args);
 }
 #endif
 
@@ -537,4 +585,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f64_wid
 // @lines -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 -1 1 +1 1 +1 1 +1 3 +5 2 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3 2 +1 2 -2 2 +1 1 +7 1
 // @lines -1 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -240,9 +240,15 @@ template <typename T, class Tile> __device__ void rms_norm_backward(const rms_no
 
 using namespace baracuda;
 
-#ifdef SKU_rms_norm_backward_f32_row8x32x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row8x32x2(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<8, 32, 2, false, 1, true>>(args);
+#ifdef SKU_rms_norm_backward_f32_row4x64x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row4x64x2(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_rms_norm_backward_f32_row8x32x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row8x32x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -276,6 +282,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 :
 }
 #endif
 
+#ifdef SKU_rms_norm_backward_sm_90_f32_row256x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<256, 1, 4, false, 2, true>>(args);
+}
+#endif
+
 #ifdef SKU_rms_norm_backward_f32_row512x1x4
 extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f32_row512x1x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<512, 1, 4, false, 1, true>>(args);
@@ -306,9 +318,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f32_wide3
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f16_row8x32x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row8x32x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<8, 32, 2, false, 1, true>>(args);
+#ifdef SKU_rms_norm_backward_f16_row4x64x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row4x64x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_rms_norm_backward_f16_row8x32x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row8x32x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -342,6 +360,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 :
 }
 #endif
 
+#ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<256, 1, 4, false, 2, true>>(args);
+}
+#endif
+
 #ifdef SKU_rms_norm_backward_f16_row512x1x4
 extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f16_row512x1x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<512, 1, 4, false, 1, true>>(args);
@@ -372,9 +396,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f16_wide3
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_bf16_row8x32x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row8x32x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<8, 32, 2, false, 1, true>>(args);
+#ifdef SKU_rms_norm_backward_bf16_row4x64x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row4x64x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_rms_norm_backward_bf16_row8x32x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row8x32x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -408,6 +438,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 :
 }
 #endif
 
+#ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<256, 1, 4, false, 2, true>>(args);
+}
+#endif
+
 #ifdef SKU_rms_norm_backward_bf16_row512x1x4
 extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_bf16_row512x1x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<512, 1, 4, false, 1, true>>(args);
@@ -438,9 +474,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_bf16_wide
 }
 #endif
 
-#ifdef SKU_rms_norm_backward_f64_row8x32x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row8x32x2(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<8, 32, 2, false, 1, true>>(args);
+#ifdef SKU_rms_norm_backward_f64_row4x64x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row4x64x2(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_rms_norm_backward_f64_row8x32x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row8x32x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -471,6 +513,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 :
 #ifdef SKU_rms_norm_backward_f64_row256x1x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row256x1x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<256, 1, 4, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_rms_norm_backward_sm_90_f64_row256x1x4x2
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<256, 1, 4, false, 2, true>>(args);
 }
 #endif
 
@@ -510,4 +558,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide3
 // @lines -1 1 +1 5 +1 1 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 +1 1 +1 1 +1 3 +5 2 +1 4 +1 3 +1 4 +1 2 +1 7 +3 2
 // @lines +1 2 +1 1 +7 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -156,15 +156,21 @@ template <typename T, class Tile> __device__ void log_softmax_backward(const log
 
 using namespace baracuda;
 
-#ifdef SKU_log_softmax_backward_f32_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f32_row8x16x2(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<8, 16, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f32_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f32_row4x32x2(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f32_row16x8x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f32_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f32_row8x16x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<8, 16, 4, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f32_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f32_row32x4x2(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
@@ -216,21 +222,33 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
+#ifdef SKU_log_softmax_backward_sm_90_f32_row1024x1x2x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f32_row1024x1x2x8(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<1024, 1, 2, false, 8, true>>(args);
+}
+#endif
+
 #ifdef SKU_log_softmax_backward_f32_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f32_wide384x1x2(__grid_constant__ const log_softmax_backward_args<float> args) {
     log_softmax_backward<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f16_row8x16x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<8, 16, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f16_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f16_row4x32x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f16_row16x8x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f16_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f16_row8x16x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<8, 16, 4, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_f16_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f16_row32x4x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
@@ -282,21 +300,33 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
+#ifdef SKU_log_softmax_backward_sm_90_f16_row1024x1x2x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f16_row1024x1x2x8(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<1024, 1, 2, false, 8, true>>(args);
+}
+#endif
+
 #ifdef SKU_log_softmax_backward_f16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f16_wide384x1x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
     log_softmax_backward<f16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_bf16_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_bf16_row8x16x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<8, 16, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_bf16_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_bf16_row4x32x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_bf16_row16x8x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_bf16_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_bf16_row8x16x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<8, 16, 4, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_bf16_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_bf16_row32x4x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
@@ -348,69 +378,87 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
+#ifdef SKU_log_softmax_backward_sm_90_bf16_row1024x1x2x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_bf16_row1024x1x2x8(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<1024, 1, 2, false, 8, true>>(args);
+}
+#endif
+
 #ifdef SKU_log_softmax_backward_bf16_wide384x1x2
 extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_bf16_wide384x1x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
     log_softmax_backward<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row8x16x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<8, 16, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f64_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row4x32x2(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f64_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row16x8x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f64_row8x16x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row8x16x3(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<8, 16, 3, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row32x4x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<32, 4, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f64_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row32x4x2(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) log_softmax_backward_f64_row64x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<64, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f64_row32x4x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row32x4x3(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<32, 4, 3, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row128x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<128, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f64_row64x1x3
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) log_softmax_backward_f64_row64x1x3(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<64, 1, 3, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f64_row256x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f64_row128x1x3
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_backward_f64_row128x1x3(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<128, 1, 3, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_backward_f64_row512x1x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f64_row256x1x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_f64_row256x1x3(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<256, 1, 3, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_log_softmax_backward_f64_row512x1x3
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_backward_f64_row512x1x3(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<512, 1, 3, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<256, 1, 4, false, 8, true>>(args);
+#ifdef SKU_log_softmax_backward_sm_90_f64_row256x1x3x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_sm_90_f64_row256x1x3x4(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<256, 1, 3, false, 4, true>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_backward_sm_90_f64_row512x1x4x8(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<512, 1, 4, false, 8, true>>(args);
+#ifdef SKU_log_softmax_backward_sm_90_f64_row256x1x3x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_backward_sm_90_f64_row256x1x3x8(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<256, 1, 3, false, 8, true>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f64_row512x1x3x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_backward_sm_90_f64_row512x1x3x8(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<512, 1, 3, false, 8, true>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_backward_sm_90_f64_row1024x1x2x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f64_row1024x1x2x8(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<1024, 1, 2, false, 8, true>>(args);
 }
 #endif
 
@@ -424,4 +472,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f64_wi
 // @lines +1 1 +1 5 +6 3 +4 1 +5 1 +7 1 +3 3 +1 2 -51 1 -1 1 +1 4 +1 1 -1 1 +1 5 +4 1 +1 3 +4 1 -1 1 +8 1 +4 1 +1 1 +1 3
 // @lines +5 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

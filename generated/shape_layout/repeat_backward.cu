@@ -73,7 +73,7 @@ template <typename T, class Schedule> __device__ void repeat_backward_sums(const
     const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
     const KeptCells<index_t, LAYOUT, KEPT> kept(share, args.kept.count);
     Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
-    const Stretch<index_t> units(args.cut, share);
+    const Units<index_t> units(args.cut, share);
     const index_t end = kept.live ? units.end : 0;
     Compensated<acc_t> dx_part[KEPT];
     for (index_t turn = units.begin; turn < end; turn += index_t(units.step) * PACKS) {

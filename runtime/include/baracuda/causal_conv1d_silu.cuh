@@ -24,28 +24,9 @@ template <typename A> __device__ A scaled(A tap) { return math::fma(tap, Scale<A
 // NaN is near as well: what is made of it is NaN.
 template <typename A> __device__ bool is_far(A t) { return math::abs(t) > A(64); }
 
-// 2^t of a t that is near, and 1 / d of a d from 1 to 2^65 or its negative. On a GPU within 2 units in the last place.
-__device__ inline double near_power(double t) { return math::exp2(t); }
-__device__ inline double near_reciprocal(double d) { return 1 / d; }
-#ifdef BARACUDA_HOST
-__device__ inline float near_power(float t) { return math::exp2(t); }
-__device__ inline float near_reciprocal(float d) { return 1 / d; }
-#else
-__device__ inline float near_power(float t) {
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(t));
-    return power;
-}
-__device__ inline float near_reciprocal(float d) {
-    float r;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
-    return r;
-}
-#endif
-
-// p s of s = sigmoid(p).
+// p s of s = sigmoid(p); of a t that is near, 1 + 2^t is from 1 to 2^65 and has a quick reciprocal.
 template <typename A> __device__ A near_silu(A t) {
-    return t * near_reciprocal(math::fma(near_power(t), Scale<A>::HIGH, Scale<A>::HIGH));
+    return t * quick_reciprocal(math::fma(quick_exp2(t), Scale<A>::HIGH, Scale<A>::HIGH));
 }
 template <typename A> __device__ A silu(A p) {
     const A small = math::exp(-math::abs(p));
@@ -54,7 +35,7 @@ template <typename A> __device__ A silu(A p) {
 
 // dy times s + p s (1 - s), where s and 1 - s are had without cancellation.
 template <typename A> __device__ A times_near_slope(A dy, A t) {
-    const A power = near_power(t), s = near_reciprocal(A(1) + power);
+    const A power = quick_exp2(t), s = quick_reciprocal(A(1) + power);
     return dy * s * math::fma(t * (power * s), Scale<A>::BACK, A(1));
 }
 template <typename A> __device__ A silu_slope(A p) {

@@ -30,25 +30,11 @@ template <typename T, int N> struct Lanes {
     // Elements i, which is even, and i + 1.
     template <typename A> __device__ void set_pair(int i, A low, A high) {
         if constexpr (SHARE == 1) words.lane[i] = T(low), words.lane[i + 1] = T(high);
-        else words.lane[i / 2] = pair(low, high, T(A(0)));
+        else words.lane[i / 2] = two_halves<T>(low, high);
     }
 
 private:
     __device__ static T half(unsigned short bits) { T value; value.bits = bits; return value; }
-#ifdef BARACUDA_HOST
-    static unsigned pair(float low, float high, T) { return T(low).bits | unsigned(T(high).bits) << 16; }
-#else
-    __device__ static unsigned pair(float low, float high, f16) {
-        unsigned both;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-        return both;
-    }
-    __device__ static unsigned pair(float low, float high, bf16) {
-        unsigned both;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-        return both;
-    }
-#endif
 };
 
 // What a thread holds of a tensor: steps -HALO to TIME - 1 of CH channels. Rows hold whole packs of time steps before

@@ -208,7 +208,7 @@ __device__ __forceinline__ void backward_store(const float (&sum)[N], float fact
         for (int i = 2 * r; i < N; i += 16) {
             unsigned word[4];
 #pragma unroll
-            for (int j = 0; j < 4; ++j) word[j] = round_pair(T(), sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
+            for (int j = 0; j < 4; ++j) word[j] = two_halves<T>(sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
             exchange(word[0], word[1], odd, 1);
             exchange(word[2], word[3], odd, 1);
             exchange(word[0], word[2], high, 2);

@@ -254,12 +254,12 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     float& at = score[i + 2 * r + e];
-                    if (SOFTCAP) at = fmaf(-2.0f, fast_reciprocal(1.0f + fast_exp2(at * slope)), 1.0f);
-                    weight[e] = fast_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
+                    if (SOFTCAP) at = fmaf(-2.0f, quick_reciprocal(1.0f + quick_exp2(at * slope)), 1.0f);
+                    weight[e] = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
                     if (EDGE && !meets(i + 2 * r + e)) weight[e] = 0.0f;
                     if (!SOFTCAP) at = weight[e];
                 }
-                if constexpr (OWN_KEYS) rounded[i / 2 + r] = round_pair(T(), weight[0], weight[1]);
+                if constexpr (OWN_KEYS) rounded[i / 2 + r] = two_halves<T>(weight[0], weight[1]);
             }
         }
     }
@@ -280,14 +280,14 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                     const float at = score[i + 2 * r + e];
                     float weight = at, bend = 1.0f;
                     if (SOFTCAP) {
-                        weight = fast_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
+                        weight = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
                         bend = fmaf(-at, at, 1.0f);
                     }
                     change[e] = weight * (grad[i + 2 * r + e] - (OWN_KEYS ? mean[e] : delta[r]));
                     if (SOFTCAP) change[e] *= bend;
                     if (EDGE && !meets(i + 2 * r + e)) change[e] = 0.0f;
                 }
-                rounded[i / 2 + r] = round_pair(T(), change[0], change[1]);
+                rounded[i / 2 + r] = two_halves<T>(change[0], change[1]);
             }
         }
     }

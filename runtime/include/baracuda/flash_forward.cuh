@@ -7,18 +7,6 @@
 
 namespace baracuda {
 
-// To the power of two within two units in the last place; what is below the smallest normal float becomes zero.
-__device__ __forceinline__ float quick_exp2(float a) {
-#ifdef BARACUDA_HOST
-    return ::exp2f(a);
-#else
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a));
-    return power;
-#endif
-}
-__device__ __forceinline__ double quick_exp2(double a) { return ::exp2(a); }
-
 // The larger that is a number: what is NaN makes the row's sum NaN, the maximum need not carry it.
 __device__ __forceinline__ float larger(float a, float b) { return ::fmaxf(a, b); }
 __device__ __forceinline__ double larger(double a, double b) { return ::fmax(a, b); }

@@ -260,34 +260,12 @@ struct FlashScale {
 };
 constexpr float LOG2_E = 1.4426950408889634f;
 
-__device__ __forceinline__ float fast_exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-__device__ __forceinline__ float fast_reciprocal(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-__device__ __forceinline__ unsigned round_pair(f16, float low, float high) {
-    unsigned pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-__device__ __forceinline__ unsigned round_pair(bf16, float low, float high) {
-    unsigned pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
 // Below, a thread's fragment has elements of two rows, 8 apart: elements 4 j + 2 r and the next are of row r, columns
 // 8 j and the next after the first.
 
 template <int N> __device__ __forceinline__ void flash_cap(float (&score)[N], float slope) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) score[i] = fast_reciprocal(-1.0f - fast_exp2(score[i] * slope));
+    for (int i = 0; i < N; ++i) score[i] = quick_reciprocal(-1.0f - quick_exp2(score[i] * slope));
 }
 
 // Scores of keys that the row does not see become -inf. `query` is the first of the rows, `key` the first column's key.
@@ -349,7 +327,7 @@ __device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&lar
 #pragma unroll
         for (int i = 2 * r; i < N; i += 4)
 #pragma unroll
-            for (int e = 0; e < 2; ++e) part[e] += score[i + e] = fast_exp2(fmaf(score[i + e], factor, -base));
+            for (int e = 0; e < 2; ++e) part[e] += score[i + e] = quick_exp2(fmaf(score[i + e], factor, -base));
         total[r] += part[0] + part[1];
     }
 }
@@ -379,7 +357,7 @@ __device__ __forceinline__ void flash_store(const float (&sum)[N], const float (
             unsigned word[4];
 #pragma unroll
             for (int j = 0; j < 4; ++j)
-                word[j] = any ? round_pair(T(), sum[i + 4 * j] * inverse, sum[i + 4 * j + 1] * inverse) : 0;
+                word[j] = any ? two_halves<T>(sum[i + 4 * j] * inverse, sum[i + 4 * j + 1] * inverse) : 0;
             exchange(word[0], word[1], odd, 1);
             exchange(word[2], word[3], odd, 1);
             exchange(word[0], word[2], high, 2);
@@ -490,7 +468,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         };
         const auto round_weights = [&]() {
 #pragma unroll
-            for (int i = 0; i < BLOCK_K / 4; ++i) weight[i] = round_pair(T(), score[2 * i], score[2 * i + 1]);
+            for (int i = 0; i < BLOCK_K / 4; ++i) weight[i] = two_halves<T>(score[2 * i], score[2 * i + 1]);
         };
 
 #pragma unroll
@@ -534,7 +512,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
 #pragma unroll
                     for (int r = 0; r < 2; ++r) {
                         now[r] = fmaxf(now[r], largest[r]);
-                        keep[r] = fast_exp2((largest[r] - or_zero(now[r])) * factor);
+                        keep[r] = quick_exp2((largest[r] - or_zero(now[r])) * factor);
                         largest[r] = now[r];
                         total[r] *= keep[r];
                     }

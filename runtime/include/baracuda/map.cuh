@@ -46,10 +46,10 @@ template <class I, Layout LAYOUT, int KEPT> struct KeptCells {
 };
 
 // The units that a thread takes of those of its owner: from `begin` on, `step` apart, before `end`.
-template <class I> struct Stretch {
+template <class I> struct Units {
     I begin, end;
     int step;
-    template <class Share> __device__ Stretch(const Cut& cut, const Share& share) : step(1 << share.stretch_bits) {
+    template <class Share> __device__ Units(const Cut& cut, const Share& share) : step(1 << share.stretch_bits) {
         const I length = I(cut.per_split) >> (int(cut.slice_bits) - share.stretch_bits);
         const I from = I(blockIdx.y * cut.per_split) + (share.slice >> share.stretch_bits) * length;
         begin = from + (share.slice & (step - 1));

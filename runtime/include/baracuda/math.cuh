@@ -1,4 +1,4 @@
-// The functions of the program language: one spelling for float, double and 64-bit integers.
+// The functions of the program language: one spelling for float, double and 64-bit integers; and quick ones.
 #pragma once
 
 #include <baracuda/element.cuh>
@@ -73,4 +73,23 @@ __device__ inline i64 bitwise_xor(i64 a, i64 b) { return a ^ b; }
 template <typename A> __device__ A infinity() { return A(__uint_as_float(0x7f800000u)); }
 
 }  // namespace math
+
+// 2^a and 1 / a, of floats on a GPU within two units in the last place; what is below the smallest normal float is zero.
+__device__ inline double quick_exp2(double a) { return ::exp2(a); }
+__device__ inline double quick_reciprocal(double a) { return 1 / a; }
+#ifdef BARACUDA_HOST
+__device__ inline float quick_exp2(float a) { return ::exp2f(a); }
+__device__ inline float quick_reciprocal(float a) { return 1 / a; }
+#else
+__device__ inline float quick_exp2(float a) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a));
+    return power;
+}
+__device__ inline float quick_reciprocal(float a) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+#endif
 }  // namespace baracuda

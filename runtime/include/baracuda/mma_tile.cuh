@@ -91,23 +91,6 @@ __device__ __forceinline__ void copy_rows(SharedTile<T, ROWS, COLS> tile, const 
     }
 }
 
-// Two floats as two neighbours in memory.
-template <typename T> __device__ inline unsigned two_halves(float low, float high) {
-    return T(low).bits | unsigned(T(high).bits) << 16;
-}
-#ifndef BARACUDA_HOST
-template <> __device__ inline unsigned two_halves<f16>(float low, float high) {
-    unsigned both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-template <> __device__ inline unsigned two_halves<bf16>(float low, float high) {
-    unsigned both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-#endif
-
 // Sum[ROWS, 8] += Left[ROWS, DEPTH] Right[DEPTH, 16], two sums side by side. Every lane of the warp takes part in
 // every call. Fragments begin at m, n and k, which are multiples of their sizes.
 //   Left, Right                     fragments: what a lane holds of an operand

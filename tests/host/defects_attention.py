@@ -55,6 +55,11 @@ ATTENTION: dict[str, Defect] = {
         r"ldmatrix row address is not 16-byte aligned at <reads keys>",
         replaced("tiles->key[turn] + at", "tiles->key[turn] + 4 + at"),
     ),
+    "reads matrices from global memory": broken(
+        PLAIN,
+        r"ldmatrix from byte 0 of 'k' of \d+ bytes in global memory: needs shared memory at <reads keys>",
+        Edit(r"tiles->key\[turn\] \+ at.*\)(\);  // reads keys)", r"args.k\1"),
+    ),
     "reads queries beyond the last": broken(
         PLAIN,
         r"read of 16 bytes out of bounds, \d+ bytes past the end of '[qkv]' .* at <copies a chunk>",

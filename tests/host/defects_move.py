@@ -31,6 +31,26 @@ MOVE: dict[str, Defect] = {
         r"index 32 is outside 'float \[32\]\[33\]' at <empties the tile>",
         replaced("tile[lane][r];", "tile[lane + 1][r];"),
     ),
+    "stores to a tile as to global memory": broken(
+        TRANSPOSE,
+        r"__stwb to byte \d+ of 'tile' of 4224 bytes in shared memory: needs global memory at <fills the tile>",
+        Edit(r"(tile\[r\]\[lane\]) = (args\.x.*);(  // fills the tile)", r"__stwb(&\1, \2);\3"),
+    ),
+    "stores packs to a tile": broken(
+        TRANSPOSE,
+        r"__stwb to byte \d+ of 'tile' .* in shared memory: needs global memory at pack\.cuh:\d+ <- <fills the tile>",
+        Edit(r"(tile\[r\]\[lane\]) = (args\.x.*);(  // fills the tile)", r"Pack<float, 1>{\2}.store(&\1);\3"),
+    ),
+    "loads from a tile as from global memory": broken(
+        TRANSPOSE_BY_WARP,
+        r"__ldcs from byte \d+ of 'tiles' .* in shared memory: needs global memory at <empties the warp's tile>",
+        replaced("= tiles[warp][lane][r];", "= __ldcs(&tiles[warp][lane][r]);"),
+    ),
+    "loads from its own variable as from global memory": broken(
+        TRANSPOSE,
+        r"__ldg from local memory: needs global memory at <fills the tile>",
+        Edit(r"= (args\.x.*);(  // fills the tile)", r"= [](float own) { return __ldg(&own); }(\1);\2"),
+    ),
     "reads rows beyond the last": broken(
         TRANSPOSE,
         r"read of 4 bytes out of bounds, \d+ bytes past the end of 'x' of 9240 bytes at <fills the tile>",

@@ -130,6 +130,16 @@ PATTERNS: dict[str, Defect] = {
         replaced("if (t < 32) cp_async_wait_all();", ""),
         replaced("args.y[t] = sum + rows[1][127 - t];", "args.y[t] = sum + rows[1][127 - t];  // reads"),
     ),
+    "copies to global memory": broken(
+        odd_patterns.copied_by_one_warp,
+        r"cp.async to byte \d+ of 'y' of 384 bytes in global memory: needs shared memory at <copies>",
+        Edit(r"&own\[t\], (args.x.*)", r"args.y + t, \1  // copies"),
+    ),
+    "copies from shared memory": broken(
+        odd_patterns.copied_by_one_warp,
+        r"cp.async from byte \d+ of 'own' of 384 bytes in shared memory: needs global memory at <copies>",
+        Edit(r"(cp_async_cg\(.*), args.*", r"\1, &own[4 * (t % 24)]);  // copies"),
+    ),
     "does not wait for the warp that copied": broken(
         odd_patterns.copied_by_one_warp,
         r"read of 'rows' byte \d+ while a cp.async of thread \d+ may be writing there at <reads>",

@@ -17,6 +17,7 @@ KINDS = (
     *("read after write", "write after read", "write after write", "not ordered by a fence", "write to the input"),
     *("divergent barrier", "deadlock", "diverges", "not in its mask", "inactive lane", "is used with"),
     *("cp.async of thread", "exits while cp.async", "not aligned to its size", "not 16-byte aligned", "local memory"),
+    *("needs global memory", "needs shared memory"),
     *("launch timeout", "division by zero", "shift of", "stack overflow", "wrong result"),
 )
 

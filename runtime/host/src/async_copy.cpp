@@ -36,7 +36,11 @@ void copy_async(void* shared, const void* global, int bytes, int source_bytes, S
   if (copies.count == AsyncCopies::capacity)
     fail("more cp.async in flight than the host device keeps (256)", site);
   if (checker) {
-    if (source_bytes) checker->access(static_cast<const char*>(global), source_bytes, Access::Read);
+    checker->need(Space::Shared, static_cast<char*>(shared), "cp.async to");
+    if (source_bytes) {
+      checker->need(Space::Global, static_cast<const char*>(global), "cp.async from");
+      checker->access(static_cast<const char*>(global), source_bytes, Access::Read);
+    }
     checker->copy_begins(static_cast<char*>(shared), bytes);
   }
   memset(shared, 0xff, bytes);

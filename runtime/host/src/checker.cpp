@@ -47,9 +47,8 @@ void Checker::begin_block(Worker& w, uint64_t number) {
 Calls Checker::calls() const {
   const Fiber* fiber = running().fiber;
   const auto* frame = static_cast<const void* const*>(__builtin_frame_address(0));
-  const auto on_stack = [&](const void* p) { return p >= fiber->low && p < static_cast<const void*>(fiber); };
   Calls calls;
-  for (size_t found = 0; found < sizeof calls.pc / sizeof *calls.pc && on_stack(frame);
+  for (size_t found = 0; found < sizeof calls.pc / sizeof *calls.pc && fiber->holds(frame);
        frame = static_cast<const void* const*>(frame[0])) {
     const char* pc = static_cast<const char*>(frame[1]);
     if (pc >= kernel_.image && pc < kernel_.image_end) calls.pc[found++] = pc;
@@ -88,8 +87,7 @@ bool Checker::is_local(const char* address, Access kind) {
   const Thread& self = running();
   for (uint32_t i = 0; i < worker->thread_count; i++) {
     const Fiber* fiber = worker->threads[i].fiber;
-    if (&worker->threads[i] == &self || !fiber || address < fiber->low || address >= reinterpret_cast<const char*>(fiber))
-      continue;
+    if (&worker->threads[i] == &self || !fiber || !fiber->holds(address)) continue;
     say(std::string(verb(kind)) + " of local memory of thread " + std::to_string(i));
     return true;
   }
@@ -97,9 +95,10 @@ bool Checker::is_local(const char* address, Access kind) {
 }
 
 std::string Checker::nearest(const char* address) const {
-  for (const Region& region : shared_)
-    if (address >= region.low - 64 && address < region.high() + 64)
-      return relative_to(address, region.low, region.bytes, region.name);
+  for (const int beside : {0, 64})
+    for (const Region& region : shared_)
+      if (address >= region.low - beside && address < region.high() + beside)
+        return relative_to(address, region.low, region.bytes, region.name);
   return memory_.describe_nearest(address);
 }
 
@@ -195,8 +194,7 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
 
 void Checker::access(const char* address, size_t bytes, Access kind) {
   if (aborting) say("stopped by the launch timeout"), abandon();  // here, where no lock is held
-  const Fiber* own = running().fiber;
-  if (address >= own->low && address < reinterpret_cast<const char*>(own)) return;
+  if (running().fiber->holds(address)) return;
   Region* region = find(address);
   if (!region) {
     if (is_local(address, kind)) return;
@@ -208,6 +206,17 @@ void Checker::access(const char* address, size_t bytes, Access kind) {
   const bool whole = bytes >= granule;  // of a part of an element it is not known which bytes others touched
   for (size_t cell = offset / granule; cell <= (offset + bytes - 1) / granule; cell++)
     enter(*region, cell, whole, kind);
+}
+
+// Of what lies in no region, the access that follows says more.
+void Checker::need(Space space, const char* address, const char* instruction) {
+  const char* const name[] = {"global memory", "shared memory"};
+  const bool local = running().fiber->holds(address);
+  const Region* region = local ? nullptr : find(address);
+  if (!local && (!region || region->shared == (space == Space::Shared))) return;
+  say(std::string(instruction) + " " + (local ? "local memory" : nearest(address) + " in " + name[region->shared]) +
+      ": needs " + name[static_cast<int>(space)]);
+  abandon();
 }
 
 void Checker::fence(bool between_blocks) { publications_.fence(running().linear, between_blocks); }
@@ -232,14 +241,6 @@ void Checker::copy_ends(const char* shared, size_t bytes) {
       cell.in_flight = false;
       cell.write_time = clocks_.now(thread);
     }
-}
-
-// Called by kernel libraries.
-void access(const void* address, size_t bytes, Access kind) {
-  if (checker && worker && worker->in_kernel) checker->access(static_cast<const char*>(address), bytes, kind);
-}
-void fence(bool between_blocks) {
-  if (checker && worker && worker->in_kernel) checker->fence(between_blocks);
 }
 
 }  // namespace baracuda_host

@@ -24,6 +24,7 @@ class Checker {
 
   void begin_block(Worker& w, uint64_t number);
   void access(const char* address, size_t bytes, Access kind);
+  void need(Space space, const char* address, const char* instruction);
   void fence(bool between_blocks);
 
   // Synchronisation of the running block's threads.

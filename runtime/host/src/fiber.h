@@ -18,7 +18,8 @@ struct Fiber {
 #else
   void* stack_pointer;
 #endif
-  char* low;  // lowest usable address of the stack; null for an OS thread's own stack
+  char* low;  // lowest usable address of the stack, which ends here; null for an OS thread's own stack
+  bool holds(const void* address) const { return address >= low && address < static_cast<const void*>(this); }
 };
 
 // The next switch to `fiber` calls `entry`, which must not return.

@@ -1,10 +1,23 @@
-// The functions that -fsanitize=thread and -fsanitize=alignment,bounds,... make a kernel call. The sanitizers' own
-// libraries are not linked: here each call gets the meaning it has on a GPU.
+// What the vocabulary tells check mode, and the functions that -fsanitize=thread and -fsanitize=alignment,bounds,... make
+// a kernel call. The sanitizers' own libraries are not linked: here each call gets the meaning it has on a GPU.
 #include <string.h>
 
 #include "checker.h"
 
 namespace baracuda_host {
+
+static bool is_checked() { return checker && worker && worker->in_kernel; }
+
+// Called by the vocabulary.
+void access(const void* address, size_t bytes, Access kind) {
+  if (is_checked()) checker->access(static_cast<const char*>(address), bytes, kind);
+}
+void need(Space space, const void* address, const char* instruction) {
+  if (is_checked()) checker->need(space, static_cast<const char*>(address), instruction);
+}
+void fence(bool between_blocks) {
+  if (is_checked()) checker->fence(between_blocks);
+}
 
 static void looked_at(const void* address, size_t bytes, Access kind) {
   if (bytes) access(address, bytes, kind);
@@ -22,7 +35,7 @@ void* fill(void* to, int value, size_t bytes) {
 
 // A volatile load may be waiting for another thread to store.
 static void looked_at_volatile(const void* address, size_t bytes) {
-  if (checker && worker && worker->in_kernel) yield();
+  if (is_checked()) yield();
   access(address, bytes, Access::AtomicRead);
 }
 
@@ -37,7 +50,7 @@ struct Type {
 
 // What the language leaves undefined; what cannot go on ends the launch.
 static void undefined(const std::string& what, bool goes_on) {
-  if (!checker || !worker || !worker->in_kernel) return;
+  if (!is_checked()) return;
   checker->say(what);
   if (!goes_on) abandon();
 }

@@ -19,7 +19,7 @@ template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) :
     __device__ void load(const T* address) { *this = *reinterpret_cast<const Pack*>(address); }
     __device__ void store(T* address) const {
 #ifdef BARACUDA_HOST
-        *reinterpret_cast<Pack*>(address) = *this;
+        __stwb(reinterpret_cast<Pack*>(address), *this);
 #else  // in words, because NVRTC takes the copy of a struct apart and stores its members
         using W = typename Word<alignof(Pack)>::type;
         struct Words { W word[sizeof(Pack) / sizeof(W)]; };

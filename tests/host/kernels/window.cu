@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(128) convolve(const Convolve args) 
       Pack<float, 4> pack = {};
       if (t0 + r < args.length && channel0 + c4 < args.channels)
         pack.load(x + (t0 + r) * args.channels + channel0 + c4);  // reads four channels
-      pack.store(&rows[HALO + r][c4]);  // fills the window
+      *reinterpret_cast<Pack<float, 4>*>(&rows[HALO + r][c4]) = pack;  // fills the window
     }
     __syncthreads();  // the window is full
     for (int r = lane; r < TIMES; r += 4) {

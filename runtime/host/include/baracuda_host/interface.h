@@ -71,6 +71,8 @@ void copy_async_wait(int groups_still_pending);
 // What check mode is told of memory; the compiler reports plain loads and stores by itself.
 enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic };  // the last does both
 void access(const void* address, size_t bytes, Access kind);
+enum class Space : uint8_t { Global, Shared };
+void need(Space space, const void* address, const char* instruction);  // its name and a preposition, for findings
 void* copy(void* to, const void* from, size_t bytes);  // they may overlap
 void* fill(void* to, int value, size_t bytes);
 void fence(bool between_blocks);  // what atomics before it found and after it publish holds; else within the block
@@ -90,6 +92,7 @@ void yield();  // lets every other runnable thread of the block go first
 #ifndef BARACUDA_HOST_CHECK
 #define BARACUDA_HOST_UNCHECKED
 #define BARACUDA_HOST_ACCESS(address, bytes, kind) ((void)0)
+#define BARACUDA_HOST_NEED(space, address, instruction) ((void)0)
 #define BARACUDA_HOST_FENCE(between_blocks) ((void)0)
 #elif defined(__clang__)
 #define BARACUDA_HOST_UNCHECKED __attribute__((disable_sanitizer_instrumentation, noinline))
@@ -99,6 +102,8 @@ void yield();  // lets every other runnable thread of the block go first
 #ifdef BARACUDA_HOST_CHECK
 #define BARACUDA_HOST_ACCESS(address, bytes, kind) \
   ::baracuda_host::access(address, bytes, ::baracuda_host::Access::kind)
+#define BARACUDA_HOST_NEED(space, address, instruction) \
+  ::baracuda_host::need(::baracuda_host::Space::space, address, instruction)
 #define BARACUDA_HOST_FENCE(between_blocks) ::baracuda_host::fence(between_blocks)
 #endif
 #define BARACUDA_SITE_ARGS site_file, site_line  // hands the place on to a function that ends in BARACUDA_SITE

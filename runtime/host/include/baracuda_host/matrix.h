@@ -36,6 +36,7 @@ BARACUDA_HOST_UNCHECKED static inline void ldmatrix(uint32_t* fragment, const vo
   if (lane() < 8 * matrices) {
     if (reinterpret_cast<uintptr_t>(row) % 16)
       fail("ldmatrix row address is not 16-byte aligned", BARACUDA_HERE);
+    BARACUDA_HOST_NEED(Shared, row, "ldmatrix from");
     BARACUDA_HOST_ACCESS(row, 16, Read);
   }
   MatrixRow argument{row, fragment};

@@ -1,4 +1,4 @@
-// Cache-hinted loads and stores, fences and atomics.
+// Cache-hinted loads and stores, which are of global memory, fences and atomics.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -7,8 +7,11 @@
 
 #include "interface.h"
 
-#define BARACUDA_HOST_LOAD(name) \
-  template <class T> static inline T name(const T* address) { return *address; }
+#define BARACUDA_HOST_LOAD(name)                              \
+  template <class T> static inline T name(const T* address) { \
+    BARACUDA_HOST_NEED(Global, address, #name " from");       \
+    return *address;                                          \
+  }
 BARACUDA_HOST_LOAD(__ldg)
 BARACUDA_HOST_LOAD(__ldca)
 BARACUDA_HOST_LOAD(__ldcg)
@@ -16,8 +19,11 @@ BARACUDA_HOST_LOAD(__ldcs)
 BARACUDA_HOST_LOAD(__ldcv)
 BARACUDA_HOST_LOAD(__ldlu)
 #undef BARACUDA_HOST_LOAD
-#define BARACUDA_HOST_STORE(name) \
-  template <class T> static inline void name(T* address, T value) { *address = value; }
+#define BARACUDA_HOST_STORE(name)                                   \
+  template <class T> static inline void name(T* address, T value) { \
+    BARACUDA_HOST_NEED(Global, address, #name " to");               \
+    *address = value;                                               \
+  }
 BARACUDA_HOST_STORE(__stcg)
 BARACUDA_HOST_STORE(__stcs)
 BARACUDA_HOST_STORE(__stwb)
@@ -34,6 +40,7 @@ BARACUDA_HOST_UNCHECKED static inline void __threadfence_block() {
   BARACUDA_HOST_FENCE(false);
 }
 static inline size_t __cvta_generic_to_shared(const void* address) {
+  BARACUDA_HOST_NEED(Shared, address, "__cvta_generic_to_shared of");
   return reinterpret_cast<size_t>(address);
 }
 

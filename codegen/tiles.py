@@ -41,8 +41,8 @@ STREAMING = (
 #   bf16 1024x4096 14.4 us (22.3 with half of the threads and twice the blocks), 32768x4096 3939 GB/s (3767)
 #   4 packs ahead 16384x8192 3568, 2 2982, none 2493; two rows ahead are no better than one
 # Two blocks of a cluster on a multiprocessor hide a part of the wait for the others: bf16 8192x16384 3596 where one of
-# 512 threads has 3326. 4096x65536 has 3697, 3262 by barriers of the whole cluster. The device holds 62 clusters of 4 and
-# 30 of 8 such blocks; of more some wait for a whole pass (1761). Wide rows: 384x1x2 1878, 256x1x4 1674, 512x1x2 1579.
+# 512 threads has 3326. 4096x65536 has 3697, by barriers of the whole cluster 3262. The device holds 62 clusters of 4
+# and 30 of 8 such blocks; of more some wait for a whole pass (1761). Wide: 384x1x2 1878, 256x1x4 1674, 512x1x2 1579.
 SUMMING = (
     Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, resident=2),
     Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, resident=2),
@@ -75,7 +75,7 @@ class Held:
 
 def tiles(element: Element, held: Held) -> tuple[Tile, ...]:
     """The tiles in which that fits, some of fewer chunks, and the wide one."""
-    beside = 24 + 2 * element.acc.row.bytes  # registers for all but packs and sums
+    beside = 16 + 4 * element.acc.row.bytes  # registers for all but packs and sums
     packs = held.elements + (held.columns if held.column_sums else 0)
     sums = held.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
     fit = []

@@ -399,9 +399,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 :
 }
 #endif
 
-#ifdef SKU_softmax_backward_f64_row8x16x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row8x16x3(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<8, 16, 3, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_f64_row8x16x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row8x16x2(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
@@ -411,51 +411,51 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 :
 }
 #endif
 
-#ifdef SKU_softmax_backward_f64_row32x4x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row32x4x3(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<32, 4, 3, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_f64_row32x4x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row32x4x2(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_f64_row64x1x3
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_backward_f64_row64x1x3(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<64, 1, 3, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_f64_row64x1x2
+extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_backward_f64_row64x1x2(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<64, 1, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_f64_row128x1x3
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row128x1x3(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<128, 1, 3, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_f64_row128x1x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row128x1x2(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<128, 1, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_f64_row256x1x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_f64_row256x1x3(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<256, 1, 3, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_f64_row256x1x2
+extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_f64_row256x1x2(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<256, 1, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_f64_row512x1x3
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_f64_row512x1x3(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<512, 1, 3, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_f64_row512x1x2
+extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_f64_row512x1x2(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<512, 1, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f64_row256x1x3x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f64_row256x1x3x4(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<256, 1, 3, false, 4, true>>(args);
+#ifdef SKU_softmax_backward_sm_90_f64_row256x1x2x4
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f64_row256x1x2x4(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<256, 1, 2, false, 4, true>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f64_row256x1x3x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f64_row256x1x3x8(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<256, 1, 3, false, 8, true>>(args);
+#ifdef SKU_softmax_backward_sm_90_f64_row256x1x2x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f64_row256x1x2x8(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<256, 1, 2, false, 8, true>>(args);
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f64_row512x1x3x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f64_row512x1x3x8(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<512, 1, 3, false, 8, true>>(args);
+#ifdef SKU_softmax_backward_sm_90_f64_row512x1x2x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f64_row512x1x2x8(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<512, 1, 2, false, 8, true>>(args);
 }
 #endif
 

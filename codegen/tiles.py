@@ -78,12 +78,13 @@ def tiles(element: Element, held: Held) -> tuple[Tile, ...]:
     beside = 16 + 4 * element.acc.row.bytes  # registers for all but packs and sums
     packs = held.elements + (held.columns if held.column_sums else 0)
     sums = held.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
-    fit = []
+    fit: list[Tile] = []
     for tile in SUMMING if held.column_sums else STREAMING:
         registers = REGISTERS // (tile.threads * tile.resident) - beside
         chunks = min(tile.chunks, registers // max(1, 4 * packs + sums))
         if tile.blocks:
             chunks = min(chunks, AHEAD_BYTES // (tile.threads * max(1, held.ahead)))
-        if tile.wide or chunks > 0:
-            fit.append(tile if tile.wide else replace(tile, chunks=chunks))
+        narrowed = tile if tile.wide else replace(tile, chunks=chunks)
+        if chunks > 0 and narrowed not in fit:
+            fit.append(narrowed)
     return tuple(fit)

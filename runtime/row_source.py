@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from .arguments import Argument
 from .device import KernelSource
@@ -31,11 +32,34 @@ def row_source(
     defines += [f"BARACUDA_HAS_{a.name.upper()}={int(present(a.name))}" for a in given if a.optional]
     defines += [f"BARACUDA_{a.name.upper()}={kinds[a.name].row.cuda}" for a in given if len(a.dtypes) > 1]
     read = [a.name for a in given if a.over == "element" and a.role != "out" and present(a.name)]
-    ahead = _ahead_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0
-    defines += [f"DYN_SHARED_BYTES={ahead}"] if ahead else []
+    shared = _ahead_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0
+    if layout == "dense" and stages(given):
+        shared = _staged_bytes(sku, len(read))
+    defines += [f"DYN_SHARED_BYTES={shared}"] if shared else []
     file, symbol = row.source, sku.symbol
-    policy = file.contraction, file.flush_subnormals, ahead
+    policy = file.contraction, file.flush_subnormals, shared
     return KernelSource(file.path, file.text, symbol, tuple(defines), *policy)
+
+
+class Whole(Protocol):
+    """What an argument and a spec's tensor have in common."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def over(self) -> str: ...
+    @property
+    def dtypes(self) -> tuple[str, ...]: ...
+    @property
+    def optional(self) -> str: ...
+
+
+def stages(arguments: Iterable[Whole]) -> bool:
+    """Whether rows that begin anywhere go through shared memory: where the first input's room will do for the output."""
+    whole = [a for a in arguments if a.over == "element"]
+    inputs = [a for a in whole if a.role == "in"]
+    alike = all(a.dtypes == ("T",) for a in whole)
+    return alike and bool(inputs) and not inputs[0].optional and len(whole) - len(inputs) <= 1
 
 
 def _ahead_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
@@ -45,3 +69,9 @@ def _ahead_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
     chunks = 1 if sku.tile.wide else sku.tile.chunks
     packs = sum(VECTOR_BYTES // sku.element.row.bytes * kind.row.bytes for kind in read)
     return sku.tile.threads * chunks * packs
+
+
+def _staged_bytes(sku: KernelSku, tensors: int) -> int:
+    """Shared memory for the rows of a block; each has room to begin where its address does."""
+    tile = sku.tile
+    return 0 if tile.wide else tensors * tile.rows * (tile.lanes * tile.chunks + 1) * VECTOR_BYTES

@@ -85,7 +85,7 @@ class Tile:
     @property
     def attributes(self) -> str:
         """What an entry point of the tile is declared with. Rows that are not packed may take more registers."""
-        held = f"LAYOUT == Layout::PACKED ? {self.resident} : 1" if self.resident > 1 else "1"
+        held = f"LAYOUT <= Layout::DENSE ? {self.resident} : 1" if self.resident > 1 else "1"
         cluster = f"__cluster_dims__({self.cluster}, 1, 1) " if self.cluster > 1 else ""
         return f"{cluster}__launch_bounds__({self.threads}, {held})"
 

@@ -285,6 +285,8 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
                     if np.isnan(expected).any() and not np.isnan(got).any():
                         raise AssertionError(f"{_of(problem)}, {value} in {name!r}: {argument!r} loses it")
                     expected = np.where(np.isnan(got) | np.isnan(expected), got, expected)
+                if np.isinf(value) and _skips_zeros(problem):  # its weight may underflow to 0 in a half type
+                    expected = np.where(np.isnan(got) & np.isinf(expected), got, expected)
                 bound = np.where(np.isfinite(allowed[argument]), allowed[argument], calm[argument])
                 accuracy = compare(got, expected, bound, problem.held()[argument])
                 if not accuracy.worst_ratio <= 1:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from baracuda.runtime import KernelSku, Tile
+from baracuda.runtime import KernelSku, Schedule, Tile
 from baracuda.runtime.row_geometry import WARP
 
 from ..load import load_folder
@@ -65,8 +65,15 @@ def _telling(sku: KernelSku) -> list[Problem]:
 
 
 def _narrowest(sku: KernelSku) -> KernelSku:
-    """The SKU of the same op and element with the smallest tile: one is enough for what does not vary with tiles."""
-    return next(s for s in skus(_subject_of(sku)) if (s.element, s.arch) == (sku.element, sku.arch))
+    """The SKU of the same op, element and entry points with the smallest tile, for what does not vary with tiles."""
+    alike = (s for s in skus(_subject_of(sku)) if (s.element, s.arch) == (sku.element, sku.arch))
+    return next(s for s in alike if _numbers(s) == _numbers(sku))
+
+
+def _numbers(sku: KernelSku) -> frozenset[str]:
+    """What a schedule counts, which tells the ways apart that a hand-written body has to do its work."""
+    known = sku.schedule.numbers if isinstance(sku.schedule, Schedule) else ()
+    return frozenset(name for name, _ in known) - {"blocks_per_sm"}
 
 
 def _subject_of(sku: KernelSku) -> Subject:
@@ -101,8 +108,9 @@ def memory() -> Iterator[Memory]:
 
 
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:
-    # Hand-written bodies have schedules that few problems of a size fit to be tested are for.
-    tight = _subject_of(sku).spec.family != "body" or sku == _narrowest(sku)
+    # Hand-written bodies have schedules that few problems of a size fit to be tested are for, and keys that are split
+    # among blocks are added up far more exactly than the bound has to allow.
+    tight = _subject_of(sku).spec.family != "body" or (sku == _narrowest(sku) and "splits" not in _numbers(sku))
     checks.check_accuracy(list(problems_of(sku.op, sku.symbol)), memory, tight=tight)
 
 

@@ -27,11 +27,12 @@ template <typename T> struct rms_norm_args {
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
 // stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
-// is on its way to shared memory.
+// is on its way to shared memory. Rows that begin anywhere go through it in both directions.
 template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const rms_norm_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
+    constexpr bool STAGED = WALK == Walk::HELD && LAYOUT == Layout::DENSE;
     constexpr bool KEPT = HELD && false;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
@@ -62,6 +63,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
+    shared = dynamic;
+    [[maybe_unused]] const Staged<Tile, T, CHUNKS> x_staged(shared);
     const auto fetch = [&](long long row) {
         if (row >= size_rows) return;
         const T* const x_row = args.x.row(space, row);
@@ -90,6 +93,11 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
                 x_ahead.take(k, x_slice[k]);
             }
             fetch(next);
+        } else if (STAGED) {
+            const int count = int(cols - home);
+            x_staged.fetch(x_row + home, count);
+            cp_async_wait_all();
+            Tile::row_barrier();
         } else if (HELD) {
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -98,7 +106,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
         }
 
         [[maybe_unused]] acc_t rms_mean_part = acc_t(0);
-        if (HELD) keep_packed(x_slice);
+        if (HELD && !STAGED) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -109,6 +117,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
@@ -122,8 +131,10 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
         [[maybe_unused]] const acc_t rms = math::sqrt(rms_mean + eps);
         if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rms.at(space, row) = rms_of<T>(rms);
 
-        if (HELD) keep_packed(x_slice);
-        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        if (HELD && !STAGED) keep_packed(x_slice);
+        if (KEPT && !STAGED && HAS_GAMMA) keep_packed(gamma_slice);
+        // An element takes the place of the input's, which only its thread reads: if both begin alike.
+        [[maybe_unused]] const bool y_staged = STAGED && x_staged.shift(x_row + home) == x_staged.shift(y_row + home);
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -134,6 +145,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
+                if (!KEPT) gamma_slice[k] = {};
                 if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
                 Pack<T, VEC> y_pack;
 #pragma unroll
@@ -143,9 +156,15 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
                     y_pack.lane[i] = T(x * (acc_t(1) / rms) * gamma);
                 }
-                write<LAYOUT, STEP>(y_pack, y_row, args.y.col_stride, space, col, cols);
+                if (y_staged) write<LAYOUT, STEP>(y_pack, x_staged.at(x_row + home), args.y.col_stride, space, col - home, cols - home);
+                if (!y_staged) write<LAYOUT, STEP>(y_pack, y_row, args.y.col_stride, space, col, cols);
             }
             if (HELD) break;
+        }
+        if (STAGED) {
+            Tile::row_barrier();
+            if (y_staged) x_staged.store(y_row + home, int(cols - home));
+            Tile::row_barrier();
         }
     }
 }
@@ -161,67 +180,67 @@ template <typename T, class Tile> __device__ void rms_norm(const rms_norm_args<T
 using namespace baracuda;
 
 #ifdef SKU_rms_norm_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row4x32x2(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row4x32x2(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row8x16x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row8x16x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row32x4x2(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row32x4x2(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row32x4x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row32x4x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) rms_norm_f32_row64x1x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) rms_norm_f32_row64x1x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f32_row128x1x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row128x1x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f32_row256x1x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_f32_row256x1x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f32_row512x1x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_f32_row512x1x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f32_row512x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_sm_90_f32_row512x1x4x8(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -239,67 +258,67 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f32_wide384x1x2(__
 #endif
 
 #ifdef SKU_rms_norm_f16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row4x32x2(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row4x32x2(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row8x16x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row8x16x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row32x4x2(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row32x4x2(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row32x4x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row32x4x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) rms_norm_f16_row64x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) rms_norm_f16_row64x1x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f16_row128x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row128x1x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f16_row256x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_f16_row256x1x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f16_row512x1x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_f16_row512x1x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f16_row512x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_sm_90_f16_row512x1x4x8(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -317,67 +336,67 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f16_wide384x1x2(__
 #endif
 
 #ifdef SKU_rms_norm_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row4x32x2(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row4x32x2(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row8x16x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row8x16x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row32x4x2(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row32x4x2(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row32x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row32x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) rms_norm_bf16_row64x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) rms_norm_bf16_row64x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_bf16_row128x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row128x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_bf16_row256x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_bf16_row256x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_bf16_row512x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_bf16_row512x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_bf16_row512x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_sm_90_bf16_row512x1x4x8(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -395,67 +414,67 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_bf16_wide384x1x2(_
 #endif
 
 #ifdef SKU_rms_norm_f64_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row4x32x2(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row4x32x2(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row8x16x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row8x16x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row32x4x2(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row32x4x2(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row32x4x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row32x4x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) rms_norm_f64_row64x1x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) rms_norm_f64_row64x1x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) rms_norm_f64_row128x1x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row128x1x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_f64_row256x1x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_f64_row256x1x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_f64_row512x1x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_f64_row512x1x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) rms_norm_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_sm_90_f64_row512x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_sm_90_f64_row512x1x4x8(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -471,9 +490,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f64_wide384x1x2(__
     rms_norm<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 16 +1 1 +1 12 +1 1
-// @lines +4 3 +1 1 +1 3 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 5 +1 1 +1 3 +18 1
-// @lines +2 1 +1 4 +1 1 +1 5 +6 3 +4 1 +5 1 +7 1 +3 3 +1 1 -69 1 +2 2 +14 1 -1 1 +1 4 +1 1 +1 5 +1 1 +2 1 +1 3 +4 1 -1
-// @lines 1 +8 1 +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 17 +1 1 +1 12 +1 1
+// @lines +4 3 +1 1 +1 3 +1 2 +1 1 +2 1 +1 1 +2 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 2 +1 2
+// @lines +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 5 +1 1 +8 3 +4 1 +5 1 +7 1 +6 3 +8 1 -87 1 +2 2 +14 1 -1 1 +2
+// @lines 2 +1 4 +1 1 +1 5 +1 1 +2 2 +2 1 +1 3 +4 1 -1 1 +8 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

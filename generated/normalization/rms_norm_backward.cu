@@ -34,11 +34,12 @@ template <typename T> struct rms_norm_backward_args {
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
 // stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
-// is on its way to shared memory.
+// is on its way to shared memory. Rows that begin anywhere go through it in both directions.
 template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_rows(const rms_norm_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
+    constexpr bool STAGED = WALK == Walk::HELD && LAYOUT == Layout::DENSE;
     constexpr bool KEPT = HELD && true;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
@@ -70,6 +71,9 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
+    shared = dynamic;
+    [[maybe_unused]] const Staged<Tile, T, CHUNKS> dy_staged(shared);
+    [[maybe_unused]] const Staged<Tile, T, CHUNKS> x_staged(shared);
     const auto fetch = [&](long long row) {
         if (row >= size_rows) return;
         const T* const dy_row = args.dy.row(space, row);
@@ -109,6 +113,12 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 x_ahead.take(k, x_slice[k]);
             }
             fetch(next);
+        } else if (STAGED) {
+            const int count = int(cols - home);
+            dy_staged.fetch(dy_row + home, count);
+            x_staged.fetch(x_row + home, count);
+            cp_async_wait_all();
+            Tile::row_barrier();
         } else if (HELD) {
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -119,9 +129,9 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
         [[maybe_unused]] const acc_t r = acc_t(1) / rms;
 
         [[maybe_unused]] acc_t proj_part = acc_t(0);
-        if (HELD) keep_packed(dy_slice);
-        if (HELD) keep_packed(x_slice);
-        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        if (HELD && !STAGED) keep_packed(dy_slice);
+        if (HELD && !STAGED) keep_packed(x_slice);
+        if (KEPT && !STAGED && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -133,6 +143,9 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
+                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
+                if (!KEPT) gamma_slice[k] = {};
                 if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -153,9 +166,11 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
             continue;
         }
 
-        if (HELD) keep_packed(dy_slice);
-        if (HELD) keep_packed(x_slice);
-        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        if (HELD && !STAGED) keep_packed(dy_slice);
+        if (HELD && !STAGED) keep_packed(x_slice);
+        if (KEPT && !STAGED && HAS_GAMMA) keep_packed(gamma_slice);
+        // An element takes the place of the input's, which only its thread reads: if both begin alike.
+        [[maybe_unused]] const bool dx_staged = STAGED && dy_staged.shift(dy_row + home) == dy_staged.shift(dx_row + home);
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -167,6 +182,9 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
+                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
+                if (!KEPT) gamma_slice[k] = {};
                 if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
@@ -180,9 +198,15 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                     dx_pack.lane[i] = T(r * math::fma(-xhat, proj, wdy));
                     if (HAS_DGAMMA) dgamma_sum[k][i] = math::fma(dy, xhat, dgamma_sum[k][i]);
                 }
-                write<LAYOUT, STEP>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
+                if (dx_staged) write<LAYOUT, STEP>(dx_pack, dy_staged.at(dy_row + home), args.dx.col_stride, space, col - home, cols - home);
+                if (!dx_staged) write<LAYOUT, STEP>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
             }
             if (HELD) break;
+        }
+        if (STAGED) {
+            Tile::row_barrier();
+            if (dx_staged) dy_staged.store(dx_row + home, int(cols - home));
+            Tile::row_barrier();
         }
     }
 
@@ -241,49 +265,49 @@ template <typename T, class Tile> __device__ void rms_norm_backward(const rms_no
 using namespace baracuda;
 
 #ifdef SKU_rms_norm_backward_f32_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row4x64x2(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row4x64x2(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<4, 64, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row8x32x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row8x32x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row16x16x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row16x16x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row32x8x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row32x8x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row64x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row64x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row128x2x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row128x2x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f32_row256x1x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row256x1x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f32_row256x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<256, 1, 4, false, 2, true>>(args);
 }
 #endif
@@ -295,13 +319,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f32_row51
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<float> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -319,49 +343,49 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f32_wide3
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row4x64x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row4x64x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<4, 64, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row8x32x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row8x32x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row16x16x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row16x16x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row32x8x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row32x8x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row64x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row64x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row128x2x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row128x2x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f16_row256x1x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row256x1x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<256, 1, 4, false, 2, true>>(args);
 }
 #endif
@@ -373,13 +397,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f16_row51
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -397,49 +421,49 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f16_wide3
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row4x64x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row4x64x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<4, 64, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row8x32x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row8x32x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row16x16x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row16x16x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row32x8x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row32x8x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row64x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row64x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row128x2x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row128x2x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_bf16_row256x1x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row256x1x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<256, 1, 4, false, 2, true>>(args);
 }
 #endif
@@ -451,13 +475,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_bf16_row5
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -475,49 +499,49 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_bf16_wide
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row4x64x2(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row4x64x2(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<4, 64, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row8x32x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row8x32x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row16x16x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row16x16x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row32x8x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row32x8x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row64x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row64x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row128x2x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row128x2x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_f64_row256x1x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row256x1x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f64_row256x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<256, 1, 4, false, 2, true>>(args);
 }
 #endif
@@ -529,13 +553,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f64_row51
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<double> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -552,10 +576,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide3
 }
 #endif
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1
-// @lines 1 +2 1 +1 1 +1 16 +3 12 +1 1 +2 1 +1 3 +1 1 +1 3 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 +1 2
-// @lines +1 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 2 +3 2 +14 1 +2 1 -1 1 -1 1 +1 4
-// @lines +1 1 -1 1 +1 5 +1 1 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2 1 +7 1 +3 3 +1 1 -63 1 +1 1 +1 3 +6 1 -1 1 -1 1 +1 4 +1 1
-// @lines -1 1 +1 5 +1 1 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 +1 1 +1 1 +1 3 +5 2 +1 4 +1 3 +1 4 +1 2 +1 7 +3 2
-// @lines +1 2 +1 1 +7 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines 1 +2 1 +1 1 +1 17 +3 12 +1 1 +2 1 +1 3 +1 1 +1 3 +1 2 +1 1 -1 1 +2 1 +1 1 -1 1 +2 2 +1 1 -1 1 +1 3 +1 1 -1 1
+// @lines +1 2 +2 3 +1 2 +1 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 2 +1 2 +1 1 -1 1 +1 2 +1 3 +1 1
+// @lines -1 1 +1 2 +5 2 +14 1 +2 1 -1 1 -1 1 +5 4 +1 1 -1 1 +1 5 +1 1 -1 1 +2 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2 1 +7 1
+// @lines +6 3 +8 1 -81 1 +1 1 +1 3 +6 1 -1 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 5 +1 1 -1 1 +2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1
+// @lines -1 1 +5 1 +2 1 +1 1 +2 1 +1 1 +1 3 +1 5 +6 2 +1 4 +1 3 +1 4 +1 2 +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 16 +3 6
+// @lines +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -20,11 +20,12 @@ template <typename T> struct log_softmax_args {
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
 // stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
-// is on its way to shared memory.
+// is on its way to shared memory. Rows that begin anywhere go through it in both directions.
 template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(const log_softmax_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
+    constexpr bool STAGED = WALK == Walk::HELD && LAYOUT == Layout::DENSE;
     constexpr bool KEPT = HELD && false;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
@@ -52,6 +53,8 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
+    shared = dynamic;
+    [[maybe_unused]] const Staged<Tile, T, CHUNKS> x_staged(shared);
     const auto fetch = [&](long long row) {
         if (row >= size_rows) return;
         const T* const x_row = args.x.row(space, row);
@@ -80,6 +83,11 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
                 x_ahead.take(k, x_slice[k]);
             }
             fetch(next);
+        } else if (STAGED) {
+            const int count = int(cols - home);
+            x_staged.fetch(x_row + home, count);
+            cp_async_wait_all();
+            Tile::row_barrier();
         } else if (HELD) {
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -88,7 +96,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
         }
 
         [[maybe_unused]] acc_t shifted_max_part = -math::infinity<acc_t>();
-        if (HELD) keep_packed(x_slice);
+        if (HELD && !STAGED) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -99,6 +107,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
@@ -111,7 +120,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
         const acc_t shifted_max = fold_row<Tile, Max<acc_t>>(shifted_max_part, turn);
 
         [[maybe_unused]] acc_t y_sum_part = acc_t(0);
-        if (HELD) keep_packed(x_slice);
+        if (HELD && !STAGED) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -122,6 +131,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
@@ -134,7 +144,9 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
         }
         const acc_t y_sum = fold_row<Tile, Sum<acc_t>>(y_sum_part, turn);
 
-        if (HELD) keep_packed(x_slice);
+        if (HELD && !STAGED) keep_packed(x_slice);
+        // An element takes the place of the input's, which only its thread reads: if both begin alike.
+        [[maybe_unused]] const bool y_staged = STAGED && x_staged.shift(x_row + home) == x_staged.shift(y_row + home);
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -145,6 +157,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -153,9 +166,15 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
                     const acc_t shifted = x - shifted_max;
                     y_pack.lane[i] = T(shifted - math::log(y_sum));
                 }
-                write<LAYOUT, STEP>(y_pack, y_row, args.y.col_stride, space, col, cols);
+                if (y_staged) write<LAYOUT, STEP>(y_pack, x_staged.at(x_row + home), args.y.col_stride, space, col - home, cols - home);
+                if (!y_staged) write<LAYOUT, STEP>(y_pack, y_row, args.y.col_stride, space, col, cols);
             }
             if (HELD) break;
+        }
+        if (STAGED) {
+            Tile::row_barrier();
+            if (y_staged) x_staged.store(y_row + home, int(cols - home));
+            Tile::row_barrier();
         }
     }
 }
@@ -171,67 +190,67 @@ template <typename T, class Tile> __device__ void log_softmax(const log_softmax_
 using namespace baracuda;
 
 #ifdef SKU_log_softmax_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f32_row4x32x2(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row4x32x2(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f32_row8x16x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row8x16x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f32_row32x4x2(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row32x4x2(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f32_row32x4x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row32x4x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) log_softmax_f32_row64x1x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_f32_row64x1x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f32_row128x1x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row128x1x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_f32_row256x1x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_f32_row256x1x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_f32_row512x1x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_f32_row512x1x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_sm_90_f32_row256x1x4x4(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f32_row256x1x4x4(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_sm_90_f32_row256x1x4x8(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f32_row256x1x4x8(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_sm_90_f32_row512x1x4x8(__grid_constant__ const log_softmax_args<float> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_sm_90_f32_row512x1x4x8(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -249,67 +268,67 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f32_wide384x1x2
 #endif
 
 #ifdef SKU_log_softmax_f16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f16_row4x32x2(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row4x32x2(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f16_row8x16x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row8x16x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f16_row32x4x2(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row32x4x2(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f16_row32x4x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row32x4x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) log_softmax_f16_row64x1x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_f16_row64x1x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f16_row128x1x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row128x1x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_f16_row256x1x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_f16_row256x1x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_f16_row512x1x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_f16_row512x1x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_sm_90_f16_row256x1x4x4(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f16_row256x1x4x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_sm_90_f16_row256x1x4x8(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f16_row256x1x4x8(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_sm_90_f16_row512x1x4x8(__grid_constant__ const log_softmax_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_sm_90_f16_row512x1x4x8(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -327,67 +346,67 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f16_wide384x1x2
 #endif
 
 #ifdef SKU_log_softmax_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_bf16_row4x32x2(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row4x32x2(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_bf16_row8x16x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row8x16x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_bf16_row32x4x2(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row32x4x2(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_bf16_row32x4x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row32x4x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) log_softmax_bf16_row64x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_bf16_row64x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_bf16_row128x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row128x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_bf16_row256x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_bf16_row256x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_bf16_row512x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_bf16_row512x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_sm_90_bf16_row256x1x4x4(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_bf16_row256x1x4x4(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_sm_90_bf16_row256x1x4x8(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_bf16_row256x1x4x8(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_sm_90_bf16_row512x1x4x8(__grid_constant__ const log_softmax_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_sm_90_bf16_row512x1x4x8(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -405,67 +424,67 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_bf16_wide384x1x
 #endif
 
 #ifdef SKU_log_softmax_f64_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f64_row4x32x2(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row4x32x2(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f64_row8x16x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row8x16x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f64_row32x4x2(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row32x4x2(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f64_row32x4x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row32x4x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) log_softmax_f64_row64x1x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_f64_row64x1x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) log_softmax_f64_row128x1x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row128x1x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_f64_row256x1x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_f64_row256x1x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_f64_row512x1x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_f64_row512x1x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_sm_90_f64_row256x1x4x4(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f64_row256x1x4x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) log_softmax_sm_90_f64_row256x1x4x8(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f64_row256x1x4x8(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) log_softmax_sm_90_f64_row512x1x4x8(__grid_constant__ const log_softmax_args<double> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_sm_90_f64_row512x1x4x8(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -481,9 +500,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f64_wide384x1x2
     log_softmax<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 16 +3 12 +6 3 +3 3 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2
-// @lines +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 5 +1 1 +1 3 +18 1 +2 1 +1 4 +1 1 +1 5 +6 3 +4 1 +5 1 +7 1 +3 3 +1 2
-// @lines -54 1 +2 1 +1 4 +1 1 +1 5 +6 3 +4 1 +2 1 +2 1 +7 1 +3 3 +1 2 -51 1 +1 4 +1 1 +1 5 +4 1 +1 3 +4 1 +2 1 +5 1 +4
-// @lines 1 +1 1 +1 3 +5 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 17 +3 12 +6 3 +3 3 +1 2 +1 1 +2 1 +1 1 +2 2 +1 1 +1 3
+// @lines +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 2 +1 2 +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 5
+// @lines +1 1 +8 3 +4 1 +5 1 +7 1 +6 3 +8 2 -72 1 +2 1 +5 4 +1 1 +1 5 +1 1 +8 3 +4 1 +2 1 +2 1 +7 1 +6 3 +8 2 -69 1 +2
+// @lines 2 +1 4 +1 1 +1 5 +1 1 +6 1 +1 3 +4 1 +2 1 +5 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

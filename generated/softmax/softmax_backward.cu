@@ -21,11 +21,12 @@ template <typename T> struct softmax_backward_args {
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
 // stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
-// is on its way to shared memory.
+// is on its way to shared memory. Rows that begin anywhere go through it in both directions.
 template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_rows(const softmax_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
+    constexpr bool STAGED = WALK == Walk::HELD && LAYOUT == Layout::DENSE;
     constexpr bool KEPT = HELD && false;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
@@ -54,6 +55,9 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> y_ahead(shared);
+    shared = dynamic;
+    [[maybe_unused]] const Staged<Tile, T, CHUNKS> dy_staged(shared);
+    [[maybe_unused]] const Staged<Tile, T, CHUNKS> y_staged(shared);
     const auto fetch = [&](long long row) {
         if (row >= size_rows) return;
         const T* const dy_row = args.dy.row(space, row);
@@ -87,6 +91,12 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
                 y_ahead.take(k, y_slice[k]);
             }
             fetch(next);
+        } else if (STAGED) {
+            const int count = int(cols - home);
+            dy_staged.fetch(dy_row + home, count);
+            y_staged.fetch(y_row + home, count);
+            cp_async_wait_all();
+            Tile::row_barrier();
         } else if (HELD) {
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -96,8 +106,8 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
         }
 
         [[maybe_unused]] acc_t dx_sum_part = acc_t(0);
-        if (HELD) keep_packed(dy_slice);
-        if (HELD) keep_packed(y_slice);
+        if (HELD && !STAGED) keep_packed(dy_slice);
+        if (HELD && !STAGED) keep_packed(y_slice);
         for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -109,6 +119,8 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
+                if (STAGED) read<LAYOUT, STEP>(y_slice[k], y_staged.at(y_row + home), args.y.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
@@ -121,8 +133,10 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
         }
         const acc_t dx_sum = fold_row<Tile, Sum<acc_t>>(dx_sum_part, turn);
 
-        if (HELD) keep_packed(dy_slice);
-        if (HELD) keep_packed(y_slice);
+        if (HELD && !STAGED) keep_packed(dy_slice);
+        if (HELD && !STAGED) keep_packed(y_slice);
+        // An element takes the place of the input's, which only its thread reads: if both begin alike.
+        [[maybe_unused]] const bool dx_staged = STAGED && dy_staged.shift(dy_row + home) == dy_staged.shift(dx_row + home);
         for (index_t tile = home; tile < cols; tile += TILE) {
             if (!HELD) {
 #pragma unroll
@@ -134,6 +148,8 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
+                if (STAGED) read<LAYOUT, STEP>(y_slice[k], y_staged.at(y_row + home), args.y.col_stride, space, col - home, cols - home);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -142,9 +158,15 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
                     const acc_t y = acc_t(y_slice[k].lane[i]);
                     dx_pack.lane[i] = T(y * (dy - dx_sum));
                 }
-                write<LAYOUT, STEP>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
+                if (dx_staged) write<LAYOUT, STEP>(dx_pack, dy_staged.at(dy_row + home), args.dx.col_stride, space, col - home, cols - home);
+                if (!dx_staged) write<LAYOUT, STEP>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
             }
             if (HELD) break;
+        }
+        if (STAGED) {
+            Tile::row_barrier();
+            if (dx_staged) dy_staged.store(dx_row + home, int(cols - home));
+            Tile::row_barrier();
         }
     }
 }
@@ -160,67 +182,67 @@ template <typename T, class Tile> __device__ void softmax_backward(const softmax
 using namespace baracuda;
 
 #ifdef SKU_softmax_backward_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f32_row4x32x2(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row4x32x2(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f32_row8x16x4(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row8x16x4(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f32_row32x4x2(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row32x4x2(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f32_row32x4x4(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row32x4x4(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_backward_f32_row64x1x4(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_backward_f32_row64x1x4(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f32_row128x1x4(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row128x1x4(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_f32_row256x1x4(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_f32_row256x1x4(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_f32_row512x1x4(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_backward_f32_row512x1x4(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const softmax_backward_args<float> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -238,67 +260,67 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f32_wide38
 #endif
 
 #ifdef SKU_softmax_backward_f16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f16_row4x32x2(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row4x32x2(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f16_row8x16x4(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row8x16x4(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f16_row32x4x2(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row32x4x2(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f16_row32x4x4(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row32x4x4(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_backward_f16_row64x1x4(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_backward_f16_row64x1x4(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f16_row128x1x4(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row128x1x4(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_f16_row256x1x4(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_f16_row256x1x4(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_f16_row512x1x4(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_backward_f16_row512x1x4(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f16_row512x1x4x8(__grid_constant__ const softmax_backward_args<f16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_backward_sm_90_f16_row512x1x4x8(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -316,67 +338,67 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f16_wide38
 #endif
 
 #ifdef SKU_softmax_backward_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_bf16_row4x32x2(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row4x32x2(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_bf16_row8x16x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row8x16x4(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_bf16_row32x4x2(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row32x4x2(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_bf16_row32x4x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row32x4x4(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_backward_bf16_row64x1x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_backward_bf16_row64x1x4(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_bf16_row128x1x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row128x1x4(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_bf16_row256x1x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_bf16_row256x1x4(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_bf16_row512x1x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_backward_bf16_row512x1x4(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_bf16_row512x1x4x8(__grid_constant__ const softmax_backward_args<bf16> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_backward_sm_90_bf16_row512x1x4x8(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
@@ -394,67 +416,61 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_bf16_wide3
 #endif
 
 #ifdef SKU_softmax_backward_f64_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row4x32x2(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f64_row4x32x2(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row8x16x2(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f64_row8x16x2(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row32x4x2(__grid_constant__ const softmax_backward_args<double> args) {
-    softmax_backward<double, Tile<32, 4, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_softmax_backward_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row32x4x2(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f64_row32x4x2(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f64_row64x1x2
-extern "C" __global__ void __launch_bounds__(64, LAYOUT == Layout::PACKED ? 16 : 1) softmax_backward_f64_row64x1x2(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_backward_f64_row64x1x2(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<64, 1, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f64_row128x1x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT == Layout::PACKED ? 8 : 1) softmax_backward_f64_row128x1x2(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f64_row128x1x2(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<128, 1, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f64_row256x1x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_f64_row256x1x2(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_f64_row256x1x2(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<256, 1, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_f64_row512x1x2
-extern "C" __global__ void __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_f64_row512x1x2(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_backward_f64_row512x1x2(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<512, 1, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f64_row256x1x2x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f64_row256x1x2x4(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_sm_90_f64_row256x1x2x4(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<256, 1, 2, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f64_row256x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT == Layout::PACKED ? 4 : 1) softmax_backward_sm_90_f64_row256x1x2x8(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_backward_sm_90_f64_row256x1x2x8(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<256, 1, 2, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_backward_sm_90_f64_row512x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT == Layout::PACKED ? 2 : 1) softmax_backward_sm_90_f64_row512x1x2x8(__grid_constant__ const softmax_backward_args<double> args) {
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_backward_sm_90_f64_row512x1x2x8(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<512, 1, 2, false, 8, true>>(args);
 }
 #endif
@@ -470,9 +486,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f64_wide38
     softmax_backward<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 16 +3 12 +6 3 +3 3 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1
-// @lines +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 5 +1 1 -1 1 +1 3 +18 1 +2 1 -1 1
-// @lines +1 4 +1 1 -1 1 +1 5 +6 3 +4 1 -1 1 +5 1 +7 1 +3 3 +1 2 -51 1 -1 1 +1 4 +1 1 -1 1 +1 5 +4 1 +1 3 +4 1 -1 1 +8 1
-// @lines +4 1 +1 1 +1 3 +5 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 17 +3 12 +6 3 +3 3 +1 2 +1 1 -1 1 +2 1 +1 1 -1 1
+// @lines +2 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 2 +1 2 +1 1 -1 1
+// @lines +1 2 +1 3 +1 1 -1 1 +1 3 +20 1 +2 1 -1 1 +5 4 +1 1 -1 1 +1 5 +1 1 -1 1 +8 3 +4 1 -1 1 +5 1 +7 1 +6 3 +8 2 -69
+// @lines 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 5 +1 1 -1 1 +6 1 +1 3 +4 1 -1 1 +8 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3
+// @lines +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -224,7 +224,6 @@ rt.REGISTRY.register(
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
-                rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=64, rows=1, chunks=2, wide=False, blocks=0, cluster=1, resident=16),
                 rt.Tile(lanes=128, rows=1, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=256, rows=1, chunks=2, wide=False, blocks=0, cluster=1, resident=4),

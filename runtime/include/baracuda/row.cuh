@@ -86,7 +86,8 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool
 
     // The threads of a row wait for each other.
     __device__ static __forceinline__ void row_barrier() {
-        if (ROWS == 1) __syncthreads();
+        if (LANES <= WARP) __syncwarp();
+        else if (ROWS == 1) __syncthreads();
         else bar_sync(1 + threadIdx.x / LANES, LANES);
     }
 };
@@ -129,6 +130,7 @@ __device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, co
 #pragma unroll
         for (int i = 0; i < N; ++i)
             if (col + i * STEP < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i * STEP, space, stride)];
+            else if (LAYOUT == Layout::DENSE) pack.lane[i] = {};  // so that no register keeps what it was
     }
 }
 
@@ -164,6 +166,47 @@ template <typename T, int N, int CHUNKS, int THREADS> struct Ahead {
         }
     }
     __device__ __forceinline__ void take(int k, Pack<T, N>& pack) const { pack = own[k * THREADS]; }
+};
+
+// A row that begins anywhere, on its way through shared memory: all but its ends moves 16 bytes at a time. There it lies as
+// far from a multiple of 16 bytes as it does in memory. All threads of the row call each function, with a barrier between
+// two that touch the same elements. `shared` is where the first tensor's rows begin and the next one's will.
+template <class Tile, typename T, int CHUNKS> struct Staged {
+    static constexpr int VEC = 16 / sizeof(T), ROOM = CHUNKS ? (Tile::LANES * CHUNKS + 1) * VEC : 0;
+    T* room;
+
+    __device__ __forceinline__ explicit Staged(unsigned char*& shared)
+        : room(reinterpret_cast<T*>(shared) + threadIdx.x / Tile::LANES * ROOM) {
+        shared += Tile::ROWS * ROOM * sizeof(T);
+    }
+    __device__ static __forceinline__ int shift(const T* row) {
+        return int(reinterpret_cast<unsigned long long>(row) / sizeof(T) % VEC);
+    }
+    // Where the first element of `row` lies.
+    __device__ __forceinline__ T* at(const T* row) const { return room + shift(row); }
+
+    // Begins to copy the first `count` elements; they are there when the thread has waited for its copies.
+    __device__ __forceinline__ void fetch(const T* row, int count) const {
+        move(row, count, [&](const T* from, T* here) { cp_async_cg(here, from); }, [](const T* from, T* here) { *here = *from; });
+    }
+    __device__ __forceinline__ void store(T* row, int count) const {
+        move(row, count, [&](T* to, const T* here) {
+            Pack<T, VEC> pack;
+            pack.load(here);
+            pack.store(to);
+        }, [](T* to, const T* here) { *to = *here; });
+    }
+
+private:
+    template <typename P, typename Packs, typename Ends>
+    __device__ __forceinline__ void move(P* row, int count, Packs packs, Ends ends) const {
+        const int lane = threadIdx.x % Tile::LANES, first = shift(row), end = first + max(count, 0);
+        const int head = min((first + VEC - 1) / VEC * VEC, end), tail = max(end / VEC * VEC, head);
+        P* const origin = row - first;
+        for (int i = head + lane * VEC; i < tail; i += Tile::LANES * VEC) packs(origin + i, room + i);
+        for (int i = first + lane; i < head; i += Tile::LANES) ends(origin + i, room + i);
+        for (int i = tail + lane; i < end; i += Tile::LANES) ends(origin + i, room + i);
+    }
 };
 
 template <typename A> struct Sum { __device__ A operator()(A a, A b) const { return a + b; } };

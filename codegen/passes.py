@@ -41,8 +41,10 @@ def schedule(
 ) -> Schedule:
     """Decide what each pass computes, feeds and stores, and what is left for the columns."""
     taken = {*spec.tensors, *spec.descriptor, *derived_names(spec, lines)}
-    scheduler = _Scheduler(_name_reductions(lines, rows, taken), spec, tensors, dict(kinds), rows, cols)
-    return scheduler.schedule()
+    named, known = _name_reductions(lines, rows, taken), dict(kinds)
+    dims = {n: frozenset(t.dims) for n, t in spec.inputs.items()} | {n: frozenset() for n in spec.descriptor}
+    once = _name_row_values(named, cols, dims, known, taken)
+    return _Scheduler(once, spec, tensors, known, rows, cols).schedule()
 
 
 def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tuple[Line, ...]:
@@ -81,6 +83,43 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
     return tuple(named)
 
 
+def _name_row_values(
+    lines: tuple[Line, ...], cols: str, dims: dict[str, frozenset[str]], kinds: dict[str, str], taken: set[str]
+) -> tuple[Line, ...]:
+    """Give what elements of a row share a line of its own: a compiler does not divide ahead of a condition."""
+    named: list[Line] = []
+    names: dict[Expr, str] = {}
+    taken = taken | {line.name for line in lines}
+
+    def lift(expr: Expr, line: Line) -> Expr:
+        match expr:
+            case Call() if cols not in varies(expr, dims):
+                if expr not in names:
+                    name = f"{line.name}_once"
+                    while name in taken:
+                        name += "_"
+                    taken.add(name)
+                    named.append(Line(name, expr, line.number))
+                    names[expr], dims[name], kinds[name] = name, varies(expr, dims), kind_of(expr, kinds)
+                return Name(names[expr])
+            case Call(op=op, args=args):
+                return Call(op, tuple(lift(a, line) for a in args))
+            case Cast(to=to, arg=arg):
+                return Cast(to, lift(arg, line))
+            case Reduce(kind=kind, arg=arg, dims=over):
+                return Reduce(kind, lift(arg, line), over)
+        return expr
+
+    for line in lines:
+        of_columns = isinstance(line.expr, Reduce) and cols not in line.expr.dims
+        inner = line.expr.arg if isinstance(line.expr, Reduce) else line.expr
+        many = len(varies(inner, dims)) > 1  # a value an element
+        named.append(Line(line.name, lift(line.expr, line), line.number) if many else line)
+        dims[line.name] = varies(line.expr, dims) | ({cols} if of_columns else set())
+        kinds.setdefault(line.name, "float")
+    return tuple(named)
+
+
 class _Scheduler:
     def __init__(
         self,
@@ -107,8 +146,6 @@ class _Scheduler:
         self.dims |= {n: frozenset() for n in spec.descriptor}
         for line in lines:
             self._place(line)
-        for line in lines:
-            self.kinds.setdefault(line.name, "float")
 
     def _place(self, line: Line) -> None:
         dims = varies(line.expr, self.dims)

@@ -22,6 +22,7 @@ AHEAD_BYTES = 80 * 1024  # of shared memory for the next row: a block of sm_89 h
 # not, 2973 and 3094; with half as many on a multiprocessor and barriers of the whole cluster 2870 and 3112.
 STREAMING = (
     Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, resident=8),
+    Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, resident=8),
     Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, resident=8),
     Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, resident=8),
     Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, resident=8),
@@ -45,6 +46,7 @@ STREAMING = (
 # and 30 of 8 such blocks; of more some wait for a whole pass (1761). Wide: 384x1x2 1878, 256x1x4 1674, 512x1x2 1579.
 SUMMING = (
     Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, resident=2),
+    Tile(lanes=4, rows=64, chunks=4, wide=False, blocks=264, resident=2),
     Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, resident=2),
     Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, resident=2),
     Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, resident=2),

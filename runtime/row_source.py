@@ -55,7 +55,7 @@ class Whole(Protocol):
 
 
 def stages(arguments: Iterable[Whole]) -> bool:
-    """Whether rows that begin anywhere go through shared memory: where the first input's room will do for the output."""
+    """Whether rows that begin anywhere go through shared memory: where an output finds room in the first input's."""
     whole = [a for a in arguments if a.over == "element"]
     inputs = [a for a in whole if a.role == "in"]
     alike = all(a.dtypes == ("T",) for a in whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,7 @@ OPS: dict[str, Op] = {
         _whole("round", "rint"),
         _function("sqrt", 0.5, lowest=0.0),
         _function("rsqrt", 2, lambda xp, a: 1 / xp.sqrt(a), lowest=0.0),
-        _function("exp", 2),
+        replace(_function("exp", 2), cuda="math::exp_for<T>({})"),
         _function("exp2", 2),
         _function("expm1", 1),
         _function("log", 1, lowest=0.0),

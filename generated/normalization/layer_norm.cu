@@ -125,6 +125,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -150,6 +151,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -180,6 +182,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
                 if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
@@ -221,6 +224,12 @@ using namespace baracuda;
 #ifdef SKU_layer_norm_f32_row4x32x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row4x32x2(__grid_constant__ const layer_norm_args<float> args) {
     layer_norm<float, Tile<4, 32, 2, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_f32_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row4x32x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -302,6 +311,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_layer_norm_f16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row4x32x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<4, 32, 4, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_f16_row8x16x4
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row8x16x4(__grid_constant__ const layer_norm_args<f16> args) {
     layer_norm<f16, Tile<8, 16, 4, false, 1, false>>(args);
@@ -377,6 +392,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f16_wide384x1x2(
 #ifdef SKU_layer_norm_bf16_row4x32x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row4x32x2(__grid_constant__ const layer_norm_args<bf16> args) {
     layer_norm<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_bf16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row4x32x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -458,6 +479,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_layer_norm_f64_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row4x32x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<4, 32, 4, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_f64_row8x16x4
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row8x16x4(__grid_constant__ const layer_norm_args<double> args) {
     layer_norm<double, Tile<8, 16, 4, false, 1, false>>(args);
@@ -531,9 +558,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f64_wide384x1x2(
 #endif
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1
 // @lines 1 +2 1 +11 17 +1 1 +1 12 +1 1 -1 1 +4 3 +1 1 -1 1 +1 3 +1 2 +1 1 +2 1 +1 1 +2 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1
-// @lines +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 2 +1 2 +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 5 +1 1 +8 3 +4 1 +5 1
-// @lines +7 1 +6 3 +8 1 -84 2 +11 1 +2 1 +5 4 +1 1 +1 5 +1 1 +8 3 +4 1 +2 1 +2 1 +7 1 +6 3 +8 1 -87 1 +2 2 +14 1 -1 1
-// @lines -1 1 +2 2 +1 4 +1 1 +1 5 +1 1 +2 2 -2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 +5 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2
+// @lines +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 2 +1 2 +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 6 +1 1 +8 3 +4 1 +5 1
+// @lines +7 1 +6 3 +8 1 -85 2 +11 1 +2 1 +5 4 +1 1 +1 6 +1 1 +8 3 +4 1 +2 1 +2 1 +7 1 +6 3 +8 1 -88 1 +2 2 +14 1 -1 1
+// @lines -1 1 +2 2 +1 4 +1 1 +1 6 +1 1 +2 2 -2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 +5 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2
 // @lines +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

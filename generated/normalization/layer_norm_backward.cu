@@ -159,6 +159,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
@@ -201,6 +202,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
@@ -296,6 +298,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
+#ifdef SKU_layer_norm_backward_f32_row4x64x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row4x64x4(__grid_constant__ const layer_norm_backward_args<float> args) {
+    layer_norm_backward<float, Tile<4, 64, 4, false, 1, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_backward_f32_row8x32x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row8x32x4(__grid_constant__ const layer_norm_backward_args<float> args) {
     layer_norm_backward<float, Tile<8, 32, 4, false, 1, true>>(args);
@@ -371,6 +379,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f32_wid
 #ifdef SKU_layer_norm_backward_f16_row4x64x2
 extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row4x64x2(__grid_constant__ const layer_norm_backward_args<f16> args) {
     layer_norm_backward<f16, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_layer_norm_backward_f16_row4x64x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row4x64x3(__grid_constant__ const layer_norm_backward_args<f16> args) {
+    layer_norm_backward<f16, Tile<4, 64, 3, false, 1, true>>(args);
 }
 #endif
 
@@ -452,6 +466,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
+#ifdef SKU_layer_norm_backward_bf16_row4x64x3
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row4x64x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
+    layer_norm_backward<bf16, Tile<4, 64, 3, false, 1, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_backward_bf16_row8x32x3
 extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row8x32x3(__grid_constant__ const layer_norm_backward_args<bf16> args) {
     layer_norm_backward<bf16, Tile<8, 32, 3, false, 1, true>>(args);
@@ -530,6 +550,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
+#ifdef SKU_layer_norm_backward_f64_row4x64x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row4x64x4(__grid_constant__ const layer_norm_backward_args<double> args) {
+    layer_norm_backward<double, Tile<4, 64, 4, false, 1, true>>(args);
+}
+#endif
+
 #ifdef SKU_layer_norm_backward_f64_row8x32x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row8x32x4(__grid_constant__ const layer_norm_backward_args<double> args) {
     layer_norm_backward<double, Tile<8, 32, 4, false, 1, true>>(args);
@@ -605,9 +631,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f64_wid
 // @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 17 +3 12 +1 1 +2 1 -1 1 +1 3 +1 1 +1 3 +1 2 +1 1
 // @lines -1 1 +2 1 +1 1 -1 1 +2 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 -3 3 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2 2 +2 1 -1 1
 // @lines -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 2 +1 2 +1 1 -1 1 +1 2 +1 3 +1 1 -1 1 +1 3 +20 1 -1 1 +2 1 -1 1 -1 1 +5 4 +1 1
-// @lines -1 1 +1 5 +1 1 -1 1 +2 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 +7 1 +6 3 +8 1 -1 1 -81 1 +1 1 -1 1 +1 3 +6 1
-// @lines -1 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 5 +1 1 -1 1 +2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 -1 1 +1 1 +2 1
+// @lines -1 1 +1 6 +1 1 -1 1 +2 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 +7 1 +6 3 +8 1 -1 1 -82 1 +1 1 -1 1 +1 3 +6 1
+// @lines -1 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 6 +1 1 -1 1 +2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 -1 1 +1 1 +2 1
 // @lines +1 1 +1 3 +1 5 +6 2 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3 2 +1 2 -2 2 +1 1 +7 1 -1 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

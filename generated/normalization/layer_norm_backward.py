@@ -222,6 +222,7 @@ rt.REGISTRY.register(
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=4, rows=64, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
@@ -237,6 +238,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.F16: (
                 rt.Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=4, rows=64, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=8, rows=32, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=16, rows=16, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=32, rows=8, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
@@ -252,6 +254,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.BF16: (
                 rt.Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=4, rows=64, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=8, rows=32, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=16, rows=16, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=32, rows=8, chunks=3, wide=False, blocks=264, cluster=1, resident=2),
@@ -267,6 +270,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.F64: (
                 rt.Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=4, rows=64, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),

@@ -117,6 +117,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -129,6 +130,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
         }
         const acc_t rms_mean = fold_row<Tile, Sum<acc_t>>(rms_mean_part, turn) / acc_t(size_cols);
         [[maybe_unused]] const acc_t rms = math::sqrt(rms_mean + eps);
+        [[maybe_unused]] const acc_t y_once = acc_t(1) / rms;
         if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rms.at(space, row) = rms_of<T>(rms);
 
         if (HELD && !STAGED) keep_packed(x_slice);
@@ -145,6 +147,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
                 if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
@@ -154,7 +157,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
                     if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
-                    y_pack.lane[i] = T(x * (acc_t(1) / rms) * gamma);
+                    y_pack.lane[i] = T(x * y_once * gamma);
                 }
                 if (y_staged) write<LAYOUT, STEP>(y_pack, x_staged.at(x_row + home), args.y.col_stride, space, col - home, cols - home);
                 if (!y_staged) write<LAYOUT, STEP>(y_pack, y_row, args.y.col_stride, space, col, cols);
@@ -182,6 +185,12 @@ using namespace baracuda;
 #ifdef SKU_rms_norm_f32_row4x32x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row4x32x2(__grid_constant__ const rms_norm_args<float> args) {
     rms_norm<float, Tile<4, 32, 2, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_rms_norm_f32_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row4x32x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -263,6 +272,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_rms_norm_f16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row4x32x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<4, 32, 4, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_rms_norm_f16_row8x16x4
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row8x16x4(__grid_constant__ const rms_norm_args<f16> args) {
     rms_norm<f16, Tile<8, 16, 4, false, 1, false>>(args);
@@ -338,6 +353,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f16_wide384x1x2(__
 #ifdef SKU_rms_norm_bf16_row4x32x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row4x32x2(__grid_constant__ const rms_norm_args<bf16> args) {
     rms_norm<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_rms_norm_bf16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row4x32x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -419,6 +440,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_rms_norm_f64_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row4x32x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<4, 32, 4, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_rms_norm_f64_row8x16x4
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row8x16x4(__grid_constant__ const rms_norm_args<double> args) {
     rms_norm<double, Tile<8, 16, 4, false, 1, false>>(args);
@@ -492,8 +519,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f64_wide384x1x2(__
 #endif
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 17 +1 1 +1 12 +1 1
 // @lines +4 3 +1 1 +1 3 +1 2 +1 1 +2 1 +1 1 +2 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 2 +1 2
-// @lines +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 5 +1 1 +8 3 +4 1 +5 1 +7 1 +6 3 +8 1 -87 1 +2 2 +14 1 -1 1 +2
-// @lines 2 +1 4 +1 1 +1 5 +1 1 +2 2 +2 1 +1 3 +4 1 -1 1 +8 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6
+// @lines +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 6 +1 1 +8 3 +4 1 +5 1 +7 1 +6 3 +8 1 -88 1 -1 1 +2 2 +14 1 -1
+// @lines 1 +2 2 +1 4 +1 1 +1 6 +1 1 +2 2 +2 1 +1 3 +4 1 -1 1 +8 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3 +18 1 +1 6
+// @lines +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -200,6 +200,7 @@ rt.REGISTRY.register(
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
@@ -215,6 +216,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.F16: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
@@ -230,6 +232,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.BF16: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
@@ -245,6 +248,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.F64: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),

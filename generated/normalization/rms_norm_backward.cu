@@ -143,6 +143,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
@@ -182,6 +183,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
@@ -270,6 +272,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
+#ifdef SKU_rms_norm_backward_f32_row4x64x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row4x64x4(__grid_constant__ const rms_norm_backward_args<float> args) {
+    rms_norm_backward<float, Tile<4, 64, 4, false, 1, true>>(args);
+}
+#endif
+
 #ifdef SKU_rms_norm_backward_f32_row8x32x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row8x32x4(__grid_constant__ const rms_norm_backward_args<float> args) {
     rms_norm_backward<float, Tile<8, 32, 4, false, 1, true>>(args);
@@ -345,6 +353,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f32_wide3
 #ifdef SKU_rms_norm_backward_f16_row4x64x2
 extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row4x64x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
     rms_norm_backward<f16, Tile<4, 64, 2, false, 1, true>>(args);
+}
+#endif
+
+#ifdef SKU_rms_norm_backward_f16_row4x64x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row4x64x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
+    rms_norm_backward<f16, Tile<4, 64, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -426,6 +440,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
+#ifdef SKU_rms_norm_backward_bf16_row4x64x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row4x64x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
+    rms_norm_backward<bf16, Tile<4, 64, 4, false, 1, true>>(args);
+}
+#endif
+
 #ifdef SKU_rms_norm_backward_bf16_row8x32x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row8x32x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
     rms_norm_backward<bf16, Tile<8, 32, 4, false, 1, true>>(args);
@@ -504,6 +524,12 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
+#ifdef SKU_rms_norm_backward_f64_row4x64x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row4x64x4(__grid_constant__ const rms_norm_backward_args<double> args) {
+    rms_norm_backward<double, Tile<4, 64, 4, false, 1, true>>(args);
+}
+#endif
+
 #ifdef SKU_rms_norm_backward_f64_row8x32x4
 extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row8x32x4(__grid_constant__ const rms_norm_backward_args<double> args) {
     rms_norm_backward<double, Tile<8, 32, 4, false, 1, true>>(args);
@@ -578,9 +604,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide3
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1
 // @lines 1 +2 1 +1 1 +1 17 +3 12 +1 1 +2 1 +1 3 +1 1 +1 3 +1 2 +1 1 -1 1 +2 1 +1 1 -1 1 +2 2 +1 1 -1 1 +1 3 +1 1 -1 1
 // @lines +1 2 +2 3 +1 2 +1 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 2 +1 2 +1 1 -1 1 +1 2 +1 3 +1 1
-// @lines -1 1 +1 2 +5 2 +14 1 +2 1 -1 1 -1 1 +5 4 +1 1 -1 1 +1 5 +1 1 -1 1 +2 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2 1 +7 1
-// @lines +6 3 +8 1 -81 1 +1 1 +1 3 +6 1 -1 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 5 +1 1 -1 1 +2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1
+// @lines -1 1 +1 2 +5 2 +14 1 +2 1 -1 1 -1 1 +5 4 +1 1 -1 1 +1 6 +1 1 -1 1 +2 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2 1 +7 1
+// @lines +6 3 +8 1 -82 1 +1 1 +1 3 +6 1 -1 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 6 +1 1 -1 1 +2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1
 // @lines -1 1 +5 1 +2 1 +1 1 +2 1 +1 1 +1 3 +1 5 +6 2 +1 4 +1 3 +1 4 +1 2 +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 16 +3 6
 // @lines +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

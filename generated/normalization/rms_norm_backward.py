@@ -203,6 +203,7 @@ rt.REGISTRY.register(
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=4, rows=64, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
@@ -218,6 +219,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.F16: (
                 rt.Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=4, rows=64, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
@@ -233,6 +235,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.BF16: (
                 rt.Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=4, rows=64, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
@@ -248,6 +251,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.F64: (
                 rt.Tile(lanes=4, rows=64, chunks=2, wide=False, blocks=264, cluster=1, resident=2),
+                rt.Tile(lanes=4, rows=64, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=8, rows=32, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=16, rows=16, chunks=4, wide=False, blocks=264, cluster=1, resident=2),
                 rt.Tile(lanes=32, rows=8, chunks=4, wide=False, blocks=264, cluster=1, resident=2),

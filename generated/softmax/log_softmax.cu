@@ -107,6 +107,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -131,18 +132,20 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t shifted = x - shifted_max;
-                    y_sum_part = y_sum_part + math::exp(shifted);
+                    y_sum_part = y_sum_part + math::exp_for<T>(shifted);
                 }
             }
             if (HELD) break;
         }
         const acc_t y_sum = fold_row<Tile, Sum<acc_t>>(y_sum_part, turn);
+        [[maybe_unused]] const acc_t y_once = math::log(y_sum);
 
         if (HELD && !STAGED) keep_packed(x_slice);
         // An element takes the place of the input's, which only its thread reads: if both begin alike.
@@ -157,6 +160,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 Pack<T, VEC> y_pack;
 #pragma unroll
@@ -164,7 +168,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
                     if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t shifted = x - shifted_max;
-                    y_pack.lane[i] = T(shifted - math::log(y_sum));
+                    y_pack.lane[i] = T(shifted - y_once);
                 }
                 if (y_staged) write<LAYOUT, STEP>(y_pack, x_staged.at(x_row + home), args.y.col_stride, space, col - home, cols - home);
                 if (!y_staged) write<LAYOUT, STEP>(y_pack, y_row, args.y.col_stride, space, col, cols);
@@ -192,6 +196,12 @@ using namespace baracuda;
 #ifdef SKU_log_softmax_f32_row4x32x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row4x32x2(__grid_constant__ const log_softmax_args<float> args) {
     log_softmax<float, Tile<4, 32, 2, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_f32_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row4x32x4(__grid_constant__ const log_softmax_args<float> args) {
+    log_softmax<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -273,6 +283,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_log_softmax_f16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row4x32x4(__grid_constant__ const log_softmax_args<f16> args) {
+    log_softmax<f16, Tile<4, 32, 4, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_log_softmax_f16_row8x16x4
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row8x16x4(__grid_constant__ const log_softmax_args<f16> args) {
     log_softmax<f16, Tile<8, 16, 4, false, 1, false>>(args);
@@ -348,6 +364,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f16_wide384x1x2
 #ifdef SKU_log_softmax_bf16_row4x32x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row4x32x2(__grid_constant__ const log_softmax_args<bf16> args) {
     log_softmax<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_log_softmax_bf16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row4x32x4(__grid_constant__ const log_softmax_args<bf16> args) {
+    log_softmax<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -429,6 +451,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_log_softmax_f64_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row4x32x4(__grid_constant__ const log_softmax_args<double> args) {
+    log_softmax<double, Tile<4, 32, 4, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_log_softmax_f64_row8x16x4
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row8x16x4(__grid_constant__ const log_softmax_args<double> args) {
     log_softmax<double, Tile<8, 16, 4, false, 1, false>>(args);
@@ -501,9 +529,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f64_wide384x1x2
 }
 #endif
 // @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 17 +3 12 +6 3 +3 3 +1 2 +1 1 +2 1 +1 1 +2 2 +1 1 +1 3
-// @lines +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 2 +1 2 +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 5
-// @lines +1 1 +8 3 +4 1 +5 1 +7 1 +6 3 +8 2 -72 1 +2 1 +5 4 +1 1 +1 5 +1 1 +8 3 +4 1 +2 1 +2 1 +7 1 +6 3 +8 2 -69 1 +2
-// @lines 2 +1 4 +1 1 +1 5 +1 1 +6 1 +1 3 +4 1 +2 1 +5 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6
+// @lines +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 2 +1 2 +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 6
+// @lines +1 1 +8 3 +4 1 +5 1 +7 1 +6 3 +8 2 -73 1 +2 1 +5 4 +1 1 +1 6 +1 1 +8 3 +4 1 +2 1 +2 1 +7 1 +6 3 +8 1 -88 2 +17
+// @lines 1 +2 2 +1 4 +1 1 +1 6 +1 1 +6 1 +1 3 +4 1 +2 1 +5 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -171,6 +171,7 @@ rt.REGISTRY.register(
         tiles={
             rt.ElementKind.F32: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
@@ -186,6 +187,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.F16: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
@@ -201,6 +203,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.BF16: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
@@ -216,6 +219,7 @@ rt.REGISTRY.register(
             ),
             rt.ElementKind.F64: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
+                rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, cluster=1, resident=8),

@@ -119,6 +119,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(y_slice[k], y_staged.at(y_row + home), args.y.col_stride, space, col - home, cols - home);
 #pragma unroll
@@ -148,6 +149,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
+                if (LAYOUT != Layout::PACKED && col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(y_slice[k], y_staged.at(y_row + home), args.y.col_stride, space, col - home, cols - home);
                 Pack<T, VEC> dx_pack;
@@ -184,6 +186,12 @@ using namespace baracuda;
 #ifdef SKU_softmax_backward_f32_row4x32x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row4x32x2(__grid_constant__ const softmax_backward_args<float> args) {
     softmax_backward<float, Tile<4, 32, 2, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_softmax_backward_f32_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row4x32x4(__grid_constant__ const softmax_backward_args<float> args) {
+    softmax_backward<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -265,6 +273,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_softmax_backward_f16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row4x32x4(__grid_constant__ const softmax_backward_args<f16> args) {
+    softmax_backward<f16, Tile<4, 32, 4, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_softmax_backward_f16_row8x16x4
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row8x16x4(__grid_constant__ const softmax_backward_args<f16> args) {
     softmax_backward<f16, Tile<8, 16, 4, false, 1, false>>(args);
@@ -340,6 +354,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f16_wide38
 #ifdef SKU_softmax_backward_bf16_row4x32x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row4x32x2(__grid_constant__ const softmax_backward_args<bf16> args) {
     softmax_backward<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+}
+#endif
+
+#ifdef SKU_softmax_backward_bf16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row4x32x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+    softmax_backward<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -488,8 +508,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f64_wide38
 #endif
 // @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 17 +3 12 +6 3 +3 3 +1 2 +1 1 -1 1 +2 1 +1 1 -1 1
 // @lines +2 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 2 +1 2 +1 1 -1 1
-// @lines +1 2 +1 3 +1 1 -1 1 +1 3 +20 1 +2 1 -1 1 +5 4 +1 1 -1 1 +1 5 +1 1 -1 1 +8 3 +4 1 -1 1 +5 1 +7 1 +6 3 +8 2 -69
-// @lines 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 5 +1 1 -1 1 +6 1 +1 3 +4 1 -1 1 +8 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3
+// @lines +1 2 +1 3 +1 1 -1 1 +1 3 +20 1 +2 1 -1 1 +5 4 +1 1 -1 1 +1 6 +1 1 -1 1 +8 3 +4 1 -1 1 +5 1 +7 1 +6 3 +8 2 -70
+// @lines 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 6 +1 1 -1 1 +6 1 +1 3 +4 1 -1 1 +8 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3
 // @lines +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -92,4 +92,15 @@ __device__ inline float quick_reciprocal(float a) {
     return r;
 }
 #endif
+
+namespace math {
+
+// e^a, for a result of type T. A half keeps nothing of what the power of two of a rounded product is off by, a part in
+// 2^24 / |a|; and below the smallest normal float it is zero.
+template <typename T, typename A> __device__ A exp_for(A a) {
+    if constexpr (sizeof(T) == 2) return quick_exp2(a * A(1.4426950408889634));
+    else return exp(a);
+}
+
+}  // namespace math
 }  // namespace baracuda

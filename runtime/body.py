@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 from types import SimpleNamespace
@@ -33,6 +33,7 @@ B = TypeVar("B", bound=Descriptor)
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)  # blocks along x, y and z, of any architecture
 _NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")  # in an expression, of what is no function
 _REMEMBERED = 256  # geometries kept per plan
+_RECENT = 64  # problems and SKUs whose launches are kept: selection asks for them several times in a row
 
 
 class _Numbers(SimpleNamespace):
@@ -210,8 +211,9 @@ class BodyPlan(Plan[B]):
     @classmethod
     def cannot_hold(cls, descriptor: B, sku: KernelSku) -> str | None:
         """A problem that the schedule does not serve, or that takes more blocks or shared memory than there may be."""
+        schedule = str(sku.schedule)
         for serves in cls.SERVES:
-            mine = (serves.arch, serves.schedule) == (sku.arch, str(sku.schedule)) and sku.element in serves.elements
+            mine = (serves.arch, serves.schedule) == (sku.arch, schedule) and sku.element in serves.elements
             if mine and (reason := serves.refuses(descriptor, *cls._constants(descriptor, sku))):
                 return reason
         return cls._too_many_blocks(descriptor, sku) or cls._too_much_shared(descriptor, sku, sku.arch)
@@ -230,12 +232,14 @@ class BodyPlan(Plan[B]):
         return f"takes {used} bytes of shared memory a block, {arch} has {held}" if used > held else None
 
     @classmethod
-    def _launched(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> list[BodyKernel]:
+    @lru_cache(maxsize=_RECENT)
+    def _launched(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[BodyKernel, ...]:
         """The kernels that have something to do."""
         constants = cls._constants(descriptor, sku, multiprocessors)
-        return [kernel for kernel in cls._kernels_of(descriptor, *constants) if 0 not in kernel.grid]
+        return tuple(kernel for kernel in cls._kernels_of(descriptor, *constants) if 0 not in kernel.grid)
 
     @classmethod
+    @lru_cache(maxsize=_RECENT)
     def _constants(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[Any, Any]:
         schedule, row = sku.schedule, sku.element.row
         assert isinstance(schedule, Schedule)

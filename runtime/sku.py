@@ -150,7 +150,7 @@ class KernelSku:
         return f"{self.op}_{arch}{self.element}_{self.schedule.tag}"
 
     def __str__(self) -> str:
-        parts = [getattr(self, f.name) for f in fields(self)]
+        parts = (getattr(self, name) for name in _PARTS)
         return "/".join("-" if part is None else str(part) for part in parts)
 
     @classmethod
@@ -184,3 +184,6 @@ class KernelSku:
             return None if arch == self.arch[:-1] else f"runs on {self.arch[:-1]} only, the device is {arch}"
         needed, got = int(self.arch[3:]), int(arch[3:].rstrip("a"))
         return None if got >= needed else f"needs {self.arch} or later, the device is {arch}"
+
+
+_PARTS = tuple(f.name for f in fields(KernelSku))

@@ -215,10 +215,11 @@ def test_more_blocks_than_a_grid_has_are_refused(monkeypatch: pytest.MonkeyPatch
     FlashSdpaPlan.select(_flash("f32", batch_size=2**31 - 1, **one))
     with pytest.raises(rt.Unsupported, match=r"grid of \(2147483648, 1, 1\) blocks for main, the largest is \(2147"):
         FlashSdpaPlan.select(_flash("f32", batch_size=2**31, **one))
-    for grid, held in (((1, 65536, 1), False), ((1, 1, 65536), False), ((0, 65536, 1), True), ((1, 65535, 9), True)):
+    grids = ((1, 65536, 1), False), ((1, 1, 65536), False), ((0, 65536, 1), True), ((1, 65535, 9), True)
+    for batch_size, (grid, held) in enumerate(grids, 1):
         kernel = rt.BodyKernel("main", grid, 128, 0)
         monkeypatch.setattr(SdpaPlan, "_kernels_of", staticmethod(lambda d, s, v, kernel=kernel: (kernel,)))
-        assert (SdpaPlan.explain(_sdpa()).chosen is not None) is held, grid
+        assert (SdpaPlan.explain(_sdpa(batch_size=batch_size)).chosen is not None) is held, grid
 
 
 def test_workspaces_and_layouts_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,8 @@ def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any
             continue
         given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k not in ("dtype", "arch")}
         problem, only = descriptor(**given, element=sku.element), [sku.layout] if sku.layout else None
+        if kind.cannot_hold(problem, sku):  # which selection would find out too, with all other kernels' reasons
+            continue
         for arch in dict.fromkeys((sku.arch.rstrip("a"), _LEAST)):  # not whatever this machine happens to have
             with suppress(Unsupported):
                 plan = kind.select(problem, preference, device=Architecture(arch, arch), layouts=only)

@@ -19,6 +19,7 @@ from .ptx import Ptx, read_ptx
 from .sass import Sass, disassembler
 
 _REVISION = 3  # of how facts are read; entries of another revision are not found
+_NUMBER = re.compile(r"-?\d+")
 _SERIALISED = re.compile(r"^.*\bwgmma\b.*\bserialized\b.*$", re.MULTILINE)
 
 
@@ -86,5 +87,7 @@ def decode(body: bytes) -> Facts:
 
 
 def _numbered(held: dict[str, Any]) -> dict[Any, Any]:
-    """JSON has no numbers for keys; widths and offsets are."""
-    return {int(key) if re.fullmatch(r"-?\d+", key) else key: value for key, value in held.items()}
+    """JSON has no numbers for keys; widths and offsets are, and what has one has no other keys."""
+    if not _NUMBER.fullmatch(next(iter(held), "")):
+        return held
+    return {int(key): value for key, value in held.items()}

@@ -76,6 +76,8 @@ def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any
     spec = subject.spec
     kind, descriptor = getattr(module, spec.plan), getattr(module, spec.plan.removesuffix("Plan") + "Descriptor")
     preference, served = PlanPreference(archs=frozenset({sku.arch})), False
+    own = sku.arch.rstrip("a")
+    devices = [own] if sku.fits(_LEAST) else [own, _LEAST]  # not whatever this machine happens to have
     random = islice(drawn_cases(subject, np.random.default_rng(0)), _TRIES)
     benched = [(case, True) for case in spec.bench.cases]
     for case, always in chain(benched, ((case, False) for case in chain(spec.tests.cases, random))):
@@ -87,7 +89,7 @@ def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any
         problem, only = descriptor(**given, element=sku.element), [sku.layout] if sku.layout else None
         if kind.cannot_hold(problem, sku):  # which selection would find out too, with all other kernels' reasons
             continue
-        for arch in dict.fromkeys((sku.arch.rstrip("a"), _LEAST)):  # not whatever this machine happens to have
+        for arch in devices:
             with suppress(Unsupported):
                 plan = kind.select(problem, preference, device=Architecture(arch, arch), layouts=only)
                 if plan.sku == sku:

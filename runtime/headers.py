@@ -6,7 +6,6 @@ import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +16,10 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")',
 class _Header(NamedTuple):
     stamp: tuple[int, int, int]
     digest: bytes
-    includes: tuple[tuple[str, bool], ...]
+    includes: tuple[str, ...]  # names below the include folder that its lines may mean
 
 
-_read: dict[str, _Header] = {}
+_read: dict[tuple[str, str], _Header] = {}
 
 
 def header_digest(text: str, include: Path) -> bytes:
@@ -31,13 +30,13 @@ def header_digest(text: str, include: Path) -> bytes:
     """
     root = os.fspath(include)
     found: dict[str, bytes] = {}
-    waiting = list(_candidates(_includes(text), ""))
+    waiting = list(_includes(text, ""))
     while waiting:
         name = waiting.pop()
-        if name in found or (header := _header(f"{root}/{name}")) is None:
+        if name in found or (header := _header(root, name)) is None:
             continue
         found[name] = header.digest
-        waiting += _candidates(header.includes, posixpath.dirname(name))
+        waiting += header.includes
     digest = hashlib.sha256(usedforsecurity=False)
     for name in sorted(found):
         digest.update(f"{name}\0".encode() + found[name])
@@ -45,27 +44,26 @@ def header_digest(text: str, include: Path) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _includes(text: str) -> tuple[tuple[str, bool], ...]:
-    return tuple((angled or quoted, bool(quoted)) for angled, quoted in _INCLUDE.findall(text))
-
-
-def _candidates(includes: Iterable[tuple[str, bool]], folder: str) -> Iterable[str]:
-    """Names below the include folder that these lines may mean, seen from a header in `folder`."""
-    for name, quoted in includes:
-        yield posixpath.normpath(name)
+def _includes(text: str, folder: str) -> tuple[str, ...]:
+    """Names below the include folder that the #include lines of a file in `folder` may mean."""
+    names = []
+    for angled, quoted in _INCLUDE.findall(text):
+        names.append(posixpath.normpath(angled or quoted))
         if quoted and folder:
-            yield posixpath.normpath(f"{folder}/{name}")
+            names.append(posixpath.normpath(f"{folder}/{quoted}"))
+    return tuple(names)
 
 
-def _header(path: str) -> _Header | None:
+def _header(root: str, name: str) -> _Header | None:
     try:
-        status = os.stat(path)
+        status = os.stat(f"{root}/{name}")
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        known = _read.get(path)
+        known = _read.get((root, name))
         if known is None or known.stamp != stamp:
-            data = Path(path).read_bytes()
+            data = Path(root, name).read_bytes()
             digest = hashlib.sha256(data, usedforsecurity=False).digest()
-            known = _read[path] = _Header(stamp, digest, _includes(data.decode(errors="replace")))
+            text = data.decode(errors="replace")
+            known = _read[root, name] = _Header(stamp, digest, _includes(text, posixpath.dirname(name)))
         return known
     except OSError:
         return None

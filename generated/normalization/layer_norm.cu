@@ -125,11 +125,11 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     mu_part = mu_part + x;
                 }
@@ -151,11 +151,11 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t centred = x - mu;
                     rstd_mean_part = math::fma(centred, centred, rstd_mean_part);
@@ -182,7 +182,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
                 if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
@@ -191,7 +191,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
                     const acc_t beta = !HAS_BETA ? acc_t(0.0) : acc_t(beta_slice[k].lane[i]);

@@ -117,11 +117,11 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     rms_mean_part = math::fma(x, x, rms_mean_part);
                 }
@@ -147,14 +147,14 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
                 if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
                     y_pack.lane[i] = T(x * y_once * gamma);

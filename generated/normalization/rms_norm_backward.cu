@@ -143,14 +143,14 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
                 if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t dy = acc_t(dy_slice[k].lane[i]);
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
@@ -183,7 +183,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 if (!KEPT) gamma_slice[k] = {};
@@ -191,7 +191,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t dy = acc_t(dy_slice[k].lane[i]);
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);

@@ -107,11 +107,11 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     e_max_part = math::maximum(e_max_part, x);
                 }
@@ -132,11 +132,11 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t e = math::exp_for<T>(x - e_max);
                     y_sum_part = y_sum_part + e;
@@ -160,12 +160,12 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t x = acc_t(x_slice[k].lane[i]);
                     const acc_t e = math::exp_for<T>(x - e_max);
                     y_pack.lane[i] = T(e * y_once);

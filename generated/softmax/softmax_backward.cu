@@ -119,12 +119,12 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(y_slice[k], y_staged.at(y_row + home), args.y.col_stride, space, col - home, cols - home);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t dy = acc_t(dy_slice[k].lane[i]);
                     const acc_t y = acc_t(y_slice[k].lane[i]);
                     dx_sum_part = math::fma(dy, y, dx_sum_part);
@@ -149,13 +149,13 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_backward_ro
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
-                if (LAYOUT != Layout::PACKED && col >= cols) break;
+                if (col >= cols) break;
                 if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
                 if (STAGED) read<LAYOUT, STEP>(y_slice[k], y_staged.at(y_row + home), args.y.col_stride, space, col - home, cols - home);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT == Layout::PACKED ? col >= cols : col + i * STEP >= cols) continue;
+                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
                     const acc_t dy = acc_t(dy_slice[k].lane[i]);
                     const acc_t y = acc_t(y_slice[k].lane[i]);
                     dx_pack.lane[i] = T(y * (dy - dx_sum));

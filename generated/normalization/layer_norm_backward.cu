@@ -340,12 +340,6 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_f32_row256x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f32_row256x1x4x2(__grid_constant__ const layer_norm_backward_args<float> args) {
-    layer_norm_backward<float, Tile<256, 1, 4, false, 2, true>>(args);
-}
-#endif
-
 #ifdef SKU_layer_norm_backward_f32_row512x1x4
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f32_row512x1x4(__grid_constant__ const layer_norm_backward_args<float> args) {
     layer_norm_backward<float, Tile<512, 1, 4, false, 1, true>>(args);
@@ -592,12 +586,6 @@ extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_backward_sm_90_f64_row256x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f64_row256x1x4x2(__grid_constant__ const layer_norm_backward_args<double> args) {
-    layer_norm_backward<double, Tile<256, 1, 4, false, 2, true>>(args);
-}
-#endif
-
 #ifdef SKU_layer_norm_backward_f64_row512x1x4
 extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f64_row512x1x4(__grid_constant__ const layer_norm_backward_args<double> args) {
     layer_norm_backward<double, Tile<512, 1, 4, false, 1, true>>(args);
@@ -636,4 +624,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f64_wid
 // @lines +1 1 +1 3 +1 5 +6 2 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3 2 +1 2 -2 2 +1 1 +7 1 -1 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

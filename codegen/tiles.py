@@ -9,7 +9,8 @@ from baracuda.runtime.element import Element
 from baracuda.runtime.sku import VECTOR_BYTES
 
 REGISTERS = 65536  # of a multiprocessor, for its threads
-AHEAD_BYTES = 80 * 1024  # of shared memory for the next row: a block of sm_89 has 99 KiB, and folds in 17 of them
+# Of shared memory, for the next row: a block of sm_89 has 99 KiB, and folds in 17 of them; one of sm_90 has 227.
+AHEAD_BYTES = (80 * 1024, 160 * 1024)
 
 # Narrowest first; a problem takes the first whose tile holds a row, and the wide one when none does. A tile's columns
 # are lanes * chunks packs of 16 bytes. Measured on an H200, in GB/s of 4245 for a copy in the same runs.
@@ -82,13 +83,18 @@ def tiles(element: Element, held: Held) -> tuple[Tile, ...]:
     sums = held.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
     fit: list[Tile] = []
     for tile in SUMMING if held.column_sums else STREAMING:
+        if tile.cluster == 2 and element.bytes > 2:
+            continue  # f32 16384x8192: 4105 GB/s by one block, 4010 by two
         registers = REGISTERS // (tile.threads * tile.resident) - beside
         chunks = min(tile.chunks, registers // max(1, 4 * packs + sums))
         if tile.blocks:
-            chunks = min(chunks, AHEAD_BYTES // (tile.threads * max(1, held.ahead)))
-        if tile.cluster == 2 and element.bytes > 2:
-            continue  # f32 16384x8192: 4105 GB/s by one block, 4010 by two
+            chunks = min(chunks, AHEAD_BYTES[bool(tile.arch)] // (tile.threads * max(1, held.ahead)))
         narrowed = tile if tile.wide else replace(tile, chunks=chunks)
-        if chunks > 0 and narrowed not in fit:
+        if chunks > 0 and (tile.wide or not any(_serves(t, narrowed) for t in fit)):
             fit.append(narrowed)
     return tuple(fit)
+
+
+def _serves(tile: Tile, other: Tile) -> bool:
+    """Whether a problem that `other` holds goes to `tile`, which is before it."""
+    return tile.columns(VECTOR_BYTES) >= other.columns(VECTOR_BYTES) and tile.arch <= other.arch

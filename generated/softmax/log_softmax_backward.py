@@ -188,7 +188,7 @@ rt.REGISTRY.register(
                 rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
                 rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
                 rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
-                rt.Tile(lanes=1024, rows=1, chunks=2, wide=False, blocks=15, cluster=8, resident=1),
+                rt.Tile(lanes=1024, rows=1, chunks=4, wide=False, blocks=15, cluster=8, resident=1),
                 rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.F16: (
@@ -204,7 +204,7 @@ rt.REGISTRY.register(
                 rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
                 rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
                 rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
-                rt.Tile(lanes=1024, rows=1, chunks=2, wide=False, blocks=15, cluster=8, resident=1),
+                rt.Tile(lanes=1024, rows=1, chunks=4, wide=False, blocks=15, cluster=8, resident=1),
                 rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.BF16: (
@@ -220,7 +220,7 @@ rt.REGISTRY.register(
                 rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
                 rt.Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
                 rt.Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),
-                rt.Tile(lanes=1024, rows=1, chunks=2, wide=False, blocks=15, cluster=8, resident=1),
+                rt.Tile(lanes=1024, rows=1, chunks=4, wide=False, blocks=15, cluster=8, resident=1),
                 rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
             rt.ElementKind.F64: (

@@ -255,9 +255,9 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f32_row1024x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_backward_sm_90_f32_row1024x1x2x8(__grid_constant__ const softmax_backward_args<float> args) {
-    softmax_backward<float, Tile<1024, 1, 2, false, 8, true>>(args);
+#ifdef SKU_softmax_backward_sm_90_f32_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_backward_sm_90_f32_row1024x1x4x8(__grid_constant__ const softmax_backward_args<float> args) {
+    softmax_backward<float, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
@@ -339,9 +339,9 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_f16_row1024x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_backward_sm_90_f16_row1024x1x2x8(__grid_constant__ const softmax_backward_args<f16> args) {
-    softmax_backward<f16, Tile<1024, 1, 2, false, 8, true>>(args);
+#ifdef SKU_softmax_backward_sm_90_f16_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_backward_sm_90_f16_row1024x1x4x8(__grid_constant__ const softmax_backward_args<f16> args) {
+    softmax_backward<f16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
@@ -423,9 +423,9 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYO
 }
 #endif
 
-#ifdef SKU_softmax_backward_sm_90_bf16_row1024x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_backward_sm_90_bf16_row1024x1x2x8(__grid_constant__ const softmax_backward_args<bf16> args) {
-    softmax_backward<bf16, Tile<1024, 1, 2, false, 8, true>>(args);
+#ifdef SKU_softmax_backward_sm_90_bf16_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_backward_sm_90_bf16_row1024x1x4x8(__grid_constant__ const softmax_backward_args<bf16> args) {
+    softmax_backward<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 

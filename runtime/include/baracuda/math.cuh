@@ -96,10 +96,20 @@ __device__ inline float quick_reciprocal(float a) {
 namespace math {
 
 // e^a, for a result of type T. A half keeps nothing of what the power of two of a rounded product is off by, a part in
-// 2^24 / |a|; and below the smallest normal float it is zero.
+// 2^24 / |a|.
 template <typename T, typename A> __device__ A exp_for(A a) {
-    if constexpr (sizeof(T) == 2) return quick_exp2(a * A(1.4426950408889634));
-    else return exp(a);
+    if constexpr (sizeof(T) == 2) {
+        const A scaled = a * A(1.4426950408889634);
+#ifdef BARACUDA_HOST
+        return ::exp2f(scaled);
+#else
+        A power;  // not by `quick_exp2`: bf16 has numbers below the smallest normal float
+        asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(scaled));
+        return power;
+#endif
+    } else {
+        return exp(a);
+    }
 }
 
 }  // namespace math

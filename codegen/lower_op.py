@@ -63,7 +63,8 @@ def first_arch(spec: OpSpec) -> Arch:
 
 
 def _allowance(spec: ArchSpec) -> Allowance:
-    return Allowance(spec.registers, spec.shared_bytes, spec.stack_bytes, tuple(spec.spill_bytes.items()))
+    spills = tuple(spec.spill_bytes.items())
+    return Allowance(spec.registers, spec.shared_bytes, spec.stack_bytes, spills, in_turns="turns" in spec.needs)
 
 
 def lower_tensor(name: str, spec: TensorSpec, op: OpSpec, *, over: str, struct: str) -> Tensor:

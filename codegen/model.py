@@ -182,6 +182,7 @@ class Allowance:
     shared_bytes: int | None  # of a block
     stack_bytes: int  # of a thread, beside what it spills
     spill_bytes: tuple[tuple[str, int], ...]  # layout -> of a thread; other layouts may not spill
+    in_turns: bool = False  # blocks add to the same sums by bulk copies, in turns: always in one order
 
     def spills(self, layout: str) -> int:
         return dict(self.spill_bytes).get(layout, 0)

@@ -101,7 +101,7 @@ class GradientSpec(Strict):
 class ArchSpec(Strict):
     """What the SKUs of an architecture need from it, and how much of it they may use."""
 
-    needs: Annotated[tuple[Literal["tma", "wgmma", "cluster"], ...], Field(strict=False)] = ()
+    needs: Annotated[tuple[Literal["tma", "wgmma", "cluster", "turns"], ...], Field(strict=False)] = ()
     shared_bytes: Annotated[int, Field(ge=0)] | None = None
     registers: Annotated[int, Field(ge=16, le=255)] | None = None
     stack_bytes: Annotated[int, Field(ge=0, le=4096)] = 0

@@ -62,6 +62,9 @@ ATOMICS = {
     "half": 'asm volatile("red.global.add.noftz.f16x2 [%0], %1;" :: "l"(x), "r"(n));',
     "vector": 'asm volatile("red.global.add.v4.f32 [%0], {%1, %1, %1, %1};" :: "l"(x), "f"(1.0f));',
     "swap": "atomicCAS((int*)x, n, n + 1);",
+    "bulk": """__shared__ alignas(16) float s[4]; s[n & 3] = x[n]; __syncthreads();
+        asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], 16;"
+                     :: "l"(x), "r"((unsigned)__cvta_generic_to_shared(s)) : "memory");""",
 }
 
 
@@ -138,6 +141,8 @@ def test_every_kind_of_float_atomic_is_seen() -> None:
     assert [name for name, f in seen.items() if not (f.ptx.atomics and f.sass.atomics)] == []
     assert {name: broken(f) for name, f in seen.items()} == {name: {"float atomics"} for name in ATOMICS}
     assert broken(integer) == set()
+    in_turns = {name for name, f in seen.items() if not broken(f, in_turns=True)}
+    assert in_turns == {name for name in ATOMICS if "bulk" in name}
 
 
 def test_atomics_are_free_where_nothing_is_promised() -> None:

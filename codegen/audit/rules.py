@@ -100,9 +100,14 @@ def rounding(s: Subject) -> Iterator[str]:
         yield f"{_shown(s.facts.ptx.loose)} in the PTX; division and square root are correctly rounded"
 
 
+_BULK = ("UBLKRED", "cp.reduce.")  # sums that the copy engine adds to memory
+
+
 def float_atomics(s: Subject) -> Iterator[str]:
     """Sums in the order in which threads happen to arrive; compare-and-swap is how such a sum is written by hand."""
     found = s.facts.sass.atomics or s.facts.ptx.atomics
+    if s.op.allowance(s.sku.arch).in_turns:
+        found = {name: n for name, n in found.items() if not name.startswith(_BULK)}
     bound = [name for name, rungs in s.op.promises if rungs]
     if found and bound:
         yield f"{_shown(found)}; {', '.join(bound)} promise the same bits"

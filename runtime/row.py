@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, TypeVar
@@ -261,6 +262,7 @@ def row_kernels(
         acc = element.row.acc
         guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
         for tile in of_element:
-            where = tile.arch or arch
-            sku = KernelSku(category, op, direction, element, where, BackendKind.BESPOKE, guarantee, tile)
+            # Elsewhere another tile takes its rows, and adds in another order.
+            held = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
+            sku = KernelSku(category, op, direction, element, tile.arch or arch, BackendKind.BESPOKE, held, tile)
             yield Registered(sku, source)

@@ -33,7 +33,7 @@ SoftmaxPlan, SoftmaxDescriptor = plans.SoftmaxPlan, plans.SoftmaxDescriptor
 SPECS = Path(__file__).resolve().parents[1] / "specs"
 ROWS = {str(row.sku.schedule): str(row.sku) for row in rt.REGISTRY.candidates("softmax", "f32")}
 HEADS = {str(row.sku.schedule): str(row.sku) for row in rt.REGISTRY.candidates("sdpa", "f32")}
-NARROW, WIDER = "row64x1x4b1056", "row128x1x4b528"  # the rule takes the first for rows of 1000
+NARROW, WIDER = "row64x1x4r16", "row128x1x4r8"  # the rule takes the first for rows of 1000
 SAID = {"device": "NVIDIA H200", "driver": "550", "nvrtc": "12.9", "digest": "d"}
 Measure = Callable[..., None]
 
@@ -100,7 +100,7 @@ def test_a_measurement_changes_what_is_selected(measured: Measure) -> None:
     ("op", "case", "found"),
     [
         ("softmax", {"input_shape": [9, 1000], "softmax_axis": 1}, rows()),
-        ("softmax", {"input_shape": [5, 1000], "softmax_axis": 1}, rows(sku=ROWS["wide384x1x2b32"])),
+        ("softmax", {"input_shape": [5, 1000], "softmax_axis": 1}, rows(sku=ROWS["wide384x1x2r1"])),
         ("sdpa", {"batch_size": 2, "num_heads": 2, "query_len": 20, "key_len": 30, "d_k": 8, "d_v": 8}, heads()),
     ],
     ids=["wider", "wide", "attention"],
@@ -129,15 +129,15 @@ def test_arrays_go_to_what_was_measured_only_where_it_was(measured: Measure) -> 
 
 def test_the_nearest_measurement_decides(measured: Measure) -> None:
     """Within a factor of the square root of two; of two as near, the first."""
-    wide = ROWS["row256x1x4b264"]
+    wide = ROWS["row256x1x4r4"]
     measured(SoftmaxPlan, rows(1000), rows(1200, wide))
     assert [schedule(SoftmaxPlan, softmax(n)) for n in (712, 1000, 1092, 1100, 1696)] == [
-        *(WIDER, WIDER, WIDER, "row256x1x4b264", "row256x1x4b264")
+        *(WIDER, WIDER, WIDER, "row256x1x4r4", "row256x1x4r4")
     ]
     assert schedule(SoftmaxPlan, softmax(704)) == schedule(SoftmaxPlan, softmax(700)) == NARROW
     assert schedule(SoftmaxPlan, softmax(1700)) == WIDER and "near" in why(SoftmaxPlan, softmax(1700))
     measured(SoftmaxPlan, rows(1200, wide), rows(1200))
-    assert schedule(SoftmaxPlan, softmax(1200)) == "row256x1x4b264"
+    assert schedule(SoftmaxPlan, softmax(1200)) == "row256x1x4r4"
 
 
 def test_zero_is_near_itself_only() -> None:
@@ -182,8 +182,8 @@ def test_flags_and_compiled_constants_must_be_the_same(measured: Measure) -> Non
     ("sku", "said"),
     [
         (ROWS[WIDER].replace("row128", "row129"), "is no kernel of this op; 'baracuda-gen tune' measures anew"),
-        (ROWS["row16x8x4b528"], "a row has 1000 columns, the tile holds 256"),
-        (ROWS["row256x1x4x8b28"], "needs an instruction the host device does not model"),
+        (ROWS["row32x4x2r8"], "a row has 1000 columns, the tile holds 256"),
+        (ROWS["row256x1x4x8b60r4"], "needs an instruction the host device does not model"),
     ],
     ids=["gone", "too narrow", "not here"],
 )
@@ -212,7 +212,7 @@ def test_a_kernel_that_promises_less_is_another_choice(measured: Measure) -> Non
     [
         (rt.PlanPreference(archs=frozenset({"sm_80"})), NARROW),
         (rt.PlanPreference(tuned=False), NARROW),
-        (rt.PlanPreference(schedules=frozenset({"row256x1x4b264"})), "row256x1x4b264"),
+        (rt.PlanPreference(schedules=frozenset({"row256x1x4r4"})), "row256x1x4r4"),
         (rt.PlanPreference(rungs=frozenset({"deterministic"})), WIDER),
     ],
     ids=["archs", "tuned", "schedules", "rungs"],
@@ -227,7 +227,7 @@ def test_what_the_caller_says_goes_before_a_table(
 
 
 def test_a_schedule_that_is_not_there_is_said() -> None:
-    with pytest.raises(rt.Unsupported, match=r"has schedule row64x1x4b1056, schedules allows row9"):
+    with pytest.raises(rt.Unsupported, match=r"has schedule row64x1x4r16, schedules allows row9"):
         SoftmaxPlan.select(softmax(), rt.PlanPreference(schedules=frozenset({"row9"})))
     with pytest.raises(rt.InvalidProblem, match="schedules must be a collection of names"):
         rt.PlanPreference(schedules="row9")  # type: ignore[arg-type]

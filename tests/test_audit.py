@@ -230,7 +230,7 @@ def test_a_pack_without_its_alignment_is_caught(tmp_path: Path, element: str, wi
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("cp_async_cg(to + i, source + i)", "for (int j = 0; j < 16; ++j) to[i + j] = source[i + j]", "read"),
+        ("pack.load(row + col)", "for (int i = 0; i < N; ++i) pack.lane[i] = row[col + i]", "read"),
         ("pack.store(row + col)", "for (int i = 0; i < N; ++i) row[col + i] = pack.lane[i]", "written"),
     ],
 )

@@ -107,6 +107,18 @@ def test_places_tell_apart_whatever_views_do() -> None:
     assert len(calls) <= 256 and calls.find(None) is None and calls.find((0,)) is None
 
 
+def test_a_tensor_whose_storage_shrank_is_looked_at_again() -> None:
+    """It has moved, so that its place is another one."""
+    torch = pytest.importorskip("torch")
+    plan, arrays = _call()
+    tensors = {name: torch.from_numpy(array).clone() for name, array in arrays.items()}
+    for _ in range(2):
+        plan.run(**tensors)
+    tensors["y"].untyped_storage().resize_(16)
+    with pytest.raises(rt.BufferTooSmall, match="'y'"):
+        plan.run(**tensors)
+
+
 def test_calls_are_found_by_their_place() -> None:
     """The latest and those before, each with what was prepared for it."""
     calls, device = prepared.Calls(), rt.get_device("host")

@@ -23,7 +23,8 @@ _CPP = (
 _KERNEL = (
     "args stage space parts tickets row col rows cols index_t acc_t acc_of home first lane block blocks column "
     "tile turn live part strip i k read write offset fold_row fold_parts last_to_finish gathered_offset "
-    "column_offset warp layout host half warp_size baracuda math i64 u64 me"
+    "column_offset warp layout host half warp_size baracuda math i64 u64 me own next shared dynamic fetch stretch "
+    "count keep_packed"
 )
 _PLAN = (
     "self cls element dtype workspace stream arrays arguments device descriptor sku run bind select prepare "
@@ -70,7 +71,8 @@ def derived_names(spec: RowSpec | MapSpec, lines: Iterable[Line]) -> dict[str, s
     for dim in spec.dims:
         derived |= {f"size_{dim}": dim, f"index_{dim}": dim}
     for name, tensor in spec.arguments.items():
-        suffixes = ("_row", "_slice", "_pack") if len(tensor.dims) > 1 else ("_slice",)
+        of_elements = "_row", "_slice", "_pack", "_ahead", "_staged"
+        suffixes = of_elements if len(tensor.dims) > 1 else ("_slice", "_next", "_at")
         derived |= {f"{name}{suffix}": name for suffix in (*suffixes, "_of")}
         derived |= {f"has_{name}": name} if tensor.optional else {}
     for line in lines:

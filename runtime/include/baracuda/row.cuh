@@ -137,7 +137,7 @@ __device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, co
 template <Layout LAYOUT, int STEP, typename I, typename T, int N>
 __device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, I col, I cols) {
     if (LAYOUT == Layout::PACKED) {
-        if (col < cols) pack.store(row + col);
+        pack.store(row + col);  // who gets here has a column
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i)

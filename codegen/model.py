@@ -9,7 +9,6 @@ import textwrap
 from dataclasses import dataclass, replace
 
 from baracuda.runtime import Measurement, Tile
-from baracuda.runtime.row_source import stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +312,6 @@ class RowOp(Op):
     def scalar_codes(self) -> tuple[tuple[str, str], ...]:
         """Each scalar with the struct code of its word."""
         return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)
-
-    @property
-    def staged(self) -> bool:
-        """Whether rows that begin anywhere go through shared memory, where an output takes an input's place at last."""
-        return stages(self.tensors) and not any(p.stores for p in self.inner)
 
     @property
     def column_flags(self) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def derived_names(spec: RowSpec | MapSpec, lines: Iterable[Line]) -> dict[str, s
     for dim in spec.dims:
         derived |= {f"size_{dim}": dim, f"index_{dim}": dim}
     for name, tensor in spec.arguments.items():
-        of_elements = "_row", "_slice", "_pack", "_ahead", "_staged"
+        of_elements = "_row", "_slice", "_pack", "_ahead", "_inside"
         suffixes = of_elements if len(tensor.dims) > 1 else ("_slice", "_next", "_at")
         derived |= {f"{name}{suffix}": name for suffix in (*suffixes, "_of")}
         derived |= {f"has_{name}": name} if tensor.optional else {}

@@ -137,7 +137,6 @@ class RowPlan(Plan[R]):
                 self._row,
                 self.ARGUMENTS.values(),
                 layout,
-                interleaved=self._problem.cols % self._vec > 0,
                 present=self.present,
                 held=dict(zip(self.CHOSEN, held, strict=True)),
             )
@@ -173,10 +172,20 @@ class RowPlan(Plan[R]):
                 words += padded(rows.get(name, ()))
             if argument.over != "row":
                 words += padded(cols.get(name, ()))
+            if argument.over == "element":
+                words += self._rows_inside(row_extent, rows.get(name, (0,)))
         for name, code in self.SCALARS:
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
         return Geometry(self._source(layout, held), words, self._grids(), self.sku.tile.threads)
+
+    def _rows_inside(self, extent: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+        """The rows around which two packs more may be read on either side: what lies there is of the same array."""
+        pitch = strides[0]
+        if len(extent) != 1 or pitch < max(1, self._problem.cols):
+            return 0, 0
+        around = -(-2 * self._vec // pitch)
+        return around, self._problem.rows - around
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
         there = views[name]

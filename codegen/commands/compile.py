@@ -56,7 +56,7 @@ def sources_of(row: Registered, op: RowOp) -> dict[str, KernelSource]:
     Equal to what a plan asks for, so that both find each other's entries in the cache.
     """
     arguments = [Argument(t.name, t.role, t.over, t.dtypes, t.optional) for t in op.tensors]
-    return {x: row_source(row, arguments, x, interleaved=x in ("dense", "strided")) for x in LAYOUTS}
+    return {x: row_source(row, arguments, x) for x in LAYOUTS}
 
 
 def variants_of(

@@ -37,7 +37,7 @@ class Held:
     def sources(self) -> dict[str, rt.KernelSource]:
         """What it compiles from in each layout, with all optional tensors and every tensor's usual type."""
         given = self.row, self.arguments
-        return {x: row_source(*given, x, interleaved=x in ("dense", "strided")) for x in rt.RowPlan.LAYOUTS}
+        return {x: row_source(*given, x) for x in rt.RowPlan.LAYOUTS}
 
 
 def read_table(folder: Path, package: str) -> Iterator[Held]:

@@ -9,7 +9,6 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
-constexpr bool INTERLEAVED = BARACUDA_INTERLEAVED;  // rows are no whole packs
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_DGAMMA = BARACUDA_HAS_DGAMMA;
 template <typename T> using gamma_of = BARACUDA_GAMMA;
@@ -32,17 +31,17 @@ template <typename T> struct rms_norm_backward_args {
 };
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
-// t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
-// stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
-// is on its way to shared memory. Rows that begin anywhere go through it in both directions.
+// t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
+// stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
+// columns of it, and what is stored is computed again for the packs that memory is made of.
 template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_rows(const rms_norm_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
-    constexpr bool STAGED = WALK == Walk::HELD && LAYOUT == Layout::DENSE;
+    constexpr bool SLID = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
     constexpr bool KEPT = HELD && true;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
-    constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
+    constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
     const long long size_rows = space.rows;
     [[maybe_unused]] const long long size_cols = space.cols;
@@ -52,28 +51,18 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
     // The columns of a held tile. Blocks of a cluster share those of a row evenly.
     const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
     const index_t home = stretch.first;
-    // The first column of chunk k, the others of which are STEP apart.
-    constexpr int STEP = INTERLEAVED ? Tile::LANES : 1;
-    const auto column = [lane](index_t tile, int k) {
-        return tile + (INTERLEAVED ? index_t(k * Tile::LANES) * VEC + lane : index_t(k * Tile::LANES + lane) * VEC);
-    };
+    const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
     Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
     [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
     if (KEPT) {
-#pragma unroll
-        for (int k = 0; k < CHUNKS; ++k) {
-            if (HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, column(home, k), stretch.end);
-        }
+        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma.data, args.gamma.col_stride, space, column(home, 0), APART, stretch.end, false);
     }
 
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
-    shared = dynamic;
-    [[maybe_unused]] const Staged<Tile, T, CHUNKS> dy_staged(shared);
-    [[maybe_unused]] const Staged<Tile, T, CHUNKS> x_staged(shared);
     const auto fetch = [&](long long row) {
         if (row >= size_rows) return;
         const T* const dy_row = args.dy.row(space, row);
@@ -102,7 +91,9 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
         const T* const dy_row = args.dy.row(space, row);
         const T* const x_row = args.x.row(space, row);
         T* const dx_row = args.dx.row(space, row);
+        [[maybe_unused]] const bool dy_inside = SLID && args.dy.inside(row);
         Pack<T, VEC> dy_slice[CHUNKS];
+        [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if (AHEAD) {
             cp_async_wait_all();
@@ -113,47 +104,34 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 x_ahead.take(k, x_slice[k]);
             }
             fetch(next);
-        } else if (STAGED) {
-            const int count = int(cols - home);
-            dy_staged.fetch(dy_row + home, count);
-            x_staged.fetch(x_row + home, count);
-            cp_async_wait_all();
-            Tile::row_barrier();
         } else if (HELD) {
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(home, k), cols);
-                read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(home, k), cols);
-            }
+            read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(home, 0), APART, cols, dy_inside);
+            read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
         [[maybe_unused]] const acc_t r = acc_t(1) / rms;
 
         [[maybe_unused]] acc_t proj_part = acc_t(0);
-        if (HELD && !STAGED) keep_packed(dy_slice);
-        if (HELD && !STAGED) keep_packed(x_slice);
-        if (KEPT && !STAGED && HAS_GAMMA) keep_packed(gamma_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
+        if (HELD) keep_packed(dy_slice);
+        if (HELD) keep_packed(x_slice);
+        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
             if (!HELD) {
-#pragma unroll
-                for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
-                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                }
+                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
-                if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
-                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
+                [[maybe_unused]] const index_t left = cols - col;
                 if (!KEPT) gamma_slice[k] = {};
-                if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
+                if (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
-                    const acc_t dy = acc_t(dy_slice[k].lane[i]);
-                    const acc_t x = acc_t(x_slice[k].lane[i]);
-                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
+                    if (LAYOUT != Layout::PACKED && i >= left) continue;
+                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
+                    const acc_t x = acc_t(value_of(x_slice[k], i));
+                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
                     const acc_t xhat = x * r;
                     const acc_t wdy = dy * gamma;
                     proj_part = math::fma(xhat, wdy, proj_part);
@@ -167,48 +145,73 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
             continue;
         }
 
-        if (HELD && !STAGED) keep_packed(dy_slice);
-        if (HELD && !STAGED) keep_packed(x_slice);
-        if (KEPT && !STAGED && HAS_GAMMA) keep_packed(gamma_slice);
-        // An element takes the place of the input's, which only its thread reads: if both begin alike.
-        [[maybe_unused]] const bool dx_staged = STAGED && dy_staged.shift(dy_row + home) == dy_staged.shift(dx_row + home);
-        for (index_t tile = home; tile < cols; tile += TILE) {
+        if (HELD) keep_packed(dy_slice);
+        if (HELD) keep_packed(x_slice);
+        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        for (index_t tile = home; column(tile, 0) < cols; tile += TILE) {
             if (!HELD) {
-#pragma unroll
-                for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
-                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                }
+                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
-                if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
-                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
+                [[maybe_unused]] const index_t left = cols - col;
                 if (!KEPT) gamma_slice[k] = {};
-                if (!KEPT && HAS_GAMMA) read<LAYOUT, STEP>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols);
+                if (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
-                    const acc_t dy = acc_t(dy_slice[k].lane[i]);
-                    const acc_t x = acc_t(x_slice[k].lane[i]);
-                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_slice[k].lane[i]);
+                    if (LAYOUT != Layout::PACKED && i >= left) continue;
+                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
+                    const acc_t x = acc_t(value_of(x_slice[k], i));
+                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
                     const acc_t xhat = x * r;
                     const acc_t wdy = dy * gamma;
-                    dx_pack.lane[i] = T(r * math::fma(-xhat, proj, wdy));
                     if (HAS_DGAMMA) dgamma_sum[k][i] = math::fma(dy, xhat, dgamma_sum[k][i]);
+                    dx_pack.lane[i] = T(r * math::fma(-xhat, proj, wdy));
                 }
-                if (dx_staged) write<LAYOUT, STEP>(dx_pack, dy_staged.at(dy_row + home), args.dx.col_stride, space, col - home, cols - home);
-                if (!dx_staged) write<LAYOUT, STEP>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
+                if (!SLID) write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
             }
             if (HELD) break;
         }
-        if (STAGED) {
-            Tile::row_barrier();
-            if (dx_staged) dy_staged.store(dx_row + home, int(cols - home));
-            Tile::row_barrier();
+        if constexpr (SLID) {
+            Tile::row_barrier();  // what others own has been read when it is overwritten in place
+        if (HELD && !SLID) keep_packed(dy_slice);
+        if (HELD && !SLID) keep_packed(x_slice);
+        if (KEPT && !SLID && HAS_GAMMA) keep_packed(gamma_slice);
+        constexpr bool AGAIN = !HELD || SLID;
+        const int slide = SLID ? slide_of<VEC>(dx_row + home) : 0;
+        Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];  // of other columns than those whose sums are kept
+        for (index_t tile = home - slide; column(tile, 0) < cols; tile += TILE) {
+            if (AGAIN) {
+                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+            }
+#pragma unroll
+            for (int k = 0; k < CHUNKS; ++k) {
+                const index_t col = column(tile, k);
+                if (col >= cols) break;
+                [[maybe_unused]] const index_t left = cols - col;
+                if (!KEPT || SLID) gamma_slice[k] = {};
+                if ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                Pack<T, VEC> dx_pack;
+#pragma unroll
+                for (int i = 0; i < VEC; ++i) {
+                    if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
+                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
+                    const acc_t x = acc_t(value_of(x_slice[k], i));
+                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
+                    const acc_t xhat = x * r;
+                    const acc_t wdy = dy * gamma;
+                    dx_pack.lane[i] = T(r * math::fma(-xhat, proj, wdy));
+                }
+                write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
+            }
+            if (!AGAIN) break;
+        }
+
         }
     }
 
@@ -216,7 +219,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             const index_t start = home + index_t(k * Tile::LANES) * VEC;
-            if (HAS_DGAMMA) fold_rows<Tile, INTERLEAVED>(dgamma_sum[k], [&](int place, acc_t sum) {
+            if (HAS_DGAMMA) fold_rows<Tile>(dgamma_sum[k], [&](int place, acc_t sum) {
                 if (start + place < stretch.end) args.dgamma_parts[block * space.cols + start + place] = sum;
             });
         }
@@ -589,12 +592,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide3
     rms_norm_backward<double, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1
-// @lines 1 +2 1 +1 1 +1 17 +3 12 +1 1 +2 1 +1 3 +1 1 +1 3 +1 2 +1 1 -1 1 +2 1 +1 1 -1 1 +2 2 +1 1 -1 1 +1 3 +1 1 -1 1
-// @lines +1 2 +2 3 +1 2 +1 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 2 +1 2 +1 1 -1 1 +1 2 +1 3 +1 1
-// @lines -1 1 +1 2 +5 2 +14 1 +2 1 -1 1 -1 1 +5 4 +1 1 -1 1 +1 6 +1 1 -1 1 +2 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +2 1 +7 1
-// @lines +6 3 +8 1 -82 1 +1 1 +1 3 +6 1 -1 1 -1 1 +2 2 +1 4 +1 1 -1 1 +1 6 +1 1 -1 1 +2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1
-// @lines -1 1 +5 1 +2 1 +1 1 +2 1 +1 1 +1 3 +1 5 +6 2 +1 4 +1 3 +1 4 +1 2 +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 16 +3 6
-// @lines +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 6 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1
+// @lines 1 +2 1 +1 1 +1 17 +3 8 +1 1 +2 1 +1 1 +1 1 +1 2 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 +1 2 +1
+// @lines 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 1 +3 2 +14 1 -224 1 -1 1 -1 1 +8 2
+// @lines +1 1 -1 1 +1 6 +1 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +3 1 +8 1 +3 3 +180 1 -25 1 +1 1 +1 3 -220 1 -1 1 -1 1 +8 2
+// @lines +1 1 -1 1 +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +6 1 +3 1 +1 1 +1 1 +1 3 +172 1 +1 1 -232 1 -1 1 -1 1
+// @lines +2 2 +1 1 +2 2 +1 1 -1 1 +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +10 1 +1 1 +1 1 +1 4 +176 1 +6 2 +1 4 +1
+// @lines 3 +1 4 +1 2 +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -8,7 +8,6 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
-constexpr bool INTERLEAVED = BARACUDA_INTERLEAVED;  // rows are no whole packs
 
 template <typename T> struct log_softmax_backward_args {
     long long stage;
@@ -19,17 +18,17 @@ template <typename T> struct log_softmax_backward_args {
 };
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
-// t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
-// stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
-// is on its way to shared memory. Rows that begin anywhere go through it in both directions.
+// t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
+// stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
+// columns of it, and what is stored is computed again for the packs that memory is made of.
 template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backward_rows(const log_softmax_backward_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
-    constexpr bool STAGED = WALK == Walk::HELD && LAYOUT == Layout::DENSE;
+    constexpr bool SLID = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
     constexpr bool KEPT = HELD && false;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
-    constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
+    constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
     const long long size_rows = space.rows;
     [[maybe_unused]] const long long size_cols = space.cols;
@@ -39,25 +38,15 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
     // The columns of a held tile. Blocks of a cluster share those of a row evenly.
     const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
     const index_t home = stretch.first;
-    // The first column of chunk k, the others of which are STEP apart.
-    constexpr int STEP = INTERLEAVED ? Tile::LANES : 1;
-    const auto column = [lane](index_t tile, int k) {
-        return tile + (INTERLEAVED ? index_t(k * Tile::LANES) * VEC + lane : index_t(k * Tile::LANES + lane) * VEC);
-    };
+    const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
     if (KEPT) {
-#pragma unroll
-        for (int k = 0; k < CHUNKS; ++k) {
-        }
     }
 
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> y_ahead(shared);
-    shared = dynamic;
-    [[maybe_unused]] const Staged<Tile, T, CHUNKS> dy_staged(shared);
-    [[maybe_unused]] const Staged<Tile, T, CHUNKS> y_staged(shared);
     const auto fetch = [&](long long row) {
         if (row >= size_rows) return;
         const T* const dy_row = args.dy.row(space, row);
@@ -80,7 +69,9 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
         const T* const dy_row = args.dy.row(space, row);
         const T* const y_row = args.y.row(space, row);
         T* const dx_row = args.dx.row(space, row);
+        [[maybe_unused]] const bool dy_inside = SLID && args.dy.inside(row);
         Pack<T, VEC> dy_slice[CHUNKS];
+        [[maybe_unused]] const bool y_inside = SLID && args.y.inside(row);
         Pack<T, VEC> y_slice[CHUNKS];
         if (AHEAD) {
             cp_async_wait_all();
@@ -91,38 +82,26 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
                 y_ahead.take(k, y_slice[k]);
             }
             fetch(next);
-        } else if (STAGED) {
-            const int count = int(cols - home);
-            dy_staged.fetch(dy_row + home, count);
-            y_staged.fetch(y_row + home, count);
-            cp_async_wait_all();
-            Tile::row_barrier();
         } else if (HELD) {
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(home, k), cols);
-                read<LAYOUT, STEP>(y_slice[k], y_row, args.y.col_stride, space, column(home, k), cols);
-            }
+            read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(home, 0), APART, cols, dy_inside);
+            read<LAYOUT>(y_slice, y_row, args.y.col_stride, space, column(home, 0), APART, cols, y_inside);
         }
 
         [[maybe_unused]] acc_t dx_sum_part = acc_t(0);
-        if (HELD && !STAGED) keep_packed(dy_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
+        if (HELD) keep_packed(dy_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
             if (!HELD) {
-#pragma unroll
-                for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
-                }
+                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
-                if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
+                [[maybe_unused]] const index_t left = cols - col;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
-                    const acc_t dy = acc_t(dy_slice[k].lane[i]);
+                    if (LAYOUT != Layout::PACKED && i >= left) continue;
+                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
                     dx_sum_part = dx_sum_part + dy;
                 }
             }
@@ -130,41 +109,34 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
         }
         const acc_t dx_sum = fold_row<Tile, Sum<acc_t>>(dx_sum_part, turn);
 
-        if (HELD && !STAGED) keep_packed(dy_slice);
-        if (HELD && !STAGED) keep_packed(y_slice);
-        // An element takes the place of the input's, which only its thread reads: if both begin alike.
-        [[maybe_unused]] const bool dx_staged = STAGED && dy_staged.shift(dy_row + home) == dy_staged.shift(dx_row + home);
-        for (index_t tile = home; tile < cols; tile += TILE) {
-            if (!HELD) {
-#pragma unroll
-                for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT, STEP>(dy_slice[k], dy_row, args.dy.col_stride, space, column(tile, k), cols);
-                    read<LAYOUT, STEP>(y_slice[k], y_row, args.y.col_stride, space, column(tile, k), cols);
-                }
+        {
+        if (HELD && !SLID) keep_packed(dy_slice);
+        if (HELD && !SLID) keep_packed(y_slice);
+        constexpr bool AGAIN = !HELD || SLID;
+        const int slide = SLID ? slide_of<VEC>(dx_row + home) : 0;
+        for (index_t tile = home - slide; column(tile, 0) < cols; tile += TILE) {
+            if (AGAIN) {
+                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(y_slice, y_row, args.y.col_stride, space, column(tile, 0), APART, cols, y_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
-                if (STAGED) read<LAYOUT, STEP>(dy_slice[k], dy_staged.at(dy_row + home), args.dy.col_stride, space, col - home, cols - home);
-                if (STAGED) read<LAYOUT, STEP>(y_slice[k], y_staged.at(y_row + home), args.y.col_stride, space, col - home, cols - home);
+                [[maybe_unused]] const index_t left = cols - col;
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
-                    const acc_t dy = acc_t(dy_slice[k].lane[i]);
-                    const acc_t y = acc_t(y_slice[k].lane[i]);
+                    if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
+                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
+                    const acc_t y = acc_t(value_of(y_slice[k], i));
                     dx_pack.lane[i] = T(dy - math::exp_for<T>(y) * dx_sum);
                 }
-                if (dx_staged) write<LAYOUT, STEP>(dx_pack, dy_staged.at(dy_row + home), args.dx.col_stride, space, col - home, cols - home);
-                if (!dx_staged) write<LAYOUT, STEP>(dx_pack, dx_row, args.dx.col_stride, space, col, cols);
+                write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
             }
-            if (HELD) break;
+            if (!AGAIN) break;
         }
-        if (STAGED) {
-            Tile::row_barrier();
-            if (dx_staged) dy_staged.store(dx_row + home, int(cols - home));
-            Tile::row_barrier();
+
         }
     }
 }
@@ -502,10 +474,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f64_wi
     log_softmax_backward<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 17 +3 12 +6 3 +3 3 +1 2 +1 1 -1 1 +2 1 +1 1 -1 1
-// @lines +2 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 1 -1 1 +2 5 +1 1 -1 1 +1 2 +1 2 +1 1 -1 1
-// @lines +1 2 +1 3 +1 1 -1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 6 +1 1 +8 3 +4 1 +5 1 +7 1 +6 3 +8 2 -70 1 -1 1 +2 2 +1 4 +1
-// @lines 1 -1 1 +1 6 +1 1 -1 1 +6 1 +1 3 +4 1 -1 1 +8 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/row.cu.jinja:63 3 +1 1 +1 7 +6 3 +1 1 -1 1 -1 1 +14 17 +3 8 +6 1 +3 2 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1
+// @lines +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +18 1 -224 1 +8
+// @lines 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +180 2 -10 1 -230 1 -1 1 +2 2 +4 2 +1 1 -1 1 +1 6 +5 1 +1 3 +4 1 -1 1 +13
+// @lines 1 +1 1 +1 1 +1 4 +176 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

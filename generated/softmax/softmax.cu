@@ -8,7 +8,6 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
-constexpr bool INTERLEAVED = BARACUDA_INTERLEAVED;  // rows are no whole packs
 
 template <typename T> struct softmax_args {
     long long stage;
@@ -18,17 +17,17 @@ template <typename T> struct softmax_args {
 };
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
-// t + LANES, ... of VEC columns; of rows that are no whole packs, neighbouring threads own neighbouring columns. A held row
-// stays in registers: each tensor is read once and written once. While a block that stays works on a packed row, the next
-// is on its way to shared memory. Rows that begin anywhere go through it in both directions.
+// t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
+// stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
+// columns of it, and what is stored is computed again for the packs that memory is made of.
 template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const softmax_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
-    constexpr bool STAGED = WALK == Walk::HELD && LAYOUT == Layout::DENSE;
+    constexpr bool SLID = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
     constexpr bool KEPT = HELD && false;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
-    constexpr index_t TILE = index_t(Tile::LANES) * CHUNKS * VEC;
+    constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
     const long long size_rows = space.rows;
     [[maybe_unused]] const long long size_cols = space.cols;
@@ -38,23 +37,14 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
     // The columns of a held tile. Blocks of a cluster share those of a row evenly.
     const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
     const index_t home = stretch.first;
-    // The first column of chunk k, the others of which are STEP apart.
-    constexpr int STEP = INTERLEAVED ? Tile::LANES : 1;
-    const auto column = [lane](index_t tile, int k) {
-        return tile + (INTERLEAVED ? index_t(k * Tile::LANES) * VEC + lane : index_t(k * Tile::LANES + lane) * VEC);
-    };
+    const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
     if (KEPT) {
-#pragma unroll
-        for (int k = 0; k < CHUNKS; ++k) {
-        }
     }
 
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
-    shared = dynamic;
-    [[maybe_unused]] const Staged<Tile, T, CHUNKS> x_staged(shared);
     const auto fetch = [&](long long row) {
         if (row >= size_rows) return;
         const T* const x_row = args.x.row(space, row);
@@ -74,6 +64,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
         const T* const x_row = args.x.row(space, row);
         T* const y_row = args.y.row(space, row);
+        [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if (AHEAD) {
             cp_async_wait_all();
@@ -83,36 +74,25 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
                 x_ahead.take(k, x_slice[k]);
             }
             fetch(next);
-        } else if (STAGED) {
-            const int count = int(cols - home);
-            x_staged.fetch(x_row + home, count);
-            cp_async_wait_all();
-            Tile::row_barrier();
         } else if (HELD) {
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(home, k), cols);
-            }
+            read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
 
         [[maybe_unused]] acc_t e_max_part = -math::infinity<acc_t>();
-        if (HELD && !STAGED) keep_packed(x_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
+        if (HELD) keep_packed(x_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
             if (!HELD) {
-#pragma unroll
-                for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                }
+                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
-                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
+                [[maybe_unused]] const index_t left = cols - col;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
-                    const acc_t x = acc_t(x_slice[k].lane[i]);
+                    if (LAYOUT != Layout::PACKED && i >= left) continue;
+                    const acc_t x = acc_t(value_of(x_slice[k], i));
                     e_max_part = math::maximum(e_max_part, x);
                 }
             }
@@ -121,23 +101,20 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         const acc_t e_max = fold_row<Tile, Max<acc_t>>(e_max_part, turn);
 
         [[maybe_unused]] acc_t y_sum_part = acc_t(0);
-        if (HELD && !STAGED) keep_packed(x_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && tile < cols; tile += TILE) {
+        if (HELD) keep_packed(x_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
             if (!HELD) {
-#pragma unroll
-                for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                }
+                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
-                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
+                [[maybe_unused]] const index_t left = cols - col;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
-                    const acc_t x = acc_t(x_slice[k].lane[i]);
+                    if (LAYOUT != Layout::PACKED && i >= left) continue;
+                    const acc_t x = acc_t(value_of(x_slice[k], i));
                     const acc_t e = math::exp_for<T>(x - e_max);
                     y_sum_part = y_sum_part + e;
                 }
@@ -147,38 +124,32 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         const acc_t y_sum = fold_row<Tile, Sum<acc_t>>(y_sum_part, turn);
         [[maybe_unused]] const acc_t y_once = acc_t(1) / y_sum;
 
-        if (HELD && !STAGED) keep_packed(x_slice);
-        // An element takes the place of the input's, which only its thread reads: if both begin alike.
-        [[maybe_unused]] const bool y_staged = STAGED && x_staged.shift(x_row + home) == x_staged.shift(y_row + home);
-        for (index_t tile = home; tile < cols; tile += TILE) {
-            if (!HELD) {
-#pragma unroll
-                for (int k = 0; k < CHUNKS; ++k) {
-                    read<LAYOUT, STEP>(x_slice[k], x_row, args.x.col_stride, space, column(tile, k), cols);
-                }
+        {
+        if (HELD && !SLID) keep_packed(x_slice);
+        constexpr bool AGAIN = !HELD || SLID;
+        const int slide = SLID ? slide_of<VEC>(y_row + home) : 0;
+        for (index_t tile = home - slide; column(tile, 0) < cols; tile += TILE) {
+            if (AGAIN) {
+                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
-                if (STAGED) read<LAYOUT, STEP>(x_slice[k], x_staged.at(x_row + home), args.x.col_stride, space, col - home, cols - home);
+                [[maybe_unused]] const index_t left = cols - col;
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && col + i * STEP >= cols) continue;
-                    const acc_t x = acc_t(x_slice[k].lane[i]);
+                    if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
+                    const acc_t x = acc_t(value_of(x_slice[k], i));
                     const acc_t e = math::exp_for<T>(x - e_max);
                     y_pack.lane[i] = T(e * y_once);
                 }
-                if (y_staged) write<LAYOUT, STEP>(y_pack, x_staged.at(x_row + home), args.y.col_stride, space, col - home, cols - home);
-                if (!y_staged) write<LAYOUT, STEP>(y_pack, y_row, args.y.col_stride, space, col, cols);
+                write<LAYOUT>(y_pack, y_row, args.y.col_stride, space, col, home, cols);
             }
-            if (HELD) break;
+            if (!AGAIN) break;
         }
-        if (STAGED) {
-            Tile::row_barrier();
-            if (y_staged) x_staged.store(y_row + home, int(cols - home));
-            Tile::row_barrier();
+
         }
     }
 }
@@ -528,10 +499,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_f64_wide384x1x2(__g
     softmax<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:1 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 17 +3 12 +6 3 +3 3 +1 2 +1 1 +2 1 +1 1 +2 2 +1 1 +1 3
-// @lines +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 1 +2 5 +1 1 +1 2 +1 2 +1 1 +1 2 +1 3 +1 1 +1 3 +20 1 +2 1 +5 4 +1 1 +1 6
-// @lines +1 1 +8 3 +4 1 +5 1 +7 1 +6 3 +8 2 -73 1 +2 1 +5 4 +1 1 +1 6 +1 1 +8 3 +4 1 +2 1 +2 1 +7 1 +6 3 +8 1 -88 2 +17
-// @lines 1 +2 2 +1 4 +1 1 +1 6 +1 1 +6 1 +1 3 +4 1 +2 1 +5 1 +4 1 +2 1 +1 1 +1 3 +1 5 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6
+// @lines templates/row.cu.jinja:63 3 +1 1 +1 7 +6 3 +1 1 -1 1 +14 17 +3 8 +6 1 +3 2 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2
+// @lines +6 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1 -224 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3
+// @lines +180 2 -16 1 -224 1 +8 2 +1 1 +1 6 +7 3 +4 1 +2 1 +3 1 +8 1 +3 3 +180 1 -31 2 +20 1 -230 1 +2 2 +4 2 +1 1 +1 6
+// @lines +5 1 +1 3 +4 1 +2 1 +10 1 +1 1 +1 1 +1 4 +176 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
-// @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines -6 6 -6 6 -6 6 -6 6 -6 5

@@ -5,37 +5,6 @@
 
 namespace baracuda {
 
-// A pack as registers hold it. What may have been read in several ways is a choice between words: of lanes, each
-// would take a register, and each load would be waited for where it is unpacked.
-template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
-    using W = typename Word<(sizeof(Pack<T, N>) < 4 ? sizeof(Pack<T, N>) : 4)>::type;
-    W word[sizeof(Pack<T, N>) / sizeof(W)];
-
-    __device__ void load(const T* address) { *this = *reinterpret_cast<const PackWords*>(address); }
-    __device__ void hold(const Pack<T, N>& pack) { *this = __builtin_bit_cast(PackWords, pack); }
-    __device__ Pack<T, N> pack() {
-#ifndef BARACUDA_HOST
-        if constexpr (sizeof(W) == 4) {
-#pragma unroll
-            for (W& w : word) asm("" : "+r"(w));
-        }
-#endif
-        return __builtin_bit_cast(Pack<T, N>, *this);
-    }
-};
-
-// What a lane converts from: of bf16, its float, which is half of a word as it is.
-template <typename T, int N> __device__ T value_of(const Pack<T, N>& pack, int i) { return pack.lane[i]; }
-template <int N> __device__ float value_of(const Pack<bf16, N>& pack, int i) {
-    if constexpr (N == 1) {
-        return float(pack.lane[0]);
-    } else {
-        using Words = PackWords<bf16, N>;
-        const unsigned word = __builtin_bit_cast(Words, pack).word[i / 2];
-        return __uint_as_float(i % 2 ? word & 0xffff0000u : word << 16);
-    }
-}
-
 // The first `live` cells one by one, and zeros; of what is PACKED, one for all.
 template <typename T, int N, int OPERANDS, Layout LAYOUT>
 __device__ Pack<T, N> read_lanes(const T* data, const Run<OPERANDS, LAYOUT, N>& run, int operand, int live) {

@@ -56,9 +56,11 @@ template <Layout LAYOUT> __device__ long long column_offset(long long col, const
 template <typename T> struct PerElement {
     T* data;
     long long row_stride[MAX_AXES], col_stride[MAX_AXES];
+    long long from, to;  // rows, around which two packs more on either side are the tensor's
     __device__ T* row(const Space& space, long long row) const {
         return data + offset(row, space.row_axes, space.row_extent, row_stride);
     }
+    __device__ bool inside(long long row) const { return row >= from && row < to; }
 };
 template <typename T> struct PerRow {
     T* data;
@@ -121,27 +123,112 @@ template <class Tile, int VEC, typename I> __device__ __forceinline__ Stretch<I>
     return {0, I(cols)};
 }
 
-// N elements of a row, STEP columns apart from column `col` on, as far as the row goes; packed ones are neighbours.
-template <Layout LAYOUT, int STEP, typename I, typename T, int N>
-__device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols) {
-    if (LAYOUT == Layout::PACKED) {
-        if (col < cols) pack.load(row + col);
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; ++i)
-            if (col + i * STEP < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i * STEP, space, stride)];
-            else if (LAYOUT == Layout::DENSE) pack.lane[i] = {};  // so that no register keeps what it was
-    }
+// How many elements lie between an address and the multiple of a pack's alignment before it.
+template <int N, typename T> __device__ __forceinline__ int slide_of(const T* address) {
+    return int(reinterpret_cast<unsigned long long>(address) % alignof(Pack<T, N>) / sizeof(T));
 }
 
-template <Layout LAYOUT, int STEP, typename I, typename T, int N>
-__device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, I col, I cols) {
-    if (LAYOUT == Layout::PACKED) {
+// The words from byte `shift` on of two packs that follow each other.
+template <int BYTES, int WORDS>
+__device__ __forceinline__ void join(unsigned (&low)[WORDS], const unsigned (&high)[WORDS], int shift) {
+    unsigned word[2 * WORDS + 1] = {};
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) word[i] = low[i], word[WORDS + i] = high[i];
+#pragma unroll
+    for (int step = WORDS / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int i = 0; i < WORDS + step; ++i) word[i] = shift & step * 4 ? word[i + step] : word[i];
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) low[i] = BYTES < 4 ? __funnelshift_r(word[i], word[i + 1], (shift & 3) * 8) : word[i];
+}
+
+template <Layout LAYOUT, typename I, typename T, int N>
+__device__ void read_ones(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        if (col + i >= 0 && col + i < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i, space, stride)];
+        else if (LAYOUT == Layout::DENSE) pack.lane[i] = {};  // so that no register keeps what it was
+}
+
+// The packs that begin at columns `col`, `col + apart`, ... of a row that begins anywhere. Where all packs of memory around them are
+// the tensor's (`inside`), they are read at once and joined; else only those within the row are, and others one by one.
+template <typename I, typename T, int N, int COUNT>
+__device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* row, const Space& space, I col, I apart, I cols, bool inside) {
+    using Words = PackWords<T, N>;  // whose halves never part
+    const int slide = slide_of<N>(row + col), shift = slide * int(sizeof(T));
+    const T* const origin = row + (col - slide);
+    Words low[COUNT] = {}, high[COUNT] = {};
+    if (inside) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (col + k * apart < cols) low[k].load(origin + k * apart);
+        if (slide) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)
+                if (col + k * apart < cols) high[k].load(origin + k * apart + N);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) join<sizeof(T)>(low[k].word, high[k].word, shift);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const I at = col + k * apart, from = at - slide;
+            if (at >= cols) continue;
+            if (from >= 0 && from + 2 * N <= I(space.cols)) {
+                low[k].load(row + from);
+                high[k].load(row + from + N);
+                join<sizeof(T)>(low[k].word, high[k].word, shift);
+            } else {
+                Pack<T, N> ones;
+                read_ones<Layout::DENSE>(ones, row, nullptr, space, at, cols);
+                low[k].hold(ones);
+            }
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) pack[k] = low[k].pack();
+}
+
+// Packs of N elements of a row, the first of them at columns `col`, `col + apart`, ..., as far as there are columns; packed ones
+// are neighbours.
+template <Layout LAYOUT, typename I, typename T, int N, int COUNT>
+__device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* stride, const Space& space, I col, I apart, I cols, bool inside) {
+    if constexpr (LAYOUT == Layout::PACKED) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (col + k * apart < cols) pack[k].load(row + col + k * apart);
+    } else if constexpr (LAYOUT == Layout::DENSE && sizeof(Pack<T, N>) > 16) {
+#pragma unroll
+        for (int i = 0; i < N; i += N / 2) {
+            Pack<T, N / 2> half[COUNT];
+            read<LAYOUT>(half, row, stride, space, col + i, apart, cols, inside);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)
+#pragma unroll
+                for (int j = 0; j < N / 2; ++j) pack[k].lane[i + j] = half[k].lane[j];
+        }
+    } else if constexpr (LAYOUT == Layout::DENSE && sizeof(Pack<T, N>) % 4 == 0) {
+        read_dense(pack, row, space, col, apart, cols, inside);
+    } else {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (col + k * apart < cols) read_ones<LAYOUT>(pack[k], row, stride, space, col + k * apart, cols);
+    }
+}
+template <Layout LAYOUT, typename I, typename T, int N>
+__device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols, bool inside) {
+    read<LAYOUT>(reinterpret_cast<Pack<T, N>(&)[1]>(pack), row, stride, space, col, I(0), cols, inside);
+}
+
+// Columns [from, cols) of a row, as far as they are among the N from column `col` on.
+template <Layout LAYOUT, typename I, typename T, int N>
+__device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, I col, I from, I cols) {
+    if (LAYOUT == Layout::PACKED || (LAYOUT == Layout::DENSE && col >= from && col + N <= cols && slide_of<N>(row + col) == 0)) {
         pack.store(row + col);  // who gets here has a column
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i)
-            if (col + i * STEP < cols) row[column_offset<LAYOUT>(col + i * STEP, space, stride)] = pack.lane[i];
+            if (col + i >= from && col + i < cols) row[column_offset<LAYOUT>(col + i, space, stride)] = pack.lane[i];
     }
 }
 
@@ -166,47 +253,6 @@ template <typename T, int N, int CHUNKS, int THREADS> struct Ahead {
         }
     }
     __device__ __forceinline__ void take(int k, Pack<T, N>& pack) const { pack = own[k * THREADS]; }
-};
-
-// A row that begins anywhere, on its way through shared memory: all but its ends moves 16 bytes at a time. There it lies as
-// far from a multiple of 16 bytes as it does in memory. All threads of the row call each function, with a barrier between
-// two that touch the same elements. `shared` is where the first tensor's rows begin and the next one's will.
-template <class Tile, typename T, int CHUNKS> struct Staged {
-    static constexpr int VEC = 16 / sizeof(T), ROOM = CHUNKS ? (Tile::LANES * CHUNKS + 1) * VEC : 0;
-    T* room;
-
-    __device__ __forceinline__ explicit Staged(unsigned char*& shared)
-        : room(reinterpret_cast<T*>(shared) + threadIdx.x / Tile::LANES * ROOM) {
-        shared += Tile::ROWS * ROOM * sizeof(T);
-    }
-    __device__ static __forceinline__ int shift(const T* row) {
-        return int(reinterpret_cast<unsigned long long>(row) / sizeof(T) % VEC);
-    }
-    // Where the first element of `row` lies.
-    __device__ __forceinline__ T* at(const T* row) const { return room + shift(row); }
-
-    // Begins to copy the first `count` elements; they are there when the thread has waited for its copies.
-    __device__ __forceinline__ void fetch(const T* row, int count) const {
-        move(row, count, [&](const T* from, T* here) { cp_async_cg(here, from); }, [](const T* from, T* here) { *here = *from; });
-    }
-    __device__ __forceinline__ void store(T* row, int count) const {
-        move(row, count, [&](T* to, const T* here) {
-            Pack<T, VEC> pack;
-            pack.load(here);
-            pack.store(to);
-        }, [](T* to, const T* here) { *to = *here; });
-    }
-
-private:
-    template <typename P, typename Packs, typename Ends>
-    __device__ __forceinline__ void move(P* row, int count, Packs packs, Ends ends) const {
-        const int lane = threadIdx.x % Tile::LANES, first = shift(row), end = first + max(count, 0);
-        const int head = min((first + VEC - 1) / VEC * VEC, end), tail = max(end / VEC * VEC, head);
-        P* const origin = row - first;
-        for (int i = head + lane * VEC; i < tail; i += Tile::LANES * VEC) packs(origin + i, room + i);
-        for (int i = first + lane; i < head; i += Tile::LANES) ends(origin + i, room + i);
-        for (int i = tail + lane; i < end; i += Tile::LANES) ends(origin + i, room + i);
-    }
 };
 
 template <typename A> struct Sum { __device__ A operator()(A a, A b) const { return a + b; } };
@@ -268,12 +314,12 @@ template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int
 }
 
 // Adds up what the rows of a block have summed for the same columns, those of one warp by a butterfly, then all in order, and
-// hands each sum to `put` with its place: N sums of each of LANES threads, neighbours or LANES apart.
-template <class Tile, bool INTERLEAVED, typename A, int N, typename Put> __device__ void fold_rows(A (&sum)[N], Put put) {
+// hands each sum to `put` with its place: N neighbours of each of LANES threads.
+template <class Tile, typename A, int N, typename Put> __device__ void fold_rows(A (&sum)[N], Put put) {
     const int lane = threadIdx.x % Tile::LANES;
     if constexpr (Tile::ROWS == 1) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) put(INTERLEAVED ? i * Tile::LANES + lane : lane * N + i, sum[i]);
+        for (int i = 0; i < N; ++i) put(lane * N + i, sum[i]);
     } else {
         constexpr int SHARERS = Tile::LANES < WARP ? WARP : Tile::LANES, GROUPS = Tile::THREADS / SHARERS;
         __shared__ A of_group[GROUPS][Tile::LANES * N];
@@ -283,7 +329,7 @@ template <class Tile, bool INTERLEAVED, typename A, int N, typename Put> __devic
 #pragma unroll
             for (int step = Tile::LANES; step < WARP; step *= 2) sum[i] += __shfl_xor_sync(ALL_LANES, sum[i], step);
             if (threadIdx.x % SHARERS < Tile::LANES)
-                of_group[threadIdx.x / SHARERS][INTERLEAVED ? i * Tile::LANES + lane : lane * N + i] = sum[i];
+                of_group[threadIdx.x / SHARERS][lane * N + i] = sum[i];
         }
         __syncthreads();
         for (int place = threadIdx.x; place < Tile::LANES * N; place += Tile::THREADS) {

@@ -1,6 +1,7 @@
 """Run the smallest covering problem of every SKU of an op once per layout, for a memory checker to watch.
 
-``python -m baracuda.codegen.verify.smallest OP`` does so on the GPU; the environment variables of `suite` apply.
+``python -m baracuda.codegen.verify.smallest OP ELEMENT`` does so on the GPU for the SKUs of an element type; the
+environment variables of `suite` apply.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from .suite import DEVICE, problems_of, subjects
 _LAYOUTS = {"packed": "gap", "dense": "shifted", "strided": "step"}
 
 
-def main(op: str) -> None:
+def main(op: str, element: str) -> None:
     """Raise what goes wrong; print what ran."""
     memory = memory_of(os.environ.get(DEVICE, "cuda"))
     subject = next(s for s in subjects() if s.spec.op == op)
-    for sku in skus(subject):
+    for sku in (x for x in skus(subject) if x.element == element):
         found = problems_of(op, sku.symbol)
         vec = 16 // sku.element.row.bytes
         for layout, pattern in _LAYOUTS.items():
@@ -40,4 +41,4 @@ def fills_packs(problem: Problem, vec: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -20,10 +20,8 @@ from .spec import MapSpec
 # Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
 # there are few of them: a fixed one, so that every sum has the same order on every GPU. 1056 is 8 for each of the 132
 # multiprocessors of an H200, where these were the fastest: places of many operands leave registers for fewer packs.
-CELLS = Schedule(128, (("packs", 4), ("blocks", 1056)))
-COLUMNS = Schedule(256, (("packs", 4), ("blocks", 1056)))
+USUAL = Schedule(256, (("packs", 4), ("blocks", 1056)))
 SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
-_RESIDENT = {CELLS: 6, COLUMNS: 4, SUMS: 4}  # blocks on a multiprocessor that registers are kept for
 _FEW = 2  # operands, tensors and indices together
 _DOC = {
     "cells": "The values of cells.",
@@ -67,11 +65,11 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
 
 
 def _entries(spec: MapSpec, operands: int, *, moves: bool, sums: bool) -> Iterable[Entry]:
-    schedule = CELLS if not sums else COLUMNS if operands <= _FEW else SUMS
+    schedule = SUMS if sums and operands > _FEW else USUAL
     for tag in spec.dtypes:
         row = ElementKind(tag).row
         word = _WORDS[row.bytes] if moves else row.cuda
-        yield Entry(f"{spec.op}_{tag}_{schedule.tag}", tag, word, schedule, _RESIDENT[schedule])
+        yield Entry(f"{spec.op}_{tag}_{schedule.tag}", tag, word, schedule)
 
 
 class _Lowering:

@@ -71,7 +71,6 @@ class Entry:
     element: str
     ctype: str
     schedule: Schedule
-    resident: int  # blocks on a multiprocessor, that registers are kept for
 
     @property
     def packs(self) -> int:

@@ -25,7 +25,7 @@ from .tensor import TensorView, same_view
 from .workspace import rounded
 
 _REMEMBERED = 256  # geometries kept per plan
-_NARROW = 2**31  # cells that 32-bit indices can count
+_NARROW = 2**31  # cells that 32-bit indices can count, and elements that a place can be away
 _FAR_APART = 2**23  # bytes between copies of what is read: when the next is written, it has left the cache
 _NO_AXIS: dict[Axis, int] = {}
 
@@ -113,8 +113,7 @@ class MapPlan(Plan[M]):
 
     @cached_property
     def _wide(self) -> bool:
-        counts = (math.prod(self._space.extent[a] for a in side) for side in self._sides)
-        return max(counts) >= _NARROW
+        return math.prod(self._space.extent.values()) >= _NARROW
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -125,18 +124,24 @@ class MapPlan(Plan[M]):
         return self._shapes
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """One source for each layout this plan accepts, and for copies in place."""
+        """Each source for the layouts this plan accepts, and for copies in place."""
         held = tuple(ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN)
-        for layout in self.LAYOUTS:
+        for layout, walk, wide in self._shapes_of_source():
             for skipped in self._skips():
-                if layout in self.layouts:
-                    yield self._source(layout, held, skipped, self._wide)
+                if layout in self.layouts and (wide == self._wide or (wide and layout == "strided")):
+                    yield self._source(layout, walk, held, skipped, wide)
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types and width of indices: all that any arrays may ask for."""
-        for layout, wide in product(self.LAYOUTS, (False, True)):
+        for layout, walk, wide in self._shapes_of_source():
             for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
-                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, held, (), wide)
+                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, walk, held, (), wide)
+
+    def _shapes_of_source(self) -> Iterator[tuple[str, str, bool]]:
+        """Layouts, what becomes of the cells' values, and whether indices are wide."""
+        for layout, wide in product(self.LAYOUTS, (False, True)):
+            for walk in (self._cut.walk,) if self._cut else ("cells", "copies")[: 2 if layout == "packed" else 1]:
+                yield layout, walk, wide
 
     def _skips(self) -> Iterator[tuple[str, ...]]:
         """The outputs that a kernel may leave out: those of every set of copies in place that leaves one to write."""
@@ -150,13 +155,14 @@ class MapPlan(Plan[M]):
         argument = self.ARGUMENTS[name]
         return bool(argument.optional) and of in argument.may_alias
 
-    def _source(self, layout: str, held: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool) -> KernelSource:
-        key = layout, held, skipped, wide
+    def _source(
+        self, layout: str, walk: str, held: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool
+    ) -> KernelSource:
+        key = layout, walk, held, skipped, wide
         source = self._sources.get(key)
         if source is None:
             defines = [f"SKU_{self.sku.symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}", f"BARACUDA_WIDE={int(wide)}"]
-            if self.SUMMED:
-                defines.append(f"BARACUDA_WALK={self._cut.walk.upper() if self._cut else 'CELLS'}")
+            defines.append(f"BARACUDA_WALK={walk.upper()}")
             for name, argument in self.ARGUMENTS.items():
                 if argument.optional:
                     there = self.present(name) and name not in skipped
@@ -203,13 +209,15 @@ class MapPlan(Plan[M]):
             raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         written = any(self.ARGUMENTS[n].written for n in views)
-        source = self._source(layout, held, skipped, self._wide)
+        wide, copies = self._wide or _is_far(kept, across), math.prod(across.extents)
+        walk = self._cut.walk if self._cut else "copies" if copies > 1 else "cells"
+        source = self._source(layout, walk, held, skipped, wide)
         schedule = self.sku.schedule
         assert isinstance(schedule, Schedule)
-        vec = 1 if layout == "strided" else VECTOR_BYTES // self.element.row.bytes
-        cut = self._cut or CellCut.of(kept.extents, math.prod(across.extents), vec, schedule)
-        grids = cut.grids(schedule) if written else ()
-        return Geometry(source, self._words(whole, kept, across, cut.words(schedule)), grids, schedule.threads)
+        vec = VECTOR_BYTES // self.element.row.bytes
+        cut = self._cut or CellCut.of(math.prod(kept.extents), copies, layout, vec, schedule)
+        words = self._words(whole, kept, across, cut.words(schedule), wide=wide)
+        return Geometry(source, words, cut.grids(schedule) if written else (), schedule.threads)
 
     def _cells(self, views: Views, steps: Mapping[str, Mapping[Axis, int]]) -> tuple[_Side, _Side]:
         """The axes of cells, and those along which they are copied.
@@ -228,11 +236,13 @@ class MapPlan(Plan[M]):
             return kept, across
         return self._merge(axes, (), steps)
 
-    def _words(self, whole: int, kept: _Side, across: _Side, cut: Sequence[int]) -> Words:
+    def _words(self, whole: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:
         words = Words()
         words += [0, whole]
-        self._add_side(words, kept)
-        self._add_side(words, across)
+        for side in (kept, across):
+            words += space_words(side.extents, wide=wide)
+            for strides in side.strides:
+                words += [*strides[::-1], *[0] * (MAX_AXES - len(strides))]
         words += cut
         for name in self.ARGUMENTS:
             words.point(name)
@@ -263,12 +273,9 @@ class MapPlan(Plan[M]):
         extents = [self._space.extent[a] for a in axes]
         return _Side(*coalesce(extents, [[of.get(a, 0) for a in axes] for of in steps.values()]))
 
-    def _add_side(self, words: Words, side: _Side) -> None:
-        words += space_words(side.extents, wide=self._wide)
-        for strides in side.strides:
-            words += [*strides, *[0] * (MAX_AXES - len(strides))]
-
     def _layout(self, views: Views, operands: Sequence[str], kept: _Side, across: _Side) -> tuple[str, int]:
+        if not self._wide and _is_far(kept, across):
+            return "strided", 0
         vec = VECTOR_BYTES // self.element.row.bytes
         by_row = self._cut is not None and self._cut.walk == "rows"
         along, others = (across, kept) if by_row else (kept, across)
@@ -283,6 +290,13 @@ class MapPlan(Plan[M]):
         layout, whole = layout_of(placed, along.extents, vec, cells=self._cut is None)
         by_column = self._cut is not None and not by_row
         return ("strided", 0) if by_column and layout == "flat" else (layout, whole)
+
+
+def _is_far(*sides: _Side) -> bool:
+    """Whether elements of one tensor are too far from each other for an int."""
+    extents = [n for side in sides for n in side.extents]
+    strides = [[s for part in of for s in part] for of in zip(*(side.strides for side in sides), strict=True)]
+    return any(sum(abs(s) * (n - 1) for s, n in zip(of, extents, strict=True)) >= _NARROW for of in strides)
 
 
 def map_kernels(

@@ -120,7 +120,7 @@ class Cut:
 
     def words(self, schedule: Schedule) -> list[int]:
         """`Cut` as the kernel has it."""
-        return [self.units, _log(self.slices), self.splits, self.per_split, _log(self.fold_slices(schedule)), 0]
+        return [self.units, _log(self.slices), self.splits, self.per_split, _log(self.fold_slices(schedule))]
 
     def grids(self, schedule: Schedule) -> tuple[tuple[int, int, int], ...]:
         """The blocks of each launch."""
@@ -140,7 +140,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class CellCut:
-    """How cells are shared out: neighbours to a block, whose rows its threads find one each, and copies of them."""
+    """How cells are shared out: neighbours to a block, and copies of them."""
 
     cells: int
     per_block: int
@@ -148,17 +148,16 @@ class CellCut:
     per_split: int
 
     @classmethod
-    def of(cls, extents: Sequence[int], copies: int, vec: int, schedule: Schedule) -> CellCut:
-        threads = schedule.threads
-        cells, most_cells = math.prod(extents), threads * schedule["packs"] * vec
-        per_block = min(most_cells, (threads - 2) * extents[-1] // vec * vec)
+    def of(cls, cells: int, copies: int, layout: str, vec: int, schedule: Schedule) -> CellCut:
+        one = layout != "strided" and copies == 1
+        per_block = schedule.threads * (vec if one else schedule["packs"] * (1 if layout == "strided" else vec))
         blocks = -(-cells // per_block) if cells else 1
         splits = max(-(-copies // _MOST_COPIES), min(copies, -(-2 * schedule["blocks"] // blocks)))
         return cls(cells, per_block, copies, max(1, -(-copies // min(max(1, splits), _MAX_GRID_Y))))
 
     def words(self, schedule: Schedule) -> list[int]:
         """The kernel's `Cut`."""
-        return [self.copies, 0, 0, self.per_split, 0, self.per_block]
+        return [self.copies, 0, 0, self.per_split, 0]
 
     def grids(self, schedule: Schedule) -> tuple[tuple[int, int, int], ...]:
         """The blocks of the launch."""
@@ -181,7 +180,7 @@ def _blocks(owners: int, threads: int, slices: int) -> int:
 
 
 def space_words(extents: Sequence[int], *, wide: bool) -> list[int]:
-    """`Space` as the kernel has it: how many cells and axes, then extents and what divides by each.
+    """`Space` as the kernel has it: how many cells and axes, then extents and what divides by each, last axis first.
 
     With l = ceil(log2 d) and m = floor(2^(B - 1 + l) / d) + 1, n // d == (n * m) >> (B - 1 + l) for n < 2^(B - 1)
     (Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994).
@@ -195,7 +194,7 @@ def space_words(extents: Sequence[int], *, wide: bool) -> list[int]:
     return [
         math.prod(extents),
         len(extents),
-        *(*extents, *padding),
-        *(*magics, *padding),
-        *(*shifts, *padding),
+        *(*extents[::-1], *padding),
+        *(*magics[::-1], *padding),
+        *(*shifts[::-1], *padding),
     ]

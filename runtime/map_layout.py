@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from .axes import contiguous_strides
 from .sku import VECTOR_BYTES
 
-_LONG_STEP = 2**27  # 16 steps, the most that lie between cells of a pack, must fit in an int
-
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -40,8 +38,6 @@ def layout_of(tensors: Sequence[Placed], extents: Sequence[int], vec: int, *, ce
     where only `cells` are stored, what is written is contiguous as a whole.
     """
     if extents[-1] < vec:
-        return "strided", 0
-    if any(abs(t.strides[-1]) >= _LONG_STEP for t in tensors):
         return "strided", 0
     contiguous = contiguous_strides(extents)
     whole = {t.operand for t in tensors if t.is_whole(extents, vec)}

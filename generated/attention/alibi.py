@@ -181,10 +181,10 @@ rt.REGISTRY.register(
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
         arch="sm_80",
         schedules={
-            rt.ElementKind.F32: rt.Schedule(128, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.F16: rt.Schedule(128, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.BF16: rt.Schedule(128, (("packs", 4), ("blocks", 1056))),
-            rt.ElementKind.F64: rt.Schedule(128, (("packs", 4), ("blocks", 1056))),
+            rt.ElementKind.F32: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
+            rt.ElementKind.F16: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
+            rt.ElementKind.BF16: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
+            rt.ElementKind.F64: rt.Schedule(256, (("packs", 4), ("blocks", 1056))),
         },
     )
 )

@@ -37,7 +37,7 @@ template <typename T> struct alibi_backward_args {
 
 // The values of cells.
 template <typename T, int N, int PACKS>
-__device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+__device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy, run, operand::dy, args.whole, live);
@@ -49,18 +49,19 @@ __device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const R
             dscores_pack[k].lane[i] = dy_slice[k].lane[i];
         }
     }
-    const index_t end = end_of_split<index_t>(args.cut);
+    constexpr bool COPIES = WALK == Walk::COPIES;
+    const index_t end = COPIES ? end_of_split<index_t>(args.cut) : 1;
 #pragma unroll 1
-    for (index_t copy[1] = {index_t(blockIdx.y * args.cut.per_split)}; copy[0] < end; ++copy[0]) {
-        long long to[1][operand::COUNT];
-        locate(to, copy, args.across, args.across_stride, int(args.across.axes));
-        if (HAS_DSCORES) write<true>(dscores_pack, args.dscores + to[0][operand::dscores], run, operand::dscores, args.whole, live);
+    for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
+        index_t to[1][operand::COUNT] = {};
+        if (COPIES) locate<0>(to, copy, args.across, args.across_stride);
+        if (HAS_DSCORES) write<true>(dscores_pack, args.dscores + offset_of(to[0][operand::dscores]), run, operand::dscores, args.whole, live);
     }
 }
 
 // The values of cells, and what they add to the sums.
 template <typename T, int N, int PACKS>
-__device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
+__device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy, run, operand::dy, args.whole, live);
@@ -83,7 +84,7 @@ __device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const R
 
 // What is made of the sums of kept cells.
 template <typename T, int N, int PACKS>
-__device__ void alibi_backward_finish(const alibi_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
+__device__ void alibi_backward_finish(const alibi_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
     using acc_t = acc_of<T>;
     Pack<dslopes_of<T>, N> dslopes_pack[PACKS];
 #pragma unroll
@@ -115,7 +116,7 @@ template <typename T, class Schedule> __device__ void alibi_backward_sums(const 
         acc_t dslopes_term[PACKS][N] = {};
 #pragma unroll
         for (int k = 0; k < PACKS; k += GROUP) {
-            Run<operand::COUNT, LAYOUT, N> run[GROUP];
+            Run<index_t, operand::COUNT, LAYOUT, N> run[GROUP];
             int there[GROUP];
             terms.place(run, there, turn + index_t(k) * units.step, units.step, end, args.across, args.across_stride);
             alibi_backward_terms<T>(args, run, there, dslopes_term + k);
@@ -130,7 +131,7 @@ template <typename T, class Schedule> __device__ void alibi_backward_sums(const 
         if (HAS_DSLOPES) write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + kept.first, dslopes_sum, kept.apart, kept.live);
         return;
     }
-    Run<operand::COUNT, LAYOUT, KEPT> run[1] = {terms.home};
+    Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1] = {terms.home};
     if (ROWS) run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);  // not kept in registers for so long
     const int live[1] = {kept.live};
     alibi_backward_finish<T>(args, run, live, dslopes_sum);
@@ -145,36 +146,31 @@ template <typename T, class Schedule> __device__ void alibi_backward_fold(const 
     acc_t dslopes_sum[1] = {};
     if (HAS_DSLOPES) fold_parts(dslopes_sum, args.dslopes_parts + first, args.cut.splits, args.kept.count, live[0], share);
     if (share.slice != 0 || !live[0]) return;
-    Run<operand::COUNT, LAYOUT, 1> run[1];
+    Run<index_t, operand::COUNT, LAYOUT, 1> run[1];
     run[0].find(first, index_t(1), 1, args.kept, args.kept_stride);
     alibi_backward_finish<T>(args, run, live, dslopes_sum);
 }
 
-// Only cells: a block's cells are neighbours, its threads take PACKS packs each, neighbours in memory belonging to
-// neighbouring threads. What is copied is read and computed once for the copies that a block makes.
+// Only cells: a block's cells are neighbours, its threads take packs of them, neighbours in memory belonging to
+// neighbouring threads: PACKS each where elements are moved one by one, or where what is read and computed once makes
+// many copies, and else one, which is enough in flight when there are as many threads as can be.
 template <typename T, class Schedule> __device__ void alibi_backward(const alibi_backward_args<T>& args) {
-    if constexpr (WALK != Walk::CELLS) {
+    if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
         if (args.stage == 0) alibi_backward_sums<T, Schedule>(args);
         if (args.stage == 1) alibi_backward_fold<T, Schedule>(args);
     }
-    if constexpr (WALK == Walk::CELLS) {
-        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = Schedule::PACKS;
-        const index_t from = index_t(blockIdx.x * args.cut.per_block), all = index_t(args.kept.count);
-        const index_t end = all - from < index_t(args.cut.per_block) ? all : from + index_t(args.cut.per_block);
-        const Rows<index_t, Schedule::THREADS, operand::COUNT> rows(from, end, args.kept, args.kept_stride);
-        constexpr int GROUP = LAYOUT == Layout::FLAT ? PACKS / 2 : PACKS;  // lanes that are read one by one take registers
-#pragma unroll 1
-        for (int turn = 0; turn < PACKS; turn += GROUP) {
-            Run<operand::COUNT, LAYOUT, N> run[GROUP];
-            int live[GROUP];
+    if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
+        constexpr bool ONE = LAYOUT != Layout::STRIDED && WALK == Walk::CELLS;
+        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = ONE ? 1 : Schedule::PACKS;
+        Run<index_t, operand::COUNT, LAYOUT, N> run[PACKS];
+        int live[PACKS];
 #pragma unroll
-            for (int k = 0; k < GROUP; ++k) {
-                const index_t cell = from + ((turn + k) * Schedule::THREADS + threadIdx.x) * N;
-                live[k] = live_of<N>(cell, (long long)end);
-                rows.place(run[k], live[k] ? cell : from, args.kept, args.kept_stride);
-            }
-            alibi_backward_cells<T>(args, run, live);
+        for (int k = 0; k < PACKS; ++k) {
+            const index_t cell = ((index_t(blockIdx.x) * PACKS + k) * Schedule::THREADS + threadIdx.x) * N;
+            live[k] = live_of<N>(cell, args.kept.count);
+            run[k].find(live[k] ? cell : 0, index_t(1), live[k], args.kept, args.kept_stride);
         }
+        if (live[0] > 0) alibi_backward_cells<T>(args, run, live);
     }
 }
 
@@ -182,33 +178,37 @@ template <typename T, class Schedule> __device__ void alibi_backward(const alibi
 
 using namespace baracuda;
 
-// How many blocks fit on a multiprocessor: of packed cells `blocks`, of columns of others two; rows may take all registers.
-#define RESIDENT(blocks) (BARACUDA_WIDE ? 1 : LAYOUT == Layout::PACKED ? blocks : WALK == Walk::COLUMNS ? 2 : 1)
+// How many blocks of 256 threads fit on a multiprocessor: as many as can be where a thread moves one pack, half as many
+// where several packs are in flight, fewer where each element has a place of its own; rows of those take all registers.
+constexpr bool ONE_PACK = WALK == Walk::CELLS && LAYOUT != Layout::STRIDED, PACKED = LAYOUT == Layout::PACKED;
+template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
+template <typename T>
+constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 2 : 1;
 
 #ifdef SKU_alibi_backward_f32_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<float> args) {
     alibi_backward<float, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_f16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) alibi_backward_f16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) alibi_backward_f16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<f16> args) {
     alibi_backward<f16, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_bf16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) alibi_backward_bf16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) alibi_backward_bf16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<bf16> args) {
     alibi_backward<bf16, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_f64_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) alibi_backward_f64_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_backward_f64_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<double> args) {
     alibi_backward<double, Schedule<256, 2>>(args);
 }
 #endif
 // @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 9 +1 1 -1 1 +2 2 +1 13 +1 1 -1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +2 1 +1
-// @lines 4 +14 1 +4 2 +1 5 +1 1 +1 1 +5 2 -61 3 +2 1 +7 2 +2 1 +1 4 +1 2 -2 2 +2 1 +8 1 +2 1 +1 2 +12 1 +2 2 -61 3 +2 1
-// @lines +11 1 +1 4 +8 1 +5 1 +4 2 +12 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14 +1 2
-// @lines +1 6 +1 3 +1 4 +2 19 +1 9 +1 6 -6 6 -6 6 -6 5
+// @lines 4 +14 1 +4 2 +1 6 +1 1 +1 1 +5 2 -62 3 +2 1 +7 2 +2 1 +1 4 +1 2 -2 2 +2 1 +8 1 +2 1 +1 2 +13 1 +2 2 -62 3 +2 1
+// @lines +11 1 +1 4 +8 1 +5 1 +4 2 +13 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14 +1 2
+// @lines +1 6 +1 4 +1 4 +2 13 +1 13 +1 6 -6 6 -6 6 -6 5

@@ -7,7 +7,7 @@
 namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
-constexpr Walk WALK = Walk::CELLS;
+constexpr Walk WALK = Walk::BARACUDA_WALK;
 constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
 using index_value = CellIndex<BARACUDA_WIDE>::value;
@@ -31,7 +31,7 @@ template <typename T> struct repeat_args {
 
 // The values of cells.
 template <typename T, int N, int PACKS>
-__device__ void repeat_cells(const repeat_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+__device__ void repeat_cells(const repeat_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> x_slice[PACKS];
     read(x_slice, args.x, run, operand::x, args.whole, live);
@@ -43,36 +43,32 @@ __device__ void repeat_cells(const repeat_args<T>& args, const Run<operand::COUN
             y_pack[k].lane[i] = x_slice[k].lane[i];
         }
     }
-    const index_t end = end_of_split<index_t>(args.cut);
+    constexpr bool COPIES = WALK == Walk::COPIES;
+    const index_t end = COPIES ? end_of_split<index_t>(args.cut) : 1;
 #pragma unroll 1
-    for (index_t copy[1] = {index_t(blockIdx.y * args.cut.per_split)}; copy[0] < end; ++copy[0]) {
-        long long to[1][operand::COUNT];
-        locate(to, copy, args.across, args.across_stride, int(args.across.axes));
-        write<true>(y_pack, args.y + to[0][operand::y], run, operand::y, args.whole, live);
+    for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
+        index_t to[1][operand::COUNT] = {};
+        if (COPIES) locate<0>(to, copy, args.across, args.across_stride);
+        write<true>(y_pack, args.y + offset_of(to[0][operand::y]), run, operand::y, args.whole, live);
     }
 }
 
-// Only cells: a block's cells are neighbours, its threads take PACKS packs each, neighbours in memory belonging to
-// neighbouring threads. What is copied is read and computed once for the copies that a block makes.
+// Only cells: a block's cells are neighbours, its threads take packs of them, neighbours in memory belonging to
+// neighbouring threads: PACKS each where elements are moved one by one, or where what is read and computed once makes
+// many copies, and else one, which is enough in flight when there are as many threads as can be.
 template <typename T, class Schedule> __device__ void repeat(const repeat_args<T>& args) {
-    if constexpr (true) {
-        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = Schedule::PACKS;
-        const index_t from = index_t(blockIdx.x * args.cut.per_block), all = index_t(args.kept.count);
-        const index_t end = all - from < index_t(args.cut.per_block) ? all : from + index_t(args.cut.per_block);
-        const Rows<index_t, Schedule::THREADS, operand::COUNT> rows(from, end, args.kept, args.kept_stride);
-        constexpr int GROUP = LAYOUT == Layout::FLAT ? PACKS / 2 : PACKS;  // lanes that are read one by one take registers
-#pragma unroll 1
-        for (int turn = 0; turn < PACKS; turn += GROUP) {
-            Run<operand::COUNT, LAYOUT, N> run[GROUP];
-            int live[GROUP];
+    if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
+        constexpr bool ONE = LAYOUT != Layout::STRIDED && WALK == Walk::CELLS;
+        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = ONE ? 1 : Schedule::PACKS;
+        Run<index_t, operand::COUNT, LAYOUT, N> run[PACKS];
+        int live[PACKS];
 #pragma unroll
-            for (int k = 0; k < GROUP; ++k) {
-                const index_t cell = from + ((turn + k) * Schedule::THREADS + threadIdx.x) * N;
-                live[k] = live_of<N>(cell, (long long)end);
-                rows.place(run[k], live[k] ? cell : from, args.kept, args.kept_stride);
-            }
-            repeat_cells<T>(args, run, live);
+        for (int k = 0; k < PACKS; ++k) {
+            const index_t cell = ((index_t(blockIdx.x) * PACKS + k) * Schedule::THREADS + threadIdx.x) * N;
+            live[k] = live_of<N>(cell, args.kept.count);
+            run[k].find(live[k] ? cell : 0, index_t(1), live[k], args.kept, args.kept_stride);
         }
+        if (live[0] > 0) repeat_cells<T>(args, run, live);
     }
 }
 
@@ -80,109 +76,113 @@ template <typename T, class Schedule> __device__ void repeat(const repeat_args<T
 
 using namespace baracuda;
 
-// How many blocks fit on a multiprocessor: of packed cells `blocks`, of columns of others two; rows may take all registers.
-#define RESIDENT(blocks) (BARACUDA_WIDE ? 1 : LAYOUT == Layout::PACKED ? blocks : WALK == Walk::COLUMNS ? 2 : 1)
+// How many blocks of 256 threads fit on a multiprocessor: as many as can be where a thread moves one pack, half as many
+// where several packs are in flight, fewer where each element has a place of its own; rows of those take all registers.
+constexpr bool ONE_PACK = WALK == Walk::CELLS && LAYOUT != Layout::STRIDED, PACKED = LAYOUT == Layout::PACKED;
+template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
+template <typename T>
+constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 2 : 1;
 
-#ifdef SKU_repeat_f32_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f32_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_f32_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+    repeat<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_f16_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f16_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_f16_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+    repeat<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_bf16_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_bf16_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_bf16_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+    repeat<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_f64_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f64_t128_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_f64_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+    repeat<u64, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_i8_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_i8_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_i8_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_i8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_i16_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_i16_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_i16_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_i16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+    repeat<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_i32_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_i32_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_i32_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_i32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+    repeat<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_i64_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_i64_t128_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_i64_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_i64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+    repeat<u64, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_u8_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_u8_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_u8_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_u8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_u16_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_u16_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_u16_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_u16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
+    repeat<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_u32_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_u32_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_u32_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_u32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
+    repeat<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_u64_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_u64_t128_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_u64_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_u64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+    repeat<u64, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_bool_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_bool_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_bool_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_bool_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_f8e4m3_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f8e4m3_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_f8e4m3_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_f8e4m3_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_f8e5m2_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_f8e5m2_t128_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_f8e5m2_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_f8e5m2_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
+    repeat<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_c64_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_c64_t128_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_c64_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_c64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
+    repeat<u64, Schedule<256, 4>>(args);
 }
 #endif
 
-#ifdef SKU_repeat_c128_t128_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(128, RESIDENT(6)) repeat_c128_t128_packs4_blocks1056(__grid_constant__ const repeat_args<uint4> args) {
-    repeat<uint4, Schedule<128, 4>>(args);
+#ifdef SKU_repeat_c128_t256_packs4_blocks1056
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<uint4>) repeat_c128_t256_packs4_blocks1056(__grid_constant__ const repeat_args<uint4> args) {
+    repeat<uint4, Schedule<256, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +10 2 +1 3 +2 1 +7 2 +2 1 +1 4 +14 1 +4 2 +1 5 +1 1 +1 1
-// @lines +5 2 +70 3 +7 19 +1 9 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +10 2 +1 3 +2 1 +7 2 +2 1 +1 4 +14 1 +4 2 +1 6 +1 1 +1 1
+// @lines +5 2 +70 4 +7 13 +1 13 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -32,7 +32,7 @@ template <typename T> struct repeat_backward_args {
 
 // The values of cells, and what they add to the sums.
 template <typename T, int N, int PACKS>
-__device__ void repeat_backward_terms(const repeat_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
+__device__ void repeat_backward_terms(const repeat_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy, run, operand::dy, args.whole, live);
@@ -48,7 +48,7 @@ __device__ void repeat_backward_terms(const repeat_backward_args<T>& args, const
 
 // What is made of the sums of kept cells.
 template <typename T, int N, int PACKS>
-__device__ void repeat_backward_finish(const repeat_backward_args<T>& args, const Run<operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
+__device__ void repeat_backward_finish(const repeat_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dx_pack[PACKS];
 #pragma unroll
@@ -80,7 +80,7 @@ template <typename T, class Schedule> __device__ void repeat_backward_sums(const
         acc_t dx_term[PACKS][N] = {};
 #pragma unroll
         for (int k = 0; k < PACKS; k += GROUP) {
-            Run<operand::COUNT, LAYOUT, N> run[GROUP];
+            Run<index_t, operand::COUNT, LAYOUT, N> run[GROUP];
             int there[GROUP];
             terms.place(run, there, turn + index_t(k) * units.step, units.step, end, args.across, args.across_stride);
             repeat_backward_terms<T>(args, run, there, dx_term + k);
@@ -95,7 +95,7 @@ template <typename T, class Schedule> __device__ void repeat_backward_sums(const
         write_parts(args.dx_parts + blockIdx.y * args.kept.count + kept.first, dx_sum, kept.apart, kept.live);
         return;
     }
-    Run<operand::COUNT, LAYOUT, KEPT> run[1] = {terms.home};
+    Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1] = {terms.home};
     if (ROWS) run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);  // not kept in registers for so long
     const int live[1] = {kept.live};
     repeat_backward_finish<T>(args, run, live, dx_sum);
@@ -110,15 +110,16 @@ template <typename T, class Schedule> __device__ void repeat_backward_fold(const
     acc_t dx_sum[1] = {};
     fold_parts(dx_sum, args.dx_parts + first, args.cut.splits, args.kept.count, live[0], share);
     if (share.slice != 0 || !live[0]) return;
-    Run<operand::COUNT, LAYOUT, 1> run[1];
+    Run<index_t, operand::COUNT, LAYOUT, 1> run[1];
     run[0].find(first, index_t(1), 1, args.kept, args.kept_stride);
     repeat_backward_finish<T>(args, run, live, dx_sum);
 }
 
-// Only cells: a block's cells are neighbours, its threads take PACKS packs each, neighbours in memory belonging to
-// neighbouring threads. What is copied is read and computed once for the copies that a block makes.
+// Only cells: a block's cells are neighbours, its threads take packs of them, neighbours in memory belonging to
+// neighbouring threads: PACKS each where elements are moved one by one, or where what is read and computed once makes
+// many copies, and else one, which is enough in flight when there are as many threads as can be.
 template <typename T, class Schedule> __device__ void repeat_backward(const repeat_backward_args<T>& args) {
-    if constexpr (WALK != Walk::CELLS) {
+    if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
         if (args.stage == 0) repeat_backward_sums<T, Schedule>(args);
         if (args.stage == 1) repeat_backward_fold<T, Schedule>(args);
     }
@@ -128,32 +129,36 @@ template <typename T, class Schedule> __device__ void repeat_backward(const repe
 
 using namespace baracuda;
 
-// How many blocks fit on a multiprocessor: of packed cells `blocks`, of columns of others two; rows may take all registers.
-#define RESIDENT(blocks) (BARACUDA_WIDE ? 1 : LAYOUT == Layout::PACKED ? blocks : WALK == Walk::COLUMNS ? 2 : 1)
+// How many blocks of 256 threads fit on a multiprocessor: as many as can be where a thread moves one pack, half as many
+// where several packs are in flight, fewer where each element has a place of its own; rows of those take all registers.
+constexpr bool ONE_PACK = WALK == Walk::CELLS && LAYOUT != Layout::STRIDED, PACKED = LAYOUT == Layout::PACKED;
+template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
+template <typename T>
+constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 2 : 1;
 
 #ifdef SKU_repeat_backward_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<float> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<float> args) {
     repeat_backward<float, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<f16> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<f16> args) {
     repeat_backward<f16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<bf16> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<bf16> args) {
     repeat_backward<bf16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT(4)) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<double> args) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<double> args) {
     repeat_backward<double, Schedule<256, 4>>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 4 +5 1 +11 1 +1 2 +15 2 -61
-// @lines 3 +2 1 +11 1 +1 4 +8 1 +5 1 +4 2 +12 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14
-// @lines +1 2 +1 6 +1 3 +1 4 +22 9 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 4 +5 1 +11 1 +1 2 +16 2 -62
+// @lines 3 +2 1 +11 1 +1 4 +8 1 +5 1 +4 2 +13 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14
+// @lines +1 2 +1 6 +1 4 +1 4 +16 13 +1 6 -6 6 -6 6 -6 5

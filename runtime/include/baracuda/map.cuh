@@ -6,9 +6,9 @@
 namespace baracuda {
 
 // How work is shared out. Sums: 2^slice_bits threads to an owner, `splits` blocks to a sum, each block `per_split` of
-// the `units` that an owner sums; 2^fold_bits threads to what the splits are added up to. Cells: `per_block` neighbours
-// to a block, which makes `per_split` of their `units` copies.
-struct Cut { long long units, slice_bits, splits, per_split, fold_bits, per_block; };
+// the `units` that an owner sums; 2^fold_bits threads to what the splits are added up to. Cells: a block makes
+// `per_split` of the `units` copies of its own.
+struct Cut { long long units, slice_bits, splits, per_split, fold_bits; };
 
 // A thread's place among THREADS: an owner's slices lie side by side in a warp (ROWS), or neighbouring owners do.
 template <int THREADS_, bool ROWS> struct Share {
@@ -60,8 +60,8 @@ template <class I> struct Units {
 // The terms of an owner, a unit being a pack of terms along the last axis (ROWS) or one of each of its cells (COLUMNS).
 template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
     static constexpr int KEPT = ROWS ? 1 : N;
-    using R = Run<OPERANDS, LAYOUT, N>;
-    Run<OPERANDS, LAYOUT, KEPT> home;
+    using R = Run<I, OPERANDS, LAYOUT, N>;
+    Run<I, OPERANDS, LAYOUT, KEPT> home;
     Walker<I, OPERANDS, ROWS && R::ROWS ? 2 : 1> walker;
     int kept_live;
 
@@ -86,7 +86,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N, bool ROWS> struct Terms {
             run = home;
 #pragma unroll
             for (int o = 0; o < OPERANDS; ++o)
-                run.base[o] = walker.begin[0][o] + times(column, stride[o][summed.axes - 1]);
+                run.base[o] = walker.begin[0][o] + column * I(stride[o][0]);
         } else {
             if constexpr (R::ONE || R::ROWS) {
                 const I column = walker.seek(unit * N, summed, stride);

@@ -131,8 +131,8 @@ template <typename T, class Schedule> __device__ void alibi_backward_sums(const 
         if (HAS_DSLOPES) write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + kept.first, dslopes_sum, kept.apart, kept.live);
         return;
     }
-    Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1] = {terms.home};
-    if (ROWS) run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);  // not kept in registers for so long
+    Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1];  // not kept in registers for so long
+    run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
     const int live[1] = {kept.live};
     alibi_backward_finish<T>(args, run, live, dslopes_sum);
 }
@@ -162,13 +162,17 @@ template <typename T, class Schedule> __device__ void alibi_backward(const alibi
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
         constexpr bool ONE = LAYOUT != Layout::STRIDED && WALK == Walk::CELLS;
         constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = ONE ? 1 : Schedule::PACKS;
-        Run<index_t, operand::COUNT, LAYOUT, N> run[PACKS];
+        constexpr int CELLS = Schedule::THREADS * PACKS * N;
+        using R = Run<index_t, operand::COUNT, LAYOUT, N>;
+        const index_t from = index_t(blockIdx.x) * CELLS;
+        const Finder<index_t, CELLS, N, operand::COUNT, R::ROWS> finder(from, args.kept, args.kept_stride);
+        R run[PACKS];
         int live[PACKS];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            const index_t cell = ((index_t(blockIdx.x) * PACKS + k) * Schedule::THREADS + threadIdx.x) * N;
-            live[k] = live_of<N>(cell, args.kept.count);
-            run[k].find(live[k] ? cell : 0, index_t(1), live[k], args.kept, args.kept_stride);
+            run[k].first = from + index_t((k * Schedule::THREADS + threadIdx.x) * N);
+            live[k] = live_of<N>(run[k].first, args.kept.count);
+            finder.find(run[k], live[k] ? run[k].first : from, live[k], args.kept, args.kept_stride);
         }
         if (live[0] > 0) alibi_backward_cells<T>(args, run, live);
     }
@@ -183,7 +187,7 @@ using namespace baracuda;
 constexpr bool ONE_PACK = WALK == Walk::CELLS && LAYOUT != Layout::STRIDED, PACKED = LAYOUT == Layout::PACKED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
 template <typename T>
-constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 2 : 1;
+constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 3 : 1;
 
 #ifdef SKU_alibi_backward_f32_t256_packs2_blocks1056
 extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<float> args) {
@@ -211,4 +215,4 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_backwa
 // @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 9 +1 1 -1 1 +2 2 +1 13 +1 1 -1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +2 1 +1
 // @lines 4 +14 1 +4 2 +1 6 +1 1 +1 1 +5 2 -62 3 +2 1 +7 2 +2 1 +1 4 +1 2 -2 2 +2 1 +8 1 +2 1 +1 2 +13 1 +2 2 -62 3 +2 1
 // @lines +11 1 +1 4 +8 1 +5 1 +4 2 +13 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14 +1 2
-// @lines +1 6 +1 4 +1 4 +2 13 +1 13 +1 6 -6 6 -6 6 -6 5
+// @lines +1 6 +1 4 +1 4 +2 17 +1 13 +1 6 -6 6 -6 6 -6 5

@@ -60,13 +60,17 @@ template <typename T, class Schedule> __device__ void repeat(const repeat_args<T
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
         constexpr bool ONE = LAYOUT != Layout::STRIDED && WALK == Walk::CELLS;
         constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = ONE ? 1 : Schedule::PACKS;
-        Run<index_t, operand::COUNT, LAYOUT, N> run[PACKS];
+        constexpr int CELLS = Schedule::THREADS * PACKS * N;
+        using R = Run<index_t, operand::COUNT, LAYOUT, N>;
+        const index_t from = index_t(blockIdx.x) * CELLS;
+        const Finder<index_t, CELLS, N, operand::COUNT, R::ROWS> finder(from, args.kept, args.kept_stride);
+        R run[PACKS];
         int live[PACKS];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            const index_t cell = ((index_t(blockIdx.x) * PACKS + k) * Schedule::THREADS + threadIdx.x) * N;
-            live[k] = live_of<N>(cell, args.kept.count);
-            run[k].find(live[k] ? cell : 0, index_t(1), live[k], args.kept, args.kept_stride);
+            run[k].first = from + index_t((k * Schedule::THREADS + threadIdx.x) * N);
+            live[k] = live_of<N>(run[k].first, args.kept.count);
+            finder.find(run[k], live[k] ? run[k].first : from, live[k], args.kept, args.kept_stride);
         }
         if (live[0] > 0) repeat_cells<T>(args, run, live);
     }
@@ -81,7 +85,7 @@ using namespace baracuda;
 constexpr bool ONE_PACK = WALK == Walk::CELLS && LAYOUT != Layout::STRIDED, PACKED = LAYOUT == Layout::PACKED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
 template <typename T>
-constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 2 : 1;
+constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 3 : 1;
 
 #ifdef SKU_repeat_f32_t256_packs4_blocks1056
 extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
@@ -185,4 +189,4 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT<uint4>) repeat_c128_t
 }
 #endif
 // @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +10 2 +1 3 +2 1 +7 2 +2 1 +1 4 +14 1 +4 2 +1 6 +1 1 +1 1
-// @lines +5 2 +70 4 +7 13 +1 13 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines +5 2 +70 4 +7 17 +1 13 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -95,8 +95,8 @@ template <typename T, class Schedule> __device__ void repeat_backward_sums(const
         write_parts(args.dx_parts + blockIdx.y * args.kept.count + kept.first, dx_sum, kept.apart, kept.live);
         return;
     }
-    Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1] = {terms.home};
-    if (ROWS) run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);  // not kept in registers for so long
+    Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1];  // not kept in registers for so long
+    run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
     const int live[1] = {kept.live};
     repeat_backward_finish<T>(args, run, live, dx_sum);
 }
@@ -134,7 +134,7 @@ using namespace baracuda;
 constexpr bool ONE_PACK = WALK == Walk::CELLS && LAYOUT != Layout::STRIDED, PACKED = LAYOUT == Layout::PACKED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
 template <typename T>
-constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 2 : 1;
+constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 3 : 1;
 
 #ifdef SKU_repeat_backward_f32_t256_packs4_blocks1056
 extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<float> args) {
@@ -161,4 +161,4 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) repeat_backw
 #endif
 // @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 4 +5 1 +11 1 +1 2 +16 2 -62
 // @lines 3 +2 1 +11 1 +1 4 +8 1 +5 1 +4 2 +13 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14
-// @lines +1 2 +1 6 +1 4 +1 4 +16 13 +1 6 -6 6 -6 6 -6 5
+// @lines +1 2 +1 6 +1 4 +1 4 +20 13 +1 6 -6 6 -6 6 -6 5

@@ -22,9 +22,7 @@ __device__ Pack<T, N> read_lanes(const T* data, const R& run, int operand, int l
 // many loads are in flight.
 template <typename T, int N, class R> __device__ Pack<T, N> read_all(const T* data, const R& run, int operand) {
     Pack<T, N> pack;
-    const T* const start = run.start(data, operand);
-    const T *const row = start + offset_of(run.place[0][operand]);
-    const T *const next = start + offset_of(run.place[R::PLACES - 1][operand]);
+    const T *const row = run.start(data, operand, 0), *const next = run.start(data, operand, R::PLACES - 1);
 #pragma unroll
     for (int i = 0; i < N; ++i) pack.lane[i] = R::ROWS ? (i < run.left ? row : next)[i] : *run.at(data, operand, i);
     return pack;
@@ -34,9 +32,8 @@ template <typename T, int N, class R> __device__ Pack<T, N> read_all(const T* da
 template <typename T, int N, class R>
 __device__ Pack<T, N> read_rows(const T* data, const R& run, int operand, int live) {
     Pack<T, N> pack;
-    const T* const start = run.start(data, operand);
-    const T row = live ? start[offset_of(run.place[0][operand])] : T();
-    const T next = run.left < live ? start[offset_of(run.place[R::PLACES - 1][operand])] : T();
+    const T row = live ? *run.start(data, operand, 0) : T();
+    const T next = run.left < live ? *run.start(data, operand, R::PLACES - 1) : T();
 #pragma unroll
     for (int i = 0; i < N; ++i) pack.lane[i] = i < run.left ? row : next;
     return pack;
@@ -73,9 +70,14 @@ __device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I, OPER
         }
     } else {
         PackWords<T, N> words[PACKS];
+        if ((whole >> operand & 1) && all_live<LAYOUT, N>(live)) {
 #pragma unroll
-        for (int k = 0; k < PACKS; ++k)
-            words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, whole >> operand & 1, live[k]);
+            for (int k = 0; k < PACKS; ++k) words[k].load(run[k].at(data, operand, 0));
+        } else {
+#pragma unroll
+            for (int k = 0; k < PACKS; ++k)
+                words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, whole >> operand & 1, live[k]);
+        }
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) pack[k] = words[k].pack();
     }

@@ -150,9 +150,12 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
         if (!ONE && !ROWS) return place[i % PLACES][operand];
         return (in_first(i) ? place[0][operand] : place[PLACES - 1][operand]) + i * inner[operand];
     }
-    template <typename T> __device__ T* start(T* data, int operand) const { return data + offset_of(base[operand]); }
     template <typename T> __device__ T* at(T* data, int operand, int i) const {
-        return start(data, operand) + offset_of(from_base(operand, i));
+        return data + offset_of(base[operand] + from_base(operand, i));
+    }
+    // Where cell 0 lies in an operand, or would, if it were in the second row.
+    template <typename T> __device__ T* start(T* data, int operand, int row) const {
+        return data + offset_of(base[operand] + place[row][operand]);
     }
     __device__ void index(i64& index, int operand, int i) const { index = i64(base[operand] + from_base(operand, i)); }
     __device__ void index(Index& index, int operand, int i) const {
@@ -190,23 +193,52 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
         }
     }
 
-    // Cells `apart` from each other, of which the first `live` are there: each is found by itself, or its row is.
+    // Cells `apart` from each other, of which the first `live` are there: each is found by itself.
     __device__ void find(I cell, I apart, int live, const Space& space, const Strides<OPERANDS>& stride) {
-        first = cell;
-        if constexpr (ROWS) {
-            const RowColumn<I> at = split(cell, space);
-            I row[1] = {at.row}, begin[2][1][OPERANDS] = {};
-            locate<1>(begin[0], row, space, stride);
-            ++row[0];
-            if (left_of(at.column, space) < live) locate<1>(begin[1], row, space, stride);
-            place_in(begin[0][0], begin[1][0], at.column, space, stride);
-        } else {
-            I cells[PLACES];
+        static_assert(!ROWS, "rows are remembered");
+        I cells[PLACES];
 #pragma unroll
-            for (int i = 0; i < PLACES; ++i) cells[i] = i < live ? cell + i * apart : 0;
-            locate<0>(place, cells, space, stride);
-            reset(stride);
+        for (int i = 0; i < PLACES; ++i) cells[i] = i < live ? cell + i * apart : 0;
+        locate<0>(place, cells, space, stride);
+        reset(stride);
+    }
+};
+
+// Finds the places of cells, each by itself.
+template <class I, int CELLS, int N, int OPERANDS, bool FLAT> struct Finder {
+    __device__ Finder(I, const Space&, const Strides<OPERANDS>&) {}
+    template <class R>
+    __device__ void find(R& run, I cell, int live, const Space& space, const Strides<OPERANDS>& stride) const {
+        run.find(cell, I(1), live, space, stride);
+    }
+};
+
+// Of FLAT cells that are neighbours, CELLS to a block: where their rows begin is found once for all threads, and then
+// read by each.
+template <class I, int CELLS, int N, int OPERANDS> struct Finder<I, CELLS, N, OPERANDS, true> {
+    static constexpr int ROWS = CELLS / N + 2;  // each has N cells or more; the last packs reach into one more
+    I top;
+    I (*begin)[OPERANDS];
+
+    __device__ Finder(I from, const Space& space, const Strides<OPERANDS>& stride) {
+        __shared__ I found[ROWS][OPERANDS];
+        begin = found;
+        top = split(from, space).row;
+        const I rest = I(space.count) - from, last = from + (rest < I(CELLS) ? rest : I(CELLS)) - 1;
+        const I count = split(last, space).row - top + 2;
+        for (I r = threadIdx.x; r < count; r += blockDim.x) {
+            I at[1][OPERANDS];
+            const I row[1] = {top + r};
+            locate<1>(at, row, space, stride);  // what is found beyond the last is never read
+#pragma unroll
+            for (int o = 0; o < OPERANDS; ++o) found[r][o] = at[0][o];
         }
+        __syncthreads();
+    }
+    template <class R>
+    __device__ void find(R& run, I cell, int, const Space& space, const Strides<OPERANDS>& stride) const {
+        const RowColumn<I> at = split(cell, space);
+        run.place_in(begin[at.row - top], begin[at.row - top + 1], at.column, space, stride);
     }
 };
 

@@ -14,7 +14,7 @@ from .map_program import Parts, copies_of, groups_of, split
 from .model import Tensor, Value
 from .program import Line, Name, Reduce, to_cuda
 from .program.cuda import kind_of
-from .program.tree import Query, reads, walk
+from .program.tree import Call, Expr, Query, reads, walk
 from .spec import MapSpec
 
 # Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
@@ -119,11 +119,21 @@ class _Lowering:
         named = name in inner or name in self.parts.sums
         return Store(self.tensors[name], name if named else to_cuda(line.expr, self.kinds), "")
 
+    def _is_zero(self, expr: Expr) -> bool:
+        """Whether it is zero of inputs that are: then a cell that is not there needs no condition."""
+        match expr:
+            case Name(id=name):
+                return name in self.spec.inputs
+            case Call(op="mul", args=(a, b)):  # an integer is finite
+                kinds = kind_of(a, self.kinds), kind_of(b, self.kinds)
+                return (self._is_zero(a) and kinds[1] == "int") or (self._is_zero(b) and kinds[0] == "int")
+        return False
+
     def _sum(self, line: Line) -> Sum:
         assert isinstance(line.expr, Reduce)
         text = to_cuda(line.expr.arg, self.kinds)
         term = f"acc_t({text})" if kind_of(line.expr.arg, self.kinds) == "int" else text
-        read = isinstance(line.expr.arg, Name) and line.expr.arg.id in self.spec.inputs
+        read = self._is_zero(line.expr.arg)
         tensor: Tensor | None = self.tensors.get(line.name)
         if tensor is None or any(line.name in reads(x.expr) for x in self.parts.lines if x != line):
             return Sum(line.name, term, "", "", read)

@@ -31,7 +31,7 @@ class Sum:
     expr: str
     flag: str
     has: str
-    reads_zero: bool = False  # of a cell that is not there, the expression is 0 as it is
+    reads_zero: bool = False  # of a cell that is not there, the expression is 0 (or -0) as it is
 
     @property
     def term(self) -> str:

@@ -76,7 +76,7 @@ __device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const R
             run[k].index(index_key, operand::index_key, i);
             const acc_t dy = acc_t(value_of(dy_slice[k], i));
             dscores_pack[k].lane[i] = dy_slice[k].lane[i];
-            if (HAS_DSLOPES) dslopes_term[k][i] = is_live<LAYOUT>(i, live[k]) ? dy * acc_t(math::subtract(index_key, index_query)) : acc_t(0);
+            if (HAS_DSLOPES) dslopes_term[k][i] = dy * acc_t(math::subtract(index_key, index_query));
         }
     }
     if (HAS_DSCORES) write<false>(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);

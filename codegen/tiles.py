@@ -18,14 +18,15 @@ AHEAD_BYTES = (80 * 1024, 160 * 1024)
 # A block for its rows and no more: 1024 threads on a multiprocessor, whose loads and stores overlap. RMSNorm:
 #   bf16 32768x4096 3963, 16384x8192 3966, 8192x16384 3936; f32 32768x4096 4057, 16384x8192 4131
 #   512 threads that stay and read ahead: 3690, 3720, 3780; 3744, 3849. 2048 threads of 2 packs: 2555, 2515, 2488
-#   short rows use all of their packs: bf16 524288x256 3922 by 8x16x4, 3727 by 16x8x4
+#   short rows use all of their packs: bf16 524288x256 3922 by 8x16x4, 3727 by 16x8x4; softmax 262144x512 4022 by
+#   16x8x4, 3580 by 32x4x2; 348617x385 2625, 2034
 # Blocks of clusters wait for each other, so they stay and read ahead: bf16 4096x65536 3615, 8192x32768 3714. If they do
 # not, 2973 and 3094; with half as many on a multiprocessor and barriers of the whole cluster 2870 and 3112.
 STREAMING = (
     Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, resident=8),
     Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, resident=8),
     Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, resident=8),
-    Tile(lanes=32, rows=4, chunks=2, wide=False, blocks=0, resident=8),
+    Tile(lanes=16, rows=8, chunks=4, wide=False, blocks=0, resident=8),
     Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, resident=8),
     Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, resident=16),
     Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, resident=8),

@@ -230,7 +230,11 @@ def test_a_pack_without_its_alignment_is_caught(tmp_path: Path, element: str, wi
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("pack.load(row + col)", "for (int i = 0; i < N; ++i) pack.lane[i] = row[col + i]", "read"),
+        (
+            "pack[k].load(row + col + k * apart)",
+            "for (int i = 0; i < N; ++i) pack[k].lane[i] = row[col + k * apart + i]",
+            "read",
+        ),
         ("pack.store(row + col)", "for (int i = 0; i < N; ++i) row[col + i] = pack.lane[i]", "written"),
     ],
 )
@@ -376,7 +380,7 @@ def test_committed_kernels_keep_their_contracts(monkeypatch: pytest.MonkeyPatch)
     [
         (r"__launch_bounds__\(256, [^)]*\)", "__launch_bounds__(256, 6)", "spills"),
         (r"args\.dgamma_parts\[(.*?)\] = (.*?);", r"atomicAdd(&args.dgamma_parts[\1], \2);", "float atomics"),
-        (r"_slice\[k\]\.lane\[i\]", "_slice[k].lane[(i + size_rows) % VEC]", "local memory"),
+        (r"_slice\[k\], i\)", "_slice[k], int((i + size_rows) % VEC))", "local memory"),
     ],
 )
 def test_an_edited_generated_kernel_is_caught(old: str, new: str, rule: str) -> None:

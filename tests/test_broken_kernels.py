@@ -24,16 +24,16 @@ BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x8x4", "f32_wide384x1x2"
 
 # What is wrong; the edit that makes it so, in the kernel or in the headers it includes; a tile that it shows in.
 DEFECTS = {
-    "index off by one": (r"index_t\(k \* Tile::LANES \+ lane\)", "index_t(k * Tile::LANES + lane + 1)", WARP),
-    "chunks overlap": (r"index_t\(k \* Tile::LANES \+ lane\)", "index_t(k * (Tile::LANES - 1) + lane)", BLOCK),
+    "index off by one": (r"k \* APART \+ lane \* VEC", "k * APART + (lane + 1) * VEC", WARP),
+    "chunks overlap": (r"k \* APART \+ lane \* VEC", "k * (APART - VEC) + lane * VEC", BLOCK),
     "barrier missing": (r"= value;\n        Tile::row_barrier\(\);", "= value;", BLOCK),
     "barrier missing, wide rows": (r"= value;\n        Tile::row_barrier\(\);", "= value;", WIDE),
     "scratch not alternated": (r"\[turn & 1\]\.of_warp", "[0].of_warp", BLOCK),
     "accumulator too narrow": (r"(\w+_part) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "column sum too narrow": (r"(\w+_sum\[k\]\[i\]) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "guard dropped": (r"if \(col >= cols\) break;", "", WARP),
-    "read guard dropped": (r"if \(col \+ i \* STEP < cols\) (pack\.lane\[i\] = .*;)\n.*else .*", r"\1", WARP),
-    "write guard dropped": (r"if \(col \+ i \* STEP < cols\) row\[", "row[", WARP),
+    "read guard dropped": (r"if \(col \+ i >= 0 && col \+ i < cols\) (pack\.lane\[i\] = .*;)\n.*else .*", r"\1", WARP),
+    "write guard dropped": (r"if \(col \+ i >= from && col \+ i < cols\) row\[", "row[", WARP),
     "row offset of the wrong tensor": (
         r"args\.dy\.row\(space, row\)",
         "(args.dy.data + (args.x.row(space, row) - args.x.data))",
@@ -46,7 +46,10 @@ DEFECTS = {
     "reads ahead of the wrong row": (r"fetch\(next\);", "fetch(row);", WARP),
     "copies not waited for": (r"cp_async_wait_all\(\);", "", WARP),
     "rows of a block left out": (r"group < GROUPS; \+\+group", "group + 1 < GROUPS; ++group", WARP),
-    "stretches overlap": (r"k \* Tile::LANES\) \* VEC \+ lane", "k * Tile::LANES) * (VEC - 1) + lane", WARP),
+    "joined from the wrong byte": (r"slide \* int\(sizeof\(T\)\)", "(slide ^ 1) * int(sizeof(T))", WARP),
+    "the same pack twice": (r"origin \+ k \* apart \+ N\)", "origin + k * apart)", WARP),
+    "stored before the row": (r"col >= from && col \+ N <= cols", "col + N <= cols", WARP),
+    "rows inside beyond the first": (r"row >= from && row < to", "row < to", WARP),
     "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),
     "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),
     "last warp left out": (r"warp < WARPS; \+\+warp", "warp + 1 < WARPS; ++warp", BLOCK),

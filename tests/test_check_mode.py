@@ -76,7 +76,7 @@ def test_row_beyond_the_end(memory: HostMemory) -> None:
 
 def test_output_that_is_not_written(memory: HostMemory) -> None:
     """Of an output that keeps old elements, the finding says how many and the first."""
-    edit = (r"write<LAYOUT, STEP>\(y_pack", "if (row != 1) write<LAYOUT, STEP>(y_pack")
+    edit = (r"write<LAYOUT>\(y_pack", "if (row != 1) write<LAYOUT>(y_pack")
     said = _finding(_problem("rms_norm", [3, 64], "f32", edit), memory)
     assert said == "64 of 192 elements of 'y' never written, the first is element 64"
 
@@ -90,7 +90,7 @@ def test_workspace_that_is_read_before_it_is_written(memory: HostMemory) -> None
 
 def test_write_to_an_input(memory: HostMemory) -> None:
     """An input is not written, even with what it holds."""
-    problem = _problem("rms_norm", [3, 64], "f32", (r"(write<LAYOUT, STEP>\(y_pack, )y_row", r"\1(T*)x_row"))
+    problem = _problem("rms_norm", [3, 64], "f32", (r"(write<LAYOUT>\(y_pack, )y_row", r"\1(T*)x_row"))
     assert re.search(
         r"write to the input 'x' byte 0 at pack.cuh:\d+ <- row.cuh:\d+ <- row.cu.jinja:", _finding(problem, memory)
     )
@@ -107,7 +107,7 @@ def test_between_elements(memory: HostMemory) -> None:
 
 def test_bound_launches_are_watched(memory: HostMemory) -> None:
     """`bind` checks what its launches do each time they run."""
-    edit = (r"write<LAYOUT, STEP>\(y_pack", "if (row != 1) write<LAYOUT, STEP>(y_pack")
+    edit = (r"write<LAYOUT>\(y_pack", "if (row != 1) write<LAYOUT>(y_pack")
     problem = _problem("rms_norm", [3, 64], "f32", edit)
     arranged = arrange(problem, problem.draw(), memory)
     given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments

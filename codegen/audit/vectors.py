@@ -24,7 +24,7 @@ from .ptx import UNKNOWN
 
 _WORD = 8
 _HEAD_WORDS = 1 + 2 + 2 * (1 + MAX_AXES)  # the stage, the rows and columns, the axes of both with their extents
-_WORDS = {"element": 1 + 2 * MAX_AXES, "row": 1 + MAX_AXES, "col": 1 + MAX_AXES}
+_WORDS = {"element": 1 + 2 * MAX_AXES + 2, "row": 1 + MAX_AXES, "col": 1 + MAX_AXES}
 
 
 @dataclass(frozen=True, slots=True)

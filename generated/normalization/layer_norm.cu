@@ -210,9 +210,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row32x4x2(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row16x8x4(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -294,9 +294,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row32x4x2(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row16x8x4(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -378,9 +378,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row32x4x2(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_layer_norm_bf16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row16x8x4(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -462,9 +462,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row32x4x2(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f64_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row16x8x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 

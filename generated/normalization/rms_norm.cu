@@ -174,9 +174,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_rms_norm_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row32x4x2(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_rms_norm_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row16x8x4(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -258,9 +258,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_rms_norm_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row32x4x2(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_rms_norm_f16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row16x8x4(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -342,9 +342,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_rms_norm_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row32x4x2(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_rms_norm_bf16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row16x8x4(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -426,9 +426,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_rms_norm_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row32x4x2(__grid_constant__ const rms_norm_args<double> args) {
-    rms_norm<double, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_rms_norm_f64_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f64_row16x8x4(__grid_constant__ const rms_norm_args<double> args) {
+    rms_norm<double, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 

@@ -182,9 +182,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row32x4x2(__grid_constant__ const log_softmax_args<float> args) {
-    log_softmax<float, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row16x8x4(__grid_constant__ const log_softmax_args<float> args) {
+    log_softmax<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -266,9 +266,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row32x4x2(__grid_constant__ const log_softmax_args<f16> args) {
-    log_softmax<f16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_f16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row16x8x4(__grid_constant__ const log_softmax_args<f16> args) {
+    log_softmax<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -350,9 +350,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row32x4x2(__grid_constant__ const log_softmax_args<bf16> args) {
-    log_softmax<bf16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_bf16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row16x8x4(__grid_constant__ const log_softmax_args<bf16> args) {
+    log_softmax<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -434,9 +434,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row32x4x2(__grid_constant__ const log_softmax_args<double> args) {
-    log_softmax<double, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_f64_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f64_row16x8x4(__grid_constant__ const log_softmax_args<double> args) {
+    log_softmax<double, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 

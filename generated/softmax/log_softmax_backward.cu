@@ -169,9 +169,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row32x4x2(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row16x8x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -253,9 +253,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row32x4x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_f16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row16x8x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -337,9 +337,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row32x4x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_log_softmax_backward_bf16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row16x8x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -415,6 +415,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_log_softmax_backward_f64_row16x8x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row16x8x2(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<16, 8, 2, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_log_softmax_backward_f64_row32x4x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row32x4x2(__grid_constant__ const log_softmax_backward_args<double> args) {
     log_softmax_backward<double, Tile<32, 4, 2, false, 1, false>>(args);
@@ -479,4 +485,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f64_wi
 // @lines 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +180 2 -10 1 -230 1 -1 1 +2 2 +4 2 +1 1 -1 1 +1 6 +5 1 +1 3 +4 1 -1 1 +13
 // @lines 1 +1 1 +1 1 +1 4 +176 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -172,9 +172,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_softmax_backward_f32_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row32x4x2(__grid_constant__ const softmax_backward_args<float> args) {
-    softmax_backward<float, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f32_row16x8x4(__grid_constant__ const softmax_backward_args<float> args) {
+    softmax_backward<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -256,9 +256,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_softmax_backward_f16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row32x4x2(__grid_constant__ const softmax_backward_args<f16> args) {
-    softmax_backward<f16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_f16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f16_row16x8x4(__grid_constant__ const softmax_backward_args<f16> args) {
+    softmax_backward<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -340,9 +340,9 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_softmax_backward_bf16_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row32x4x2(__grid_constant__ const softmax_backward_args<bf16> args) {
-    softmax_backward<bf16, Tile<32, 4, 2, false, 1, false>>(args);
+#ifdef SKU_softmax_backward_bf16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_bf16_row16x8x4(__grid_constant__ const softmax_backward_args<bf16> args) {
+    softmax_backward<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
@@ -418,6 +418,12 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
+#ifdef SKU_softmax_backward_f64_row16x8x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f64_row16x8x2(__grid_constant__ const softmax_backward_args<double> args) {
+    softmax_backward<double, Tile<16, 8, 2, false, 1, false>>(args);
+}
+#endif
+
 #ifdef SKU_softmax_backward_f64_row32x4x2
 extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_backward_f64_row32x4x2(__grid_constant__ const softmax_backward_args<double> args) {
     softmax_backward<double, Tile<32, 4, 2, false, 1, false>>(args);
@@ -483,4 +489,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f64_wide38
 // @lines 3 +4 1 -1 1 +13 1 +1 1 +1 1 +1 4 +176 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 5
+// @lines 6 -6 6 -6 5

@@ -26,7 +26,7 @@ from .workspace import rounded
 
 _REMEMBERED = 256  # geometries kept per plan
 _NARROW = 2**31  # cells that 32-bit indices can count, and elements that a place can be away
-_FAR_APART = 2**23  # bytes between copies of what is read: when the next is written, it has left the cache
+_FAR_APART = 2**12  # bytes between copies of what is read: a block writes so much of each that memory is not in pieces
 _NO_AXIS: dict[Axis, int] = {}
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -223,7 +223,7 @@ class MapPlan(Plan[M]):
         """The axes of cells, and those along which they are copied.
 
         Cells are independent, so their order may follow the outputs' memory. Writes are fastest in that order, too, so
-        copies are made by one block only where what is read would be read from memory again for each.
+        copies are made by one block only where they lie far apart: bf16 4096x4096 by 1x16 3794 GB/s, 3490 in order.
         """
         outputs = [n for n in views if self.ARGUMENTS[n].written]
         first = steps[outputs[0]] if outputs else _NO_AXIS

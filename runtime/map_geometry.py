@@ -149,8 +149,7 @@ class CellCut:
 
     @classmethod
     def of(cls, cells: int, copies: int, layout: str, vec: int, schedule: Schedule) -> CellCut:
-        one = layout != "strided" and copies == 1
-        per_block = schedule.threads * (vec if one else schedule["packs"] * (1 if layout == "strided" else vec))
+        per_block = schedule.threads * (schedule["packs"] if layout == "strided" else vec)
         blocks = -(-cells // per_block) if cells else 1
         splits = max(-(-copies // _MOST_COPIES), min(copies, -(-2 * schedule["blocks"] // blocks)))
         return cls(cells, per_block, copies, max(1, -(-copies // min(max(1, splits), _MAX_GRID_Y))))

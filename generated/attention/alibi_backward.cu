@@ -160,8 +160,8 @@ template <typename T, class Schedule> __device__ void alibi_backward(const alibi
         if (args.stage == 1) alibi_backward_fold<T, Schedule>(args);
     }
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
-        constexpr bool ONE = LAYOUT != Layout::STRIDED && WALK == Walk::CELLS;
-        constexpr int N = LAYOUT == Layout::STRIDED ? 1 : 16 / sizeof(T), PACKS = ONE ? 1 : Schedule::PACKS;
+        constexpr bool ONE = LAYOUT != Layout::STRIDED;
+        constexpr int N = ONE ? 16 / sizeof(T) : 1, PACKS = ONE ? 1 : Schedule::PACKS;
         constexpr int CELLS = Schedule::THREADS * PACKS * N;
         using R = Run<index_t, operand::COUNT, LAYOUT, N>;
         const index_t from = index_t(blockIdx.x) * CELLS;
@@ -184,7 +184,8 @@ using namespace baracuda;
 
 // How many blocks of 256 threads fit on a multiprocessor: as many as can be where a thread moves one pack, half as many
 // where several packs are in flight, fewer where each element has a place of its own; rows of those take all registers.
-constexpr bool ONE_PACK = WALK == Walk::CELLS && LAYOUT != Layout::STRIDED, PACKED = LAYOUT == Layout::PACKED;
+constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
+constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
 template <typename T>
 constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 3 : 1;
@@ -215,4 +216,4 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_backwa
 // @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 9 +1 1 -1 1 +2 2 +1 13 +1 1 -1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +2 1 +1
 // @lines 4 +14 1 +4 2 +1 6 +1 1 +1 1 +5 2 -62 3 +2 1 +7 2 +2 1 +1 4 +1 2 -2 2 +2 1 +8 1 +2 1 +1 2 +13 1 +2 2 -62 3 +2 1
 // @lines +11 1 +1 4 +8 1 +5 1 +4 2 +13 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14 +1 2
-// @lines +1 6 +1 4 +1 4 +2 17 +1 13 +1 6 -6 6 -6 6 -6 5
+// @lines +1 6 +1 4 +1 4 +2 17 +1 14 +1 6 -6 6 -6 6 -6 5

@@ -131,7 +131,8 @@ using namespace baracuda;
 
 // How many blocks of 256 threads fit on a multiprocessor: as many as can be where a thread moves one pack, half as many
 // where several packs are in flight, fewer where each element has a place of its own; rows of those take all registers.
-constexpr bool ONE_PACK = WALK == Walk::CELLS && LAYOUT != Layout::STRIDED, PACKED = LAYOUT == Layout::PACKED;
+constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
+constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
 template <typename T>
 constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : PACKED ? 4 : WALK == Walk::COLUMNS ? 3 : 1;
@@ -161,4 +162,4 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) repeat_backw
 #endif
 // @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 4 +5 1 +11 1 +1 2 +16 2 -62
 // @lines 3 +2 1 +11 1 +1 4 +8 1 +5 1 +4 2 +13 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 14
-// @lines +1 2 +1 6 +1 4 +1 4 +20 13 +1 6 -6 6 -6 6 -6 5
+// @lines +1 2 +1 6 +1 4 +1 4 +20 14 +1 6 -6 6 -6 6 -6 5

@@ -19,9 +19,9 @@ from .spec import MapSpec
 
 # Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
 # there are few of them: a fixed one, so that every sum has the same order on every GPU. 1056 is 8 for each of the 132
-# multiprocessors of an H200, where these were the fastest: places of many operands leave registers for fewer packs. Cells
-# that are stored are one pack a thread: in GB/s of a copy's 4248 and a fill's 4643, alibi 4160 (128 threads 4234, but 3350
-# for 3681 where rows are no whole packs), repeat by (4, 4) 3863 (two packs 3763, four 3719).
+# multiprocessors of an H200, where these were the fastest: places of many operands leave registers for fewer packs.
+# Cells that are stored are one pack a thread: in GB/s of a copy's 4248 and a fill's 4643, alibi 4160 (128 threads 4234,
+# but 3350 for 3681 where rows are no whole packs), repeat by (4, 4) 3863 (two packs 3763, four 3719).
 USUAL = Schedule(256, (("packs", 4), ("blocks", 1056)))
 SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
 _FEW = 2  # operands, tensors and indices together

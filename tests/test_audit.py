@@ -215,13 +215,13 @@ def edited(tmp_path: Path, name: str, old: str, new: str) -> Path:
 
 @pytest.mark.parametrize(("element", "wide"), [("f32", False), ("bf16", False), ("bf16", True), ("f64", False)])
 def test_a_pack_without_its_alignment_is_caught(tmp_path: Path, element: str, wide: bool) -> None:
-    """Reads fall apart into single elements, and the message says whose."""
+    """Reads fall apart into words, and the message says whose."""
     _, row, source = kernel("rms_norm_backward", element, wide)
     alignment = re.search(r"alignas\(N \* .*?: 16\)", (INCLUDE / "baracuda/pack.cuh").read_text())
     assert alignment is not None
-    include = edited(tmp_path, "pack.cuh", alignment[0], "")
+    include = edited(tmp_path, "pack.cuh", alignment[0], "alignas(sizeof(T) < 4 ? 4 : sizeof(T))")
     found = narrow(look(source, include=include), "rms_norm_backward", element, wide)
-    size = row.sku.element.row.bytes
+    size = max(4, row.sku.element.row.bytes)
     # What a held row has of its tensors goes to shared memory in moves of its own.
     for name in ("dy", "x", "gamma") if wide else ("gamma",):
         assert any(f"{name!r} is read in moves of" in line and f" x {size} bytes" in line for line in found)

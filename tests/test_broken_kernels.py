@@ -49,7 +49,6 @@ DEFECTS = {
     "joined from the wrong byte": (r"slide \* int\(sizeof\(T\)\)", "(slide ^ 1) * int(sizeof(T))", WARP),
     "the same pack twice": (r"origin \+ k \* apart \+ N\)", "origin + k * apart)", WARP),
     "stored before the row": (r"col >= from && col \+ N <= cols", "col + N <= cols", WARP),
-    "rows inside beyond the first": (r"row >= from && row < to", "row < to", WARP),
     "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),
     "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),
     "last warp left out": (r"warp < WARPS; \+\+warp", "warp + 1 < WARPS; ++warp", BLOCK),

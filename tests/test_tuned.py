@@ -182,7 +182,7 @@ def test_flags_and_compiled_constants_must_be_the_same(measured: Measure) -> Non
     ("sku", "said"),
     [
         (ROWS[WIDER].replace("row128", "row129"), "is no kernel of this op; 'baracuda-gen tune' measures anew"),
-        (ROWS["row32x4x2r8"], "a row has 1000 columns, the tile holds 256"),
+        (ROWS["row16x8x4r8"], "a row has 1000 columns, the tile holds 256"),
         (ROWS["row256x1x4x8b60r4"], "needs an instruction the host device does not model"),
     ],
     ids=["gone", "too narrow", "not here"],

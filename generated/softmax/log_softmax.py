@@ -93,6 +93,7 @@ class LogSoftmaxPlan(rt.RowPlan[LogSoftmaxDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    TUNED = rt.Tuned(__package__, "log_softmax.json")
     SCALARS = ()
     CHOSEN = ()
     COLUMN_SUMS = ()

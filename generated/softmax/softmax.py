@@ -93,6 +93,7 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    TUNED = rt.Tuned(__package__, "softmax.json")
     SCALARS = ()
     CHOSEN = ()
     COLUMN_SUMS = ()

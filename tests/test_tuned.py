@@ -85,7 +85,8 @@ def why(plan: Any, descriptor: Any, *given: Any) -> str:
 
 def test_a_measurement_changes_what_is_selected(measured: Measure) -> None:
     assert schedule(SoftmaxPlan, softmax()) == NARROW
-    assert why(SoftmaxPlan, softmax()) == "by rule: nothing of this op was measured"
+    assert why(SoftmaxPlan, softmax()) == "by rule: nothing near was measured on host"
+    assert why(SdpaPlan, sdpa()) == "by rule: nothing of this op was measured"
     measured(SoftmaxPlan, rows())
     assert schedule(SoftmaxPlan, softmax()) == WIDER
     said = "  by measurement: f32 8x1000: 8.0 us, by rule 10.0 on NVIDIA H200"

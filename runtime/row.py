@@ -180,11 +180,10 @@ class RowPlan(Plan[R]):
         return Geometry(self._source(layout, held), words, self._grids(), self.sku.tile.threads)
 
     def _rows_inside(self, extent: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-        """The rows around which two packs more may be read on either side: what lies there is of the same array."""
-        pitch = strides[0]
-        if len(extent) != 1 or pitch < max(1, self._problem.cols):
+        """The rows, where they follow each other in memory, around which two packs more are elements of the array."""
+        if len(extent) != 1 or strides[0] != self._problem.cols or not strides[0]:
             return 0, 0
-        around = -(-2 * self._vec // pitch)
+        around = -(-2 * self._vec // strides[0])
         return around, self._problem.rows - around
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:

@@ -305,7 +305,7 @@ def test_a_mutant_that_crashes_or_hangs_is_killed(monkeypatch: pytest.MonkeyPatc
 
 ROWS = {op for op, loaded in load_folder(ROOT / "specs").items() if loaded.spec.family == "row"}
 # A seed whose mutants have all been seen to be killed or declared: it holds what the tests notice, and is no score.
-SAMPLE = ["--sample", "8", "--seed", "12", "--jobs", "2"]
+SAMPLE = ["--sample", "8", "--seed", "1", "--jobs", "2"]
 
 
 def test_ops_of_other_families_are_not_passed_over_in_silence(capsys: pytest.CaptureFixture[str]) -> None:

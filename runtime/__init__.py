@@ -2,7 +2,8 @@
 
 from .arguments import Argument
 from .axes import is_suffix_mask, mask_axes, normalize_axis
-from .body import BodyKernel, BodyPlan, Box, Serves, body_kernels, bucket, ceil_div, round_up
+from .body import BodyPlan, body_kernels, bucket, ceil_div, round_up
+from .body_selection import BodyKernel, Box, Serves
 from .descriptor import Convert, Descriptor, as_bool, as_float, as_int, as_shape, same_as
 from .device import Device, Kernel, KernelSource, Resources
 from .devices import default_device, get_device
@@ -21,13 +22,14 @@ from .errors import (
 )
 from .map import MapPlan, map_kernels
 from .map_geometry import MapDescriptor
-from .plan import Array, Explanation, Plan, Stream, Verdict
+from .plan import Array, Plan, Stream
 from .preference import PlanPreference
 from .prepared import BoundLaunch
 from .registry import REGISTRY, KernelRegistry, Registered, SourceFile
 from .row import RowPlan, row_kernels
 from .row_geometry import RowDescriptor
 from .schedule import Schedule
+from .selection import Explanation, Verdict
 from .sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .tensor import TensorRef, TensorView, view
 from .tuned import Facts, Measurement, Tuned

@@ -32,6 +32,8 @@ STREAMING = (
     Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, resident=8),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, resident=4),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, resident=2),
+    Tile(lanes=512, rows=1, chunks=8, wide=False, blocks=0, resident=2),
+    Tile(lanes=1024, rows=1, chunks=8, wide=False, blocks=132, resident=1),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=124, cluster=4, resident=4),
     Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=60, cluster=8, resident=4),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=30, cluster=8, resident=2),

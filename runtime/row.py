@@ -69,8 +69,8 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def _refusal(cls, descriptor: R, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
-        # A cluster is for some devices only: without a device it is for whichever arrays will most likely be on.
-        where = default_device() if device is None and sku.tile.cluster > 1 else device
+        # Some tiles are for some devices only: without a device they are for whichever arrays will most likely be on.
+        where = default_device() if device is None and sku.tile.arch else device
         return super()._refusal(descriptor, sku, preference, where)
 
     @classmethod

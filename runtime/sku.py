@@ -80,7 +80,7 @@ class Tile:
     @property
     def arch(self) -> str:
         """The least architecture that has what the tile needs, or "" for all."""
-        return "sm_90" if self.cluster > 1 else ""
+        return "sm_90" if self.cluster > 1 or (self.blocks and self.threads > _THREADS_AHEAD) else ""
 
     @property
     def attributes(self) -> str:
@@ -115,6 +115,10 @@ class Tile:
         kind, *numbers = match.groups()
         lanes, rows, chunks, cluster, blocks, resident = (int(n or 0) for n in numbers)
         return cls(lanes, rows, chunks, kind == "wide", blocks, cluster or 1, resident)
+
+
+# A block of more that stays reads ahead into more shared memory than a block of sm_89 has.
+_THREADS_AHEAD = 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,44 +45,104 @@ struct Schedule_sm_80_t32_block_q8_block_k16_stages2_splits256 {
     static constexpr int STAGES = 2;
     static constexpr int SPLITS = 256;
 };
-struct Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_registers0_persistent1 {
+struct Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes0_persistent1 {
     static constexpr int THREADS = 512;
     static constexpr int BLOCK_Q = 192;
     static constexpr int BLOCK_K = 128;
     static constexpr int STAGES = 4;
+    static constexpr int QUERY_STAGES = 2;
     static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PASSES = 0;
     static constexpr int PERSISTENT = 1;
 };
-struct Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers1_persistent1 {
+struct Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes1_persistent1 {
+    static constexpr int THREADS = 512;
+    static constexpr int BLOCK_Q = 192;
+    static constexpr int BLOCK_K = 128;
+    static constexpr int STAGES = 4;
+    static constexpr int QUERY_STAGES = 2;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PASSES = 1;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes0_persistent1 {
     static constexpr int THREADS = 384;
     static constexpr int BLOCK_Q = 128;
     static constexpr int BLOCK_K = 128;
     static constexpr int STAGES = 2;
+    static constexpr int QUERY_STAGES = 1;
     static constexpr int QUERY_REGISTERS = 1;
+    static constexpr int PASSES = 0;
     static constexpr int PERSISTENT = 1;
 };
-struct Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers0_persistent1 {
+struct Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes1_persistent1 {
     static constexpr int THREADS = 384;
     static constexpr int BLOCK_Q = 128;
     static constexpr int BLOCK_K = 128;
     static constexpr int STAGES = 2;
-    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int QUERY_STAGES = 1;
+    static constexpr int QUERY_REGISTERS = 1;
+    static constexpr int PASSES = 1;
     static constexpr int PERSISTENT = 1;
 };
-struct Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_registers0_persistent1 {
+struct Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes0_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 128;
+    static constexpr int STAGES = 2;
+    static constexpr int QUERY_STAGES = 1;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PASSES = 0;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes1_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 128;
+    static constexpr int STAGES = 2;
+    static constexpr int QUERY_STAGES = 1;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PASSES = 1;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes0_persistent1 {
     static constexpr int THREADS = 384;
     static constexpr int BLOCK_Q = 128;
     static constexpr int BLOCK_K = 96;
     static constexpr int STAGES = 2;
+    static constexpr int QUERY_STAGES = 1;
     static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PASSES = 0;
     static constexpr int PERSISTENT = 1;
 };
-struct Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_registers0_persistent1 {
+struct Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes1_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 96;
+    static constexpr int STAGES = 2;
+    static constexpr int QUERY_STAGES = 1;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PASSES = 1;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes0_persistent1 {
     static constexpr int THREADS = 384;
     static constexpr int BLOCK_Q = 128;
     static constexpr int BLOCK_K = 64;
     static constexpr int STAGES = 2;
+    static constexpr int QUERY_STAGES = 1;
     static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PASSES = 0;
+    static constexpr int PERSISTENT = 1;
+};
+struct Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes1_persistent1 {
+    static constexpr int THREADS = 384;
+    static constexpr int BLOCK_Q = 128;
+    static constexpr int BLOCK_K = 64;
+    static constexpr int STAGES = 2;
+    static constexpr int QUERY_STAGES = 1;
+    static constexpr int QUERY_REGISTERS = 0;
+    static constexpr int PASSES = 1;
     static constexpr int PERSISTENT = 1;
 };
 struct Schedule_sm_80_t128_block_q128_block_k64_stages2 {
@@ -119,12 +179,6 @@ struct Schedule_sm_80_t128_block_q64_block_k16_stages1 {
     static constexpr int THREADS = 128;
     static constexpr int BLOCK_Q = 64;
     static constexpr int BLOCK_K = 16;
-    static constexpr int STAGES = 1;
-};
-struct Schedule_sm_80_t128_block_q64_block_k32_stages1 {
-    static constexpr int THREADS = 128;
-    static constexpr int BLOCK_Q = 64;
-    static constexpr int BLOCK_K = 32;
     static constexpr int STAGES = 1;
 };
 struct Schedule_sm_80_t128_block_q32_block_k16_stages1 {
@@ -277,63 +331,123 @@ extern "C" __global__ void __launch_bounds__(256, 1) flash_sdpa_f64_t32_block_q8
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_f16_t512_block_q192_block_k128_stages4_query_registers0_persistent1_main
-extern "C" __global__ void __launch_bounds__(512, 1) flash_sdpa_sm_90a_f16_t512_block_q192_block_k128_stages4_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
-    flash_sdpa_main<f16, Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_registers0_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_f16_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(512, 1) flash_sdpa_sm_90a_f16_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes0_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_bf16_t512_block_q192_block_k128_stages4_query_registers0_persistent1_main
-extern "C" __global__ void __launch_bounds__(512, 1) flash_sdpa_sm_90a_bf16_t512_block_q192_block_k128_stages4_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
-    flash_sdpa_main<bf16, Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_registers0_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(512, 1) flash_sdpa_sm_90a_bf16_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes0_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_registers1_persistent1_main
-extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_registers1_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
-    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers1_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_f16_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(512, 1) flash_sdpa_sm_90a_f16_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes1_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_registers1_persistent1_main
-extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_registers1_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
-    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers1_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(512, 1) flash_sdpa_sm_90a_bf16_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t512_block_q192_block_k128_stages4_query_stages2_query_registers0_passes1_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_registers0_persistent1_main
-extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
-    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers0_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes0_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_registers0_persistent1_main
-extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
-    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_registers0_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes0_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k96_stages2_query_registers0_persistent1_main
-extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k96_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
-    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_registers0_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes1_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k96_stages2_query_registers0_persistent1_main
-extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k96_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
-    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_registers0_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes1_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k64_stages2_query_registers0_persistent1_main
-extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k64_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
-    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_registers0_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes0_persistent1, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k64_stages2_query_registers0_persistent1_main
-extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k64_stages2_query_registers0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
-    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_registers0_persistent1, Variant>(args);
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes1_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k128_stages2_query_stages1_query_registers0_passes1_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes1_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes1_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes0_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes0_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes0_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_f16_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_f16_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_main<f16, Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes1_persistent1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_sm_90a_bf16_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes1_persistent1_main
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_sm_90a_bf16_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes1_persistent1_main(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_main<bf16, Schedule_sm_90a_t384_block_q128_block_k64_stages2_query_stages1_query_registers0_passes1_persistent1, Variant>(args);
 }
 #endif
 
@@ -388,12 +502,6 @@ extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_f32_t128_block_q
 #ifdef SKU_flash_sdpa_f32_t128_block_q64_block_k16_stages1_main
 extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_f32_t128_block_q64_block_k16_stages1_main(__grid_constant__ const flash_sdpa_args<float> args) {
     flash_sdpa_main<float, Schedule_sm_80_t128_block_q64_block_k16_stages1, Variant>(args);
-}
-#endif
-
-#ifdef SKU_flash_sdpa_f64_t128_block_q64_block_k32_stages1_main
-extern "C" __global__ void __launch_bounds__(128, 1) flash_sdpa_f64_t128_block_q64_block_k32_stages1_main(__grid_constant__ const flash_sdpa_args<double> args) {
-    flash_sdpa_main<double, Schedule_sm_80_t128_block_q64_block_k32_stages1, Variant>(args);
 }
 #endif
 
@@ -470,12 +578,15 @@ extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_sm_89_f64_t64_blo
 #endif
 // @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +2 2 +3 4 +2 4 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1
 // @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1
-// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1
+// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1
 // @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
 // @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
 // @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1
-// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 +1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 6 +1 6 -6
+// @lines 2 +1 1 +1 1 +1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -226,7 +226,20 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t512.block_q192.block_k128.stages4.query_registers0.persistent1",
+            "t512.block_q192.block_k128.stages4.query_stages2.query_registers0.passes0.persistent1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and max(DK, DV) <= 64 and (not BAND or (window_left < 0 and window_right < "
+            "0)) and (query_len >= 4096 or not (BAND or 1 <= query_len % 192 <= 128))",
+            lambda d, s, v: (
+                v.mappable and max(v.DK, v.DV) <= 64 and v.alike and (d.query_len >= 4096 or not (v.BAND or 1 <=
+                d.query_len % 192 <= 128))
+            ),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t512.block_q192.block_k128.stages4.query_stages2.query_registers0.passes1.persistent1",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
             "== 0 and d_v % 8 == 0) and max(DK, DV) <= 64",
@@ -235,7 +248,17 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.block_q128.block_k128.stages2.query_registers1.persistent1",
+            "t384.block_q128.block_k128.stages2.query_stages1.query_registers1.passes0.persistent1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and max(DK, DV) <= 128 and (not BAND or (window_left < 0 and window_right < "
+            "0))",
+            lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 128 and v.alike),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.block_q128.block_k128.stages2.query_stages1.query_registers1.passes1.persistent1",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
             "== 0 and d_v % 8 == 0) and max(DK, DV) <= 128",
@@ -244,7 +267,17 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.block_q128.block_k128.stages2.query_registers0.persistent1",
+            "t384.block_q128.block_k128.stages2.query_stages1.query_registers0.passes0.persistent1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and DK <= 192 and DV <= 128 and (not BAND or (window_left < 0 and "
+            "window_right < 0))",
+            lambda d, s, v: (v.mappable and v.DK <= 192 and (v.DV <= 128) and v.alike),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.block_q128.block_k128.stages2.query_stages1.query_registers0.passes1.persistent1",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
             "== 0 and d_v % 8 == 0) and DK <= 192 and DV <= 128",
@@ -253,7 +286,17 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.block_q128.block_k96.stages2.query_registers0.persistent1",
+            "t384.block_q128.block_k96.stages2.query_stages1.query_registers0.passes0.persistent1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and max(DK, DV) <= 192 and (not BAND or (window_left < 0 and window_right < "
+            "0))",
+            lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 192 and v.alike),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.block_q128.block_k96.stages2.query_stages1.query_registers0.passes1.persistent1",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
             "== 0 and d_v % 8 == 0) and max(DK, DV) <= 192",
@@ -262,7 +305,16 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.block_q128.block_k64.stages2.query_registers0.persistent1",
+            "t384.block_q128.block_k64.stages2.query_stages1.query_registers0.passes0.persistent1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
+            "== 0 and d_v % 8 == 0) and (not BAND or (window_left < 0 and window_right < 0))",
+            lambda d, s, v: (v.mappable and v.alike),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.block_q128.block_k64.stages2.query_stages1.query_registers0.passes1.persistent1",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
             "== 0 and d_v % 8 == 0)",
@@ -295,13 +347,6 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
             "t128.block_q128.block_k16.stages1",
             "max(DK, DV) <= 128",
             lambda d, s, v: (max(v.DK, v.DV) <= 128),
-        ),
-        rt.Serves(
-            "sm_80",
-            ("f64",),
-            "t128.block_q64.block_k32.stages1",
-            "max(DK, DV) <= 64",
-            lambda d, s, v: (max(v.DK, v.DV) <= 64),
         ),
         rt.Serves(
             "sm_80",
@@ -364,14 +409,15 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         v.row_bytes = (s.itemsize * (v.DK + v.DV))
         v.few = (d.key_len >= 512 and d.query_len <= 16 and (v.group_rows <= 64))
         v.hopper = (
-            2048 + 128 * (rt.ceil_div(v.DK, 64) * (s.block_q + s.stages * s.block_k) + rt.ceil_div(v.DV, 64) * s.stages
-            * s.block_k)
+            2048 + 128 * (rt.ceil_div(v.DK, 64) * (s.query_stages * s.block_q + s.stages * s.block_k) +
+            rt.ceil_div(v.DV, 64) * s.stages * s.block_k)
         )
         v.mappable = (
             not d.has_mask and (not d.has_alibi_slopes) and (min(d.batch_size, d.num_heads, d.query_len, d.key_len) > 0)
             and (max(d.query_len, d.key_len, d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64)) <= 1073741824)
             and (d.d_k % 8 == 0) and (d.d_v % 8 == 0)
         )
+        v.alike = (not v.BAND or (d.window_left < 0 and d.window_right < 0))
         v.portable = (s.itemsize * (s.block_q * v.DK + s.stages * s.block_k * (v.DK + v.DV)))
 
     @staticmethod
@@ -587,7 +633,24 @@ rt.REGISTRY.register(
                     block_q=192,
                     block_k=128,
                     stages=4,
+                    query_stages=2,
                     query_registers=0,
+                    passes=0,
+                    persistent=1,
+                ),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    512,
+                    block_q=192,
+                    block_k=128,
+                    stages=4,
+                    query_stages=2,
+                    query_registers=0,
+                    passes=1,
                     persistent=1,
                 ),
                 None,
@@ -600,7 +663,9 @@ rt.REGISTRY.register(
                     block_q=128,
                     block_k=128,
                     stages=2,
+                    query_stages=1,
                     query_registers=1,
+                    passes=0,
                     persistent=1,
                 ),
                 None,
@@ -613,7 +678,39 @@ rt.REGISTRY.register(
                     block_q=128,
                     block_k=128,
                     stages=2,
+                    query_stages=1,
+                    query_registers=1,
+                    passes=1,
+                    persistent=1,
+                ),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    block_q=128,
+                    block_k=128,
+                    stages=2,
+                    query_stages=1,
                     query_registers=0,
+                    passes=0,
+                    persistent=1,
+                ),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    block_q=128,
+                    block_k=128,
+                    stages=2,
+                    query_stages=1,
+                    query_registers=0,
+                    passes=1,
                     persistent=1,
                 ),
                 None,
@@ -626,7 +723,24 @@ rt.REGISTRY.register(
                     block_q=128,
                     block_k=96,
                     stages=2,
+                    query_stages=1,
                     query_registers=0,
+                    passes=0,
+                    persistent=1,
+                ),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    block_q=128,
+                    block_k=96,
+                    stages=2,
+                    query_stages=1,
+                    query_registers=0,
+                    passes=1,
                     persistent=1,
                 ),
                 None,
@@ -639,7 +753,24 @@ rt.REGISTRY.register(
                     block_q=128,
                     block_k=64,
                     stages=2,
+                    query_stages=1,
                     query_registers=0,
+                    passes=0,
+                    persistent=1,
+                ),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    block_q=128,
+                    block_k=64,
+                    stages=2,
+                    query_stages=1,
+                    query_registers=0,
+                    passes=1,
                     persistent=1,
                 ),
                 None,
@@ -706,17 +837,6 @@ rt.REGISTRY.register(
                     128,
                     block_q=64,
                     block_k=16,
-                    stages=1,
-                ),
-                None,
-            ),
-            (
-                "sm_80",
-                (rt.ElementKind.F64,),
-                rt.Schedule.of(
-                    128,
-                    block_q=64,
-                    block_k=32,
                     stages=1,
                 ),
                 None,

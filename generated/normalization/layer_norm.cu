@@ -246,15 +246,15 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_f32_row256x1x4x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_layer_norm_f32_row512x1x8
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f32_row512x1x8(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_f32_row256x1x4x8(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<256, 1, 4, false, 8, true>>(args);
+#ifdef SKU_layer_norm_sm_90_f32_row1024x1x8
+extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f32_row1024x1x8(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
@@ -330,15 +330,15 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_f16_row256x1x4x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_layer_norm_f16_row512x1x8
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f16_row512x1x8(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_f16_row256x1x4x8(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<256, 1, 4, false, 8, true>>(args);
+#ifdef SKU_layer_norm_sm_90_f16_row1024x1x8
+extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f16_row1024x1x8(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
@@ -414,15 +414,15 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_bf16_row256x1x4x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_layer_norm_bf16_row512x1x8
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_bf16_row512x1x8(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_bf16_row256x1x4x8(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<256, 1, 4, false, 8, true>>(args);
+#ifdef SKU_layer_norm_sm_90_bf16_row1024x1x8
+extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_bf16_row1024x1x8(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
@@ -498,9 +498,9 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_f64_row256x1x4x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_layer_norm_sm_90_f64_row1024x1x4
+extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f64_row1024x1x4(__grid_constant__ const layer_norm_args<double> args) {
+    layer_norm<double, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 

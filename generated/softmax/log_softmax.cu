@@ -218,15 +218,15 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f32_row256x1x4x4(__grid_constant__ const log_softmax_args<float> args) {
-    log_softmax<float, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_log_softmax_f32_row512x1x8
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_f32_row512x1x8(__grid_constant__ const log_softmax_args<float> args) {
+    log_softmax<float, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f32_row256x1x4x8(__grid_constant__ const log_softmax_args<float> args) {
-    log_softmax<float, Tile<256, 1, 4, false, 8, true>>(args);
+#ifdef SKU_log_softmax_sm_90_f32_row1024x1x8
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_sm_90_f32_row1024x1x8(__grid_constant__ const log_softmax_args<float> args) {
+    log_softmax<float, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
@@ -302,15 +302,15 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f16_row256x1x4x4(__grid_constant__ const log_softmax_args<f16> args) {
-    log_softmax<f16, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_log_softmax_f16_row512x1x8
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_f16_row512x1x8(__grid_constant__ const log_softmax_args<f16> args) {
+    log_softmax<f16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f16_row256x1x4x8(__grid_constant__ const log_softmax_args<f16> args) {
-    log_softmax<f16, Tile<256, 1, 4, false, 8, true>>(args);
+#ifdef SKU_log_softmax_sm_90_f16_row1024x1x8
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_sm_90_f16_row1024x1x8(__grid_constant__ const log_softmax_args<f16> args) {
+    log_softmax<f16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
@@ -386,15 +386,15 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_bf16_row256x1x4x4(__grid_constant__ const log_softmax_args<bf16> args) {
-    log_softmax<bf16, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_log_softmax_bf16_row512x1x8
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_bf16_row512x1x8(__grid_constant__ const log_softmax_args<bf16> args) {
+    log_softmax<bf16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_bf16_row256x1x4x8(__grid_constant__ const log_softmax_args<bf16> args) {
-    log_softmax<bf16, Tile<256, 1, 4, false, 8, true>>(args);
+#ifdef SKU_log_softmax_sm_90_bf16_row1024x1x8
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_sm_90_bf16_row1024x1x8(__grid_constant__ const log_softmax_args<bf16> args) {
+    log_softmax<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
@@ -470,9 +470,9 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_sm_90_f64_row256x1x4x4(__grid_constant__ const log_softmax_args<double> args) {
-    log_softmax<double, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_log_softmax_sm_90_f64_row1024x1x4
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_sm_90_f64_row1024x1x4(__grid_constant__ const log_softmax_args<double> args) {
+    log_softmax<double, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 

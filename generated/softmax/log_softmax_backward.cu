@@ -205,9 +205,9 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_log_softmax_backward_sm_90_f32_row1024x1x4
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f32_row1024x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
+    log_softmax_backward<float, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -289,9 +289,9 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_log_softmax_backward_sm_90_f16_row1024x1x4
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f16_row1024x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
+    log_softmax_backward<f16, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -373,9 +373,9 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<256, 1, 4, false, 4, true>>(args);
+#ifdef SKU_log_softmax_backward_sm_90_bf16_row1024x1x4
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_bf16_row1024x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
+    log_softmax_backward<bf16, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 
@@ -451,9 +451,9 @@ extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_backward_sm_90_f64_row256x1x2x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f64_row256x1x2x4(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<256, 1, 2, false, 4, true>>(args);
+#ifdef SKU_log_softmax_backward_sm_90_f64_row1024x1x2
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f64_row1024x1x2(__grid_constant__ const log_softmax_backward_args<double> args) {
+    log_softmax_backward<double, Tile<1024, 1, 2, false, 1, true>>(args);
 }
 #endif
 

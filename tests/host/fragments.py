@@ -17,13 +17,13 @@ A_POSITIONS: dict[int, tuple[int, Position]] = {
     8: (16, lambda g, t, i: (g if i < 4 or 8 <= i < 12 else g + 8, 4 * t + (i & 3) + (16 if i >= 8 else 0))),
     16: (8, lambda g, t, i: (g if i < 2 or 4 <= i < 6 else g + 8, 2 * t + (i & 1) + (8 if i >= 4 else 0))),
     32: (4, lambda g, t, i: (g if i in (0, 2) else g + 8, t if i < 2 else t + 4)),
-    64: (1, lambda g, t, i: (g, t)),
+    64: (4, lambda g, t, i: (g + 8 * (i % 2), t + 4 * (i // 2))),
 }
 B_POSITIONS: dict[int, tuple[int, Position]] = {
     8: (8, lambda g, t, i: (4 * t + (i & 3) + (16 if i >= 4 else 0), g)),
     16: (4, lambda g, t, i: (2 * t + (i & 1) + (8 if i >= 2 else 0), g)),
     32: (2, lambda g, t, i: (t if i == 0 else t + 4, g)),
-    64: (1, lambda g, t, i: (t, g)),
+    64: (2, lambda g, t, i: (t + 4 * i, g)),
 }
 
 
@@ -115,4 +115,5 @@ INSTRUCTIONS = (
     Instruction("mma_m16n8k32_s8_u8", 16, 32, np.int8, np.uint8, np.int32),
     Instruction("mma_m16n8k32_u8_s8", 16, 32, np.uint8, np.int8, np.int32),
     Instruction("mma_m8n8k4_f64", 8, 4, np.float64, np.float64, np.float64, 2.0**-53),
+    Instruction("mma_m16n8k8_f64", 16, 8, np.float64, np.float64, np.float64, 2.0**-53),
 )

@@ -43,11 +43,12 @@ constexpr bool PLAIN_SCORES = !Variant::SOFTCAP && !Variant::HAS_MASK && !Varian
 // Of a block whose warps share BLOCK_Q queries, or of one warp that has them all where THREADS is 32.
 template <typename T, class Schedule, class Variant> struct FlashForward : ScoreUnits<acc_of<T>> {
     using A = acc_of<T>;
-    using Op = Mma<T>;
-    using Sum = typename Op::Sum;
     static constexpr int THREADS = Schedule::THREADS, BLOCK_Q = Schedule::BLOCK_Q, BLOCK_K = Schedule::BLOCK_K;
     static constexpr int STAGES = Schedule::STAGES, DK = Variant::DK, DV = Variant::DV;
-    static constexpr int WARP_ROWS = BLOCK_Q / (THREADS / 32), ROW_TILES = WARP_ROWS / Op::ROWS;  // of a warp
+    static constexpr int WARP_ROWS = BLOCK_Q / (THREADS / 32);
+    using Op = typename MmaFor<T, WARP_ROWS % 16 == 0>::type;
+    using Sum = typename Op::Sum;
+    static constexpr int ROW_TILES = WARP_ROWS / Op::ROWS;  // of a warp
     static constexpr int SIDES = Op::VALUES / 2;  // rows of a lane in a row tile
     static constexpr int S_TILES = BLOCK_K / 8, O_TILES = DV / 8;
     static constexpr bool PLAIN = PLAIN_SCORES<Variant>;
@@ -57,7 +58,7 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
     // Queries are held in registers where there is room beside scores and output.
     static constexpr int LEFT_WORDS = int(sizeof(typename Op::Left) / 4), SUM_WORDS = int(sizeof(Sum) / 4);
     static constexpr int Q_WORDS = ROW_TILES * (DK / Op::DEPTH) * LEFT_WORDS;
-    static constexpr bool HOLD_Q = Q_WORDS + ROW_TILES * (O_TILES + S_TILES) * SUM_WORDS <= 176;
+    static constexpr bool HOLD_Q = Q_WORDS + ROW_TILES * (O_TILES + S_TILES) * SUM_WORDS <= (sizeof(T) == 8 ? 128 : 176);
 
     struct Shared { T q[BLOCK_Q * DK], k[STAGES][BLOCK_K * DK], v[STAGES][BLOCK_K * DV]; };
     using QTile = SharedTile<T, BLOCK_Q, DK>;
@@ -105,7 +106,7 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
         for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
             for (int n = 0; n < S_TILES; ++n) score[m][n] = Sum{};
-#pragma unroll
+#pragma unroll(HOLD_Q || sizeof(T) != 8 ? DK : 4)
         for (int d = 0; d < DK / Op::DEPTH; ++d) {
             typename Op::Left left[ROW_TILES];
 #pragma unroll

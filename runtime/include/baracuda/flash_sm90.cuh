@@ -27,19 +27,22 @@
 namespace baracuda {
 
 // What lies where in shared memory, for a schedule:
-// BLOCK_Q queries and BLOCK_K keys a tile, STAGES tiles of keys and of values in shared memory, QUERY_REGISTERS whether
-// queries move on to registers, which frees their place for the next. THREADS is 2 BLOCK_Q + 128.
+// BLOCK_Q queries and BLOCK_K keys a tile, STAGES tiles of keys and of values in shared memory and QUERY_STAGES of queries,
+// QUERY_REGISTERS whether queries move on to registers, which frees their place for the next, PASSES whether a warpgroup
+// passes by tiles of keys that only others see, at 3 % of its speed elsewhere. THREADS is 2 BLOCK_Q + 128.
 // DK columns of queries and keys and DV of values, multiples of 32 up to 256, lie in panels of 64; columns beyond d_k
 // and d_v are zeros. Boxes of the maps: BLOCK_Q rows and a panel of q, BLOCK_K rows and a panel of k and v.
-// Dynamic shared memory: 2048 + 128 (ceil(DK / 64) (BLOCK_Q + STAGES BLOCK_K) + ceil(DV / 64) STAGES BLOCK_K).
+// Dynamic shared memory: 2048 + 128 (ceil(DK / 64) (QUERY_STAGES BLOCK_Q + STAGES BLOCK_K) + ceil(DV / 64) STAGES BLOCK_K).
 template <class Schedule, class Variant> struct FlashShape {
     static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
     static constexpr int BLOCK_Q = Schedule::BLOCK_Q, BLOCK_K = Schedule::BLOCK_K, STAGES = Schedule::STAGES;
+    static constexpr int QUERY_STAGES = Schedule::QUERY_STAGES;
     static constexpr int CONSUMERS = BLOCK_Q / 64, CONSUMER_WARPS = 4 * CONSUMERS;
     // A cap takes registers: then no queries are there, and the kernel is the one with a band, which the assembler fits
     // in where it spills one register of the other.
     static constexpr bool BAND = Variant::BAND || Variant::SOFTCAP;
     static constexpr bool QUERY_REGISTERS = Schedule::QUERY_REGISTERS && !Variant::SOFTCAP;
+    static constexpr bool PASSES = Schedule::PASSES;
 
     static_assert(DK % 32 == 0 && DK <= 256 && DV % 32 == 0 && DV <= 256, "columns are multiples of 32, 256 at most");
     static_assert(Schedule::THREADS == 128 * (CONSUMERS + 1) && BLOCK_Q % 64 == 0, "64 queries a warpgroup");
@@ -52,8 +55,9 @@ template <class Schedule, class Variant> struct FlashShape {
 
     static constexpr unsigned QUERY_PANEL = BLOCK_Q * 128, KEY_PANEL = BLOCK_K * 128;  // bytes
     static constexpr unsigned KEY_TILE = K_PANELS * KEY_PANEL, VALUE_TILE = V_PANELS * KEY_PANEL;
-    static constexpr unsigned KEYS = K_PANELS * QUERY_PANEL, VALUES = KEYS + STAGES * KEY_TILE;
-    static constexpr unsigned BARRIERS = VALUES + STAGES * VALUE_TILE, ORDER = BARRIERS + 8 * (2 + 4 * STAGES);
+    static constexpr unsigned QUERY_TILE = K_PANELS * QUERY_PANEL, KEYS = QUERY_STAGES * QUERY_TILE;
+    static constexpr unsigned VALUES = KEYS + STAGES * KEY_TILE, BARRIERS = VALUES + STAGES * VALUE_TILE;
+    static constexpr unsigned ORDERS = BARRIERS + 8 * (2 * QUERY_STAGES + 4 * STAGES);
 };
 
 // A tile of queries of one of the heads of all batches, and the tiles of keys [first, end) that some of them see; tile
@@ -77,10 +81,10 @@ template <class Shape> struct FlashShared {
     unsigned base;
 
     // Comes and goes with the queries. Made anew from 32 bits, which is what is left of the registers.
-    __device__ __forceinline__ FlashTile& order() const {
-        return *static_cast<FlashTile*>(__cvta_shared_to_generic(base + Shape::ORDER));
+    __device__ __forceinline__ FlashTile& order(unsigned stage) const {
+        return *static_cast<FlashTile*>(__cvta_shared_to_generic(base + Shape::ORDERS + stage * unsigned(sizeof(FlashTile))));
     }
-    __device__ __forceinline__ unsigned query() const { return base; }
+    __device__ __forceinline__ unsigned query(unsigned stage) const { return base + stage * Shape::QUERY_TILE; }
     __device__ __forceinline__ unsigned key(unsigned stage) const {
         return base + Shape::KEYS + stage * Shape::KEY_TILE;
     }
@@ -88,16 +92,18 @@ template <class Shape> struct FlashShared {
         return base + Shape::VALUES + stage * Shape::VALUE_TILE;
     }
 
-    __device__ __forceinline__ Barrier query_full() const { return {base + Shape::BARRIERS}; }
-    __device__ __forceinline__ Barrier query_empty() const { return {base + Shape::BARRIERS + 8}; }
+    __device__ __forceinline__ Barrier query_full(unsigned stage) const { return barrier(stage); }
+    __device__ __forceinline__ Barrier query_empty(unsigned stage) const { return barrier(Shape::QUERY_STAGES + stage); }
     __device__ __forceinline__ Barrier key_full(unsigned stage) const { return barrier(0, stage); }
     __device__ __forceinline__ Barrier key_empty(unsigned stage) const { return barrier(1, stage); }
     __device__ __forceinline__ Barrier value_full(unsigned stage) const { return barrier(2, stage); }
     __device__ __forceinline__ Barrier value_empty(unsigned stage) const { return barrier(3, stage); }
 
     __device__ void init() const {
-        query_full().init(1);
-        query_empty().init(Shape::CONSUMER_WARPS);
+        for (int i = 0; i < Shape::QUERY_STAGES; ++i) {
+            query_full(i).init(1);
+            query_empty(i).init(Shape::CONSUMER_WARPS);
+        }
         for (int i = 0; i < Shape::STAGES; ++i) {
             key_full(i).init(1);
             value_full(i).init(1);
@@ -108,14 +114,16 @@ template <class Shape> struct FlashShared {
     }
 
 private:
+    __device__ __forceinline__ Barrier barrier(unsigned nth) const { return {base + Shape::BARRIERS + 8 * nth}; }
     __device__ __forceinline__ Barrier barrier(unsigned ring, unsigned stage) const {
-        return {base + Shape::BARRIERS + 8 * (2 + ring * Shape::STAGES + stage)};
+        return barrier(2 * Shape::QUERY_STAGES + ring * Shape::STAGES + stage);
     }
 };
 
 // Which tiles are whose, without a word between the blocks.
 //
-// Without a band all tiles cost the same: one head after the other, so that the blocks at work share its keys.
+// Without a band all tiles cost the same but the last of a head, which may be short: one head after the other, so that the
+// blocks at work share its keys, from another seat in each round, so that short ones are everybody's.
 //
 // With one, early queries may see few keys and late ones many. As many heads as fit in the L2 cache make a section. Its
 // tiles, late queries first, are dealt in rounds of alternating direction, like cards to a table: who got the longest
@@ -143,7 +151,8 @@ template <class Shape> struct FlashOrder {
     __device__ __forceinline__ bool next(int& tile, int& head) {
         while (part * section < heads) {
             const int width = min(section, heads - part * section);
-            const int index = round * blocks + (Shape::BAND && round % 2 ? blocks - 1 - seat : seat);
+            const int dealt = !Shape::BAND ? (seat + round) % blocks : round % 2 ? blocks - 1 - seat : seat;
+            const int index = round * blocks + dealt;
             ++round;
             if (index < width * head_tiles) {
                 const int row = index / (Shape::BAND ? width : head_tiles);
@@ -190,22 +199,23 @@ __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, 
     const int num_heads = int(args.num_heads), group = num_heads / int(args.num_kv_heads);
     const FlashBand<Shape> band(args);
     FlashOrder<Shape> order(args);
-    Ring<1> query;
+    Ring<Shape::QUERY_STAGES> query;
     Ring<Shape::STAGES> key, value;
     for (;;) {
         FlashTile work;
         const bool more = order.next(work.tile, work.head);
-        shared.query_empty().wait(query.parity ^ 1);
+        const Barrier query_full = shared.query_full(query.stage);
+        shared.query_empty(query.stage).wait(query.parity ^ 1);
         if (!more) {
-            shared.order().tile = -1;
-            shared.query_full().arrive();
+            shared.order(query.stage).tile = -1;
+            query_full.arrive();
             return;
         }
         const int batch = work.head / num_heads, head = work.head - batch * num_heads, kv_head = head / group;
         const int first_query = work.tile * Shape::BLOCK_Q;
         work.first = band.touched(first_query);
         work.end = band.touched_end(min(first_query + Shape::BLOCK_Q, int(args.query_len)) - 1);
-        shared.order() = work;
+        shared.order(query.stage) = work;
 
         // An axis that repeats one matrix has one coordinate.
         const auto load = [&](const TensorMap& map, int panels, unsigned to, unsigned panel_bytes, Barrier full,
@@ -215,7 +225,7 @@ __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, 
             for (int panel = 0; panel < panels; ++panel)
                 load_box(to + panel * panel_bytes, map, full, 64 * panel, row, head, batch, policy);
         };
-        load(args.q_map, Shape::K_PANELS, shared.query(), Shape::QUERY_PANEL, shared.query_full(), first_query,
+        load(args.q_map, Shape::K_PANELS, shared.query(query.stage), Shape::QUERY_PANEL, query_full, first_query,
              args.q.stride[1] ? head : 0, args.q.stride[0] ? batch : 0, EVICT_FIRST);
         query.advance();
         if (Shape::BAND && work.first >= work.end) continue;
@@ -382,9 +392,8 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
     const FlashBand<Shape> band(args);
     // 0, which the compiler does not know: an absent tensor has no stride.
     const unsigned zero = unsigned(args.mask.stride[0]);
-    const Matrix own_queries = Matrix::at(shared.query() + place * (64 * 128), 0);
     const Matrix keys = Matrix::at(shared.key(0), 0), values = Matrix::at(shared.value(0), Shape::KEY_PANEL);
-    Ring<1> query;
+    Ring<Shape::QUERY_STAGES> query;
     Ring<Shape::STAGES> key, value;
 
     const auto release = [&](Barrier empty) {
@@ -392,22 +401,29 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
     };
 
     for (;;) {
-        shared.query_full().wait(query.parity);
-        query.advance();
-        const FlashTile work = FlashTile::read(shared.order());
+        shared.query_full(query.stage).wait(query.parity);
+        const FlashTile work = FlashTile::read(shared.order(query.stage));
         if (work.tile < 0) return;
         const int row = work.tile * Shape::BLOCK_Q + warp_row + lane / 4;
 
-        // What the rows of this warpgroup see: tiles that only others see are passed by, and of tiles [full, full_end)
-        // all is seen, so that no score needs a look.
+        // Tiles that this warpgroup works on, and of which, [full, full_end), all is seen, so that no score needs a look.
         const int first_row = work.tile * Shape::BLOCK_Q + 64 * place;
-        const int first = Shape::BAND ? max(work.first, band.touched(first_row)) : 0;
-        const int end = Shape::BAND ? min(work.end, band.touched_end(first_row + 63)) : work.end;
+        int first = work.first, end = work.end;
+        if (Shape::PASSES) {
+            first = max(first, band.touched(first_row));
+            end = first_row < args.query_len ? min(end, band.touched_end(first_row + 63)) : 0;
+        }
         int full = 0, full_end = 0;
         if (FlashScale::of<Variant>(args).sign == 1.0f) {
             full = band.full(first_row + 63);
             full_end = band.full_end(first_row);
         }
+
+        const Matrix own_queries = Matrix::at(shared.query(query.stage) + place * (64 * 128), 0);
+        const auto used_queries = [&]() {
+            release(shared.query_empty(query.stage));
+            query.advance();
+        };
 
         float score[Scores::REGISTERS], sum[Sums::REGISTERS];
         unsigned weight[BLOCK_K / 4], queries[QUERIES];
@@ -417,7 +433,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
                 const unsigned chunk = 2 * (step % 4) + lane / 16;
-                const unsigned from = shared.query() + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
+                const unsigned from = shared.query(query.stage) + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
                 asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                              : "=r"(queries[4 * step]), "=r"(queries[4 * step + 1]), "=r"(queries[4 * step + 2]),
                                "=r"(queries[4 * step + 3])
@@ -425,7 +441,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             }
             pin(queries);
             __syncwarp();
-            release(shared.query_empty());
+            used_queries();
         }
 
         const auto multiply_keys = [&]() {
@@ -473,10 +489,10 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
 
 #pragma unroll
         for (int i = 0; i < Shape::DV / 2; ++i) sum[i] = 0.0f;
-        if (Shape::BAND)
+        if (Shape::PASSES)
 #pragma unroll 1
             for (int tile = work.end; tile > max(end, work.first); --tile) pass();
-        if (!Shape::BAND || first < end) {
+        if (first < end) {
             shared.key_full(key.stage).wait(key.parity);
             wgmma_fence();
             multiply_keys();
@@ -537,7 +553,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
                     for (int i = 0; i < Shape::DV / 2; ++i) sum[i] *= keep[i / 2 % 2];
                 }
             }
-            if (!Shape::QUERY_REGISTERS) release(shared.query_empty());
+            if (!Shape::QUERY_REGISTERS) used_queries();
             pin(weight);
             pin(sum);
             wgmma_fence();
@@ -553,9 +569,9 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             value.advance();
         } else if (!Shape::QUERY_REGISTERS) {
             __syncwarp();
-            release(shared.query_empty());
+            used_queries();
         }
-        if (Shape::BAND)
+        if (Shape::PASSES)
 #pragma unroll 1
             for (int tile = min(first, end); tile > work.first; --tile) pass();
 

@@ -229,12 +229,10 @@ template <> struct Mma<float> : MmaLane {
     }
 };
 
-// Two instructions of depth 4: place t of the first holds column 2 t, of the second column 2 t + 1.
-template <> struct Mma<double> : MmaLane {
-    static constexpr int ROWS = 8, DEPTH = 8, VALUES = 2;
-    struct Left { double value[2]; };
+// How doubles are loaded: neighbouring columns t and t + 1 of a depth of 8 go to one lane.
+struct MmaDouble : MmaLane {
+    static constexpr int DEPTH = 8;
     struct Right { double value[4]; };
-    struct Sum { double value[2]; };
 
     template <class Tile> __device__ static Pack<double, 2> pair(const Tile& tile, int row, int col, int lane) {
         Pack<double, 2> two;
@@ -243,15 +241,6 @@ template <> struct Mma<double> : MmaLane {
     }
     template <class Tile> __device__ static double one(const Tile& tile, int row, int next, int col, int lane) {
         return tile.chunk(row, col / 2, (lane & 3) * 2 + next, lane >> 3)[lane >> 2 & 1];
-    }
-    template <class Tile>
-    __device__ static Left left(const Tile& tile, int m, int k, int lane = MmaLane::lane()) {
-        const Pack<double, 2> two = pair(tile, m, k, lane);
-        return {{two.lane[0], two.lane[1]}};
-    }
-    template <class Tile>
-    __device__ static Left left_transposed(const Tile& tile, int m, int k, int lane = MmaLane::lane()) {
-        return {{one(tile, k, 0, m, lane), one(tile, k, 1, m, lane)}};
     }
     template <class Tile>
     __device__ static Right right(const Tile& tile, int k, int n, int lane = MmaLane::lane()) {
@@ -263,6 +252,23 @@ template <> struct Mma<double> : MmaLane {
         const Pack<double, 2> first = pair(tile, n, k, lane), second = pair(tile, n + 8, k, lane);
         return {{first.lane[0], first.lane[1], second.lane[0], second.lane[1]}};
     }
+};
+
+// Two instructions of depth 4: place t of the first holds column 2 t, of the second column 2 t + 1.
+template <> struct Mma<double> : MmaDouble {
+    static constexpr int ROWS = 8, VALUES = 2;
+    struct Left { double value[2]; };
+    struct Sum { double value[2]; };
+
+    template <class Tile>
+    __device__ static Left left(const Tile& tile, int m, int k, int lane = MmaLane::lane()) {
+        const Pack<double, 2> two = pair(tile, m, k, lane);
+        return {{two.lane[0], two.lane[1]}};
+    }
+    template <class Tile>
+    __device__ static Left left_transposed(const Tile& tile, int m, int k, int lane = MmaLane::lane()) {
+        return {{one(tile, k, 0, m, lane), one(tile, k, 1, m, lane)}};
+    }
     __device__ static Left left_of(const Sum* sums) { return {{sums->value[0], sums->value[1]}}; }
     __device__ static void multiply(Sum* sums, const Left& a, const Right& b) {
 #pragma unroll
@@ -272,5 +278,30 @@ template <> struct Mma<double> : MmaLane {
         }
     }
 };
+
+// 16 rows at once: place t of the instruction holds column 2 t, place t + 4 column 2 t + 1.
+struct MmaTallDouble : MmaDouble {
+    static constexpr int ROWS = 16, VALUES = 4;
+    struct Left { double value[4]; };
+    struct Sum { double value[4]; };
+
+    template <class Tile>
+    __device__ static Left left(const Tile& tile, int m, int k, int lane = MmaLane::lane()) {
+        const Pack<double, 2> top = pair(tile, m, k, lane), low = pair(tile, m + 8, k, lane);
+        return {{top.lane[0], low.lane[0], top.lane[1], low.lane[1]}};
+    }
+    __device__ static Left left_of(const Sum* sums) {
+        const double* x = sums->value;
+        return {{x[0], x[2], x[1], x[3]}};
+    }
+    __device__ static void multiply(Sum* sums, const Left& a, const Right& b) {
+        mma_m16n8k8_f64(sums[0].value, a.value, b.value);
+        mma_m16n8k8_f64(sums[1].value, a.value, b.value + 2);
+    }
+};
+
+// The products of a warp that has WHOLE multiples of 16 rows, or not.
+template <typename T, bool WHOLE> struct MmaFor { using type = Mma<T>; };
+template <> struct MmaFor<double, true> { using type = MmaTallDouble; };
 
 }  // namespace baracuda

@@ -208,7 +208,10 @@ __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* s
                 for (int j = 0; j < N / 2; ++j) pack[k].lane[i + j] = half[k].lane[j];
         }
     } else if constexpr (LAYOUT == Layout::DENSE && sizeof(Pack<T, N>) % 4 == 0) {
-        read_dense(pack, row, space, col, apart, cols, inside);
+        constexpr int AT_ONCE = COUNT > 4 && COUNT % 2 == 0 ? COUNT / 2 : COUNT;  // few: each takes registers twice
+#pragma unroll
+        for (int k = 0; k < COUNT; k += AT_ONCE)
+            read_dense(reinterpret_cast<Pack<T, N>(&)[AT_ONCE]>(pack[k]), row, space, I(col + k * apart), apart, cols, inside);
     } else {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)

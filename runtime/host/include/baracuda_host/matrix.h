@@ -147,6 +147,7 @@ BARACUDA_HOST_MMA(mma_m16n8k32_u8, 16, 32, U8, U8, int)
 BARACUDA_HOST_MMA(mma_m16n8k32_s8_u8, 16, 32, S8, U8, int)
 BARACUDA_HOST_MMA(mma_m16n8k32_u8_s8, 16, 32, U8, S8, int)
 BARACUDA_HOST_MMA(mma_m8n8k4_f64, 8, 4, F64, F64, double)
+BARACUDA_HOST_MMA(mma_m16n8k8_f64, 16, 8, F64, F64, double)
 #undef BARACUDA_HOST_MMA
 
 // To the nearest tf32, ties away from zero; a NaN becomes 0x7fffffff.

@@ -20,8 +20,11 @@ AHEAD_BYTES = (80 * 1024, 160 * 1024)
 #   512 threads that stay and read ahead: 3690, 3720, 3780; 3744, 3849. 2048 threads of 2 packs: 2555, 2515, 2488
 #   short rows use all of their packs: bf16 524288x256 3922 by 8x16x4, 3727 by 16x8x4; softmax 262144x512 4022 by
 #   16x8x4, 3580 by 32x4x2; 348617x385 2625, 2034
-# Blocks of clusters wait for each other, so they stay and read ahead: bf16 4096x65536 3615, 8192x32768 3714. If they do
-# not, 2973 and 3094; with half as many on a multiprocessor and barriers of the whole cluster 2870 and 3112.
+# Eight packs a thread where registers hold them: bf16 8192x32768 4045, by a cluster of four 3751; softmax 4059, 3331;
+# f32 8192x16384 4046, 3809. A row that fills a multiprocessor's registers is alone there, so the next comes meanwhile:
+# 4096x65536 3870, 3702 if it does not, by a cluster of eight 3640; softmax 3723, 3292.
+# Blocks of clusters wait for each other, so they stay and read ahead, too: bf16 2048x131072 3690, by two of the blocks
+# of 1024 threads 3495; 1024x262144 3740, by four 2540.
 STREAMING = (
     Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, resident=8),
     Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, resident=8),

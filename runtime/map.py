@@ -84,11 +84,9 @@ class MapPlan(Plan[M]):
             return None
         space, schedule = IndexSpace.of(descriptor), sku.schedule
         assert isinstance(schedule, Schedule)
-        long = [dim for (dim, _), n in space.extent.items() if n > 1]
         summed = math.prod(n for (dim, _), n in space.extent.items() if dim in cls.SUMMED)
         kept = math.prod(n for (dim, _), n in space.extent.items() if dim not in cls.SUMMED)
-        last_is_summed = not long or long[-1] in cls.SUMMED
-        return Cut.of(kept, summed, last_is_summed, VECTOR_BYTES // sku.element.row.bytes, schedule)
+        return Cut.of(kept, summed, space.run_apart_from(cls.SUMMED), VECTOR_BYTES // sku.element.row.bytes, schedule)
 
     def depth_of(self, count: int) -> int:
         """The most roundings that one of the `count` terms of a sum takes part in."""
@@ -139,7 +137,8 @@ class MapPlan(Plan[M]):
 
     def _shapes_of_source(self) -> Iterator[tuple[str, str, bool]]:
         """Layouts, what becomes of the cells' values, and whether indices are wide."""
-        for layout, wide in product(self.LAYOUTS, (False, True)):
+        singles = self._cut is not None and self._cut.walk == "singles"
+        for layout, wide in product(("strided",) if singles else self.LAYOUTS, (False, True)):
             for walk in (self._cut.walk,) if self._cut else ("cells", "copies")[: 2 if layout == "packed" else 1]:
                 yield layout, walk, wide
 
@@ -274,10 +273,11 @@ class MapPlan(Plan[M]):
         return _Side(*coalesce(extents, [[of.get(a, 0) for a in axes] for of in steps.values()]))
 
     def _layout(self, views: Views, operands: Sequence[str], kept: _Side, across: _Side) -> tuple[str, int]:
-        if not self._wide and _is_far(kept, across):
+        walk = self._cut.walk if self._cut else ""
+        if walk == "singles" or (not self._wide and _is_far(kept, across)):
             return "strided", 0
         vec = VECTOR_BYTES // self.element.row.bytes
-        by_row = self._cut is not None and self._cut.walk == "rows"
+        by_row = walk == "rows"
         along, others = (across, kept) if by_row else (kept, across)
         several = math.prod(others.extents) > 1
         placed = []
@@ -288,8 +288,7 @@ class MapPlan(Plan[M]):
             written, itemsize = self.ARGUMENTS[name].written, there.element.row.bytes
             placed.append(Placed(number, there.pointer, itemsize, written, along.strides[number], beside))
         layout, whole = layout_of(placed, along.extents, vec, cells=self._cut is None)
-        by_column = self._cut is not None and not by_row
-        return ("strided", 0) if by_column and layout == "flat" else (layout, whole)
+        return ("strided", 0) if walk == "columns" and layout == "flat" else (layout, whole)
 
 
 def _is_far(*sides: _Side) -> bool:

@@ -30,6 +30,7 @@ from baracuda.generated import (
 from baracuda.runtime import map as map_
 from baracuda.runtime import map_geometry
 from baracuda.runtime.map_geometry import MAX_AXES, space_words
+from baracuda.runtime.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
 SPECS = Path(__file__).parents[1] / "specs"
@@ -44,6 +45,17 @@ def watched() -> Iterator[None]:
     device.check = True
     yield
     device.check = False
+
+
+@pytest.fixture
+def singles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A few cells are summed as if they were many."""
+    monkeypatch.setattr(map_geometry, "_MANY_CELLS", 1)
+    for kind in (RepeatBackwardPlan, AlibiBackwardPlan):
+        kind._selected.clear()
+    yield
+    for kind in (RepeatBackwardPlan, AlibiBackwardPlan):
+        kind._selected.clear()
 
 
 def _numpy(element: str) -> Any:
@@ -262,8 +274,98 @@ def test_splits_follow_from_the_shape_alone() -> None:
     assert cut.splits * cut.per_split >= cut.units > (cut.splits - 1) * cut.per_split
     heads = _alibi_backward_plan((8, 32, 2048, 2048), "bf16")._cut
     assert heads is not None and heads.blocks * heads.splits >= 4 * 132
-    columns = _repeat_backward_plan((1024, 17, 33), (3, 5, 7), "bf16")._cut
+    columns = _repeat_backward_plan((1024, 16, 32), (3, 5, 7), "bf16")._cut
     assert columns is not None and columns.walk == "columns" and columns.blocks * columns.splits >= 4 * 132
+
+
+@pytest.mark.parametrize(
+    ("shape", "repeats", "element", "walk"),
+    [
+        ((1024, 17, 33), (3, 5, 7), "bf16", "singles"),
+        ((1024, 17, 33), (1, 105, 1), "bf16", "singles"),  # 561 neighbours
+        ((1024, 17, 33), (105, 1, 1), "bf16", "columns"),  # all are neighbours, a whole number of packs
+        ((1024, 17, 34), (3, 5, 7), "f64", "columns"),
+        ((1024, 17, 34), (3, 5, 7), "f32", "singles"),
+        ((1024, 17, 33), (3, 5, 1), "bf16", "columns"),  # few terms
+        ((100, 17, 33), (3, 5, 7), "bf16", "columns"),  # few cells
+        ((1024, 561, 1), (3, 5, 7), "bf16", "rows"),
+    ],
+)
+def test_cells_that_are_never_whole_packs_are_summed_singly(
+    shape: tuple[int, ...], repeats: tuple[int, ...], element: str, walk: str
+) -> None:
+    cut = _repeat_backward_plan(shape, repeats, element)._cut
+    assert cut is not None and cut.walk == walk
+    assert walk != "singles" or (cut.splits == 1 and cut.grids(Schedule(256)) == ((-(-cut.kept // 256), 1, 1),))
+
+
+def _in_turns(terms: Array, turn: int) -> Array:
+    """The sum along the first axis as one thread makes it: pairs of pairs, then compensated."""
+    high, low = np.zeros_like(terms[0]), np.zeros_like(terms[0])
+    for first in range(0, len(terms), turn):
+        some = np.zeros((turn, *terms.shape[1:]), terms.dtype)
+        some[: len(terms) - first] = terms[first : first + turn]
+        while len(some) > 1:
+            some = some[0::2] + some[1::2]
+        both = high + some[0]
+        seen = both - high
+        low += (high - (both - seen)) + (some[0] - seen)
+        high = both
+    return high + low
+
+
+_SINGLES = [((9, 5, 33), (3, 2, 3)), ((7,), (17,)), ((3, 5), (40, 10)), ((300, 3), (4, 5)), ((5, 1, 3), (16, 2, 1))]
+
+
+@pytest.mark.usefixtures("singles")
+@pytest.mark.parametrize("element", FLOATS)
+def test_single_cells_add_in_one_order(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    acc = _numpy(rt.ElementKind(element).row.acc)
+    for shape, repeats in _SINGLES:
+        dy = _normal(tuple(a * b for a, b in zip(shape, repeats, strict=True)), element)
+        axes = [n for pair in zip(repeats, shape, strict=True) for n in pair]
+        kept = range(1, len(axes), 2)
+        terms = dy.astype(acc).reshape(axes).transpose(*range(0, len(axes), 2), *kept).reshape(-1, *shape)
+        wanted = _in_turns(terms, 32 // dy.itemsize).astype(dy.dtype)
+        for most in (2**31, 1):
+            monkeypatch.setattr(map_, "_NARROW", most)
+            RepeatBackwardPlan._selected.clear()
+            plan = _repeat_backward_plan(shape, repeats, element)
+            assert plan._cut is not None and plan._cut.walk == "singles" and plan._wide is (most == 1)
+            for how in LAYOUTS if most > 1 else LAYOUTS[:2]:
+                dx = _laid(np.full(shape, 7, dy.dtype), LAYOUTS[-1 - LAYOUTS.index(how)])
+                _run(plan, dy=_laid(dy, how), dx=dx)
+                assert np.array_equal(dx, wanted), (shape, repeats, how, most)
+
+
+@pytest.mark.usefixtures("singles", "watched")
+def test_single_cells_read_what_is_theirs() -> None:
+    for shape, repeats in (*_SINGLES, ((8, 3), (3, 7))):
+        dy, dx = np.ones([a * b for a, b in zip(shape, repeats, strict=True)], np.float16), np.zeros(shape, np.float16)
+        _run(_repeat_backward_plan(shape, repeats, "f16"), dy=dy, dx=dx)
+        assert np.all(dx == math.prod(repeats)), (shape, repeats)
+        plan, one = _repeat_backward_plan(shape, repeats, "f16"), np.broadcast_to(np.float16(2), dy.shape)
+        _run(plan, dy=one, dx=dx)
+        assert np.all(dx == 2 * math.prod(repeats)), (shape, repeats)
+        for launch in plan._launches({"dy": rt.view(one, "dy"), "dx": rt.view(dx, "dx")}, 0):
+            assert launch.source in set(plan.sources()), (shape, repeats)  # though packs of one element are whole
+
+
+@pytest.mark.usefixtures("singles")
+def test_infinities_and_nans_of_single_cells() -> None:
+    dy, dx = np.ones((17, 5), np.float32), np.zeros(5, np.float32)
+    dy[3, 0], dy[2, 1], dy[9, 1], dy[16, 2], dy[16, 4] = np.inf, np.inf, -np.inf, np.nan, -np.inf
+    _run(_repeat_backward_plan((5,), (17,), "f32"), dy=dy.ravel(), dx=dx)
+    assert dx[0] == np.inf and np.isnan(dx[1]) and np.isnan(dx[2]) and dx[3] == 17 and dx[4] == -np.inf
+
+
+@pytest.mark.usefixtures("singles")
+def test_gradients_of_alibi_by_single_cells() -> None:
+    dy, dslopes = _normal((24, 7, 1, 1), "f32"), np.ones(7, np.float32)
+    plan, dscores = _alibi_backward_plan(dy.shape, "f32"), np.zeros_like(dy)
+    assert plan._cut is not None and plan._cut.walk == "singles"
+    _run(plan, dy=dy, dscores=dscores, dslopes=dslopes)
+    assert np.array_equal(dscores, dy) and not dslopes.any()
 
 
 @pytest.mark.usefixtures("watched")
@@ -438,15 +540,17 @@ def test_lines_that_need_sums_read_kept_inputs_and_sizes(tmp_path: Path, monkeyp
     module.__package__ = "spread"
     monkeypatch.setitem(sys.modules, "spread", module)
     exec(compile(files["shape_layout/spread.py"], "spread.py", "exec"), module.__dict__)
-    descriptor = module.SpreadDescriptor(input_shape=(3, 8), repeats=(40, 2), element="f32")
-    plan = module.SpreadPlan.select(descriptor)
-    source = replace(plan._row.source)
-    source.__dict__["text"] = files["shape_layout/spread.cu"]
-    plan._row = replace(plan._row, source=source)
-    dy, gain, dx = _normal((120, 16), "f32"), _normal((3, 8), "f32", 1), np.zeros((3, 8), np.float32)
-    _run(plan, dy=dy, gain=gain, dx=dx)
-    wide = dy.astype(np.float64).reshape(40, 3, 2, 8)
-    assert np.allclose(dx, gain * (wide**2 + wide).sum((0, 2)) / 80, rtol=1e-5)
+    monkeypatch.setattr(map_geometry, "_MANY_CELLS", 21)
+    for shape, walk in (((3, 8), "columns"), ((3, 7), "singles"), ((3, 1), "rows")):
+        plan = module.SpreadPlan.select(module.SpreadDescriptor(input_shape=shape, repeats=(40, 2), element="f32"))
+        assert plan._cut.walk == walk
+        source = replace(plan._row.source)
+        source.__dict__["text"] = files["shape_layout/spread.cu"]
+        plan._row = replace(plan._row, source=source)
+        dy, gain, dx = _normal((120, 2 * shape[1]), "f32"), _normal(shape, "f32", 1), np.zeros(shape, np.float32)
+        _run(plan, dy=dy, gain=gain, dx=dx)
+        wide = dy.astype(np.float64).reshape(40, 3, 2, shape[1])
+        assert np.allclose(dx, gain * (wide**2 + wide).sum((0, 2)) / 80, rtol=1e-5)
 
 
 def test_generated_files_are_current() -> None:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <baracuda/map_access.cuh>
+#include <baracuda/map_find.cuh>
 
 namespace baracuda {
 

@@ -18,10 +18,35 @@ __device__ Pack<T, N> read_lanes(const T* data, const R& run, int operand, int l
     return pack;
 }
 
+// An element, and what lies in the same 128 bytes into the L2 cache: others of a warp take what is around it.
+template <typename T> __device__ T read_line(const T* address) {
+#ifdef BARACUDA_HOST
+    return *address;
+#else
+    if constexpr (sizeof(T) == 2) {
+        unsigned bits;
+        asm volatile("ld.global.L2::128B.u16 %0, [%1];" : "=r"(bits) : "l"(__cvta_generic_to_global(address)));
+        return __builtin_bit_cast(T, (unsigned short)(bits));
+    } else if constexpr (sizeof(T) == 4) {
+        unsigned bits;
+        asm volatile("ld.global.L2::128B.b32 %0, [%1];" : "=r"(bits) : "l"(__cvta_generic_to_global(address)));
+        return __builtin_bit_cast(T, bits);
+    } else {
+        u64 bits;
+        asm volatile("ld.global.L2::128B.b64 %0, [%1];" : "=l"(bits) : "l"(__cvta_generic_to_global(address)));
+        return __builtin_bit_cast(T, bits);
+    }
+#endif
+}
+
 // All cells of a run, of a tensor whose rows, if it is FLAT, lie as they are counted. There are no conditions, so that
 // many loads are in flight.
 template <typename T, int N, class R> __device__ Pack<T, N> read_all(const T* data, const R& run, int operand) {
     Pack<T, N> pack;
+    if constexpr (R::SINGLE) {
+        pack.lane[0] = read_line(run.at(data, operand, 0));
+        return pack;
+    }
     const T *const row = run.start(data, operand, 0), *const next = run.start(data, operand, R::PLACES - 1);
 #pragma unroll
     for (int i = 0; i < N; ++i) pack.lane[i] = R::ROWS ? (i < run.left ? row : next)[i] : *run.at(data, operand, i);
@@ -60,7 +85,14 @@ __device__ PackWords<T, N> read_words(const T* data, const R& run, int operand, 
 template <typename T, class I, int N, int PACKS, int OPERANDS, Layout LAYOUT>
 __device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I, OPERANDS, LAYOUT, N> (&run)[PACKS],
                      int operand, long long whole, const int (&live)[PACKS]) {
-    if constexpr (LAYOUT == Layout::STRIDED) {
+    if constexpr (LAYOUT == Layout::SINGLE) {  // what is not there has the place of something that is
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) pack[k] = read_all<T, N>(data, run[k], operand);
+        if (all_live<LAYOUT, N>(live)) return;
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k)
+            if (!live[k]) pack[k] = {};
+    } else if constexpr (LAYOUT == Layout::STRIDED) {
         if (all_live<LAYOUT, N>(live)) {
 #pragma unroll
             for (int k = 0; k < PACKS; ++k) pack[k] = read_all<T, N>(data, run[k], operand);

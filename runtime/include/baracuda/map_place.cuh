@@ -38,6 +38,17 @@ template <> struct CellIndex<true> { using type = u64; using value = i64; };
 __device__ inline int offset_of(unsigned place) { return int(place); }
 __device__ inline i64 offset_of(u64 place) { return i64(place); }
 
+// An address in global memory that is computed before anything is added to it: each of many such sums is then one
+// instruction.
+template <typename T> __device__ T* added_first(T* address) {
+#ifndef BARACUDA_HOST
+    size_t global = __cvta_generic_to_global(address);
+    asm("" : "+l"(global));
+    address = static_cast<T*>(__cvta_global_to_generic(global));
+#endif
+    return address;
+}
+
 __device__ inline unsigned divide(unsigned n, long long magic, long long shift) {
     return __umulhi(n, unsigned(magic)) >> int(shift);
 }
@@ -54,7 +65,8 @@ __device__ inline u64 divide(u64 n, long long magic, long long shift) {
 enum class Layout {
     PACKED,  // neighbours in every operand, or one element for all of them: a place for all N
     FLAT,    // of one row of the last axis or of two: a place for each row
-    STRIDED  // anything: a place for each cell
+    STRIDED,  // anything: a place for each cell
+    SINGLE    // anything, cells being taken one by one, at many places counted from the same one
 };
 
 // What becomes of the cells' values.
@@ -62,11 +74,13 @@ enum class Walk {
     CELLS,   // they are stored
     COPIES,  // they are stored, and copies of them
     ROWS,    // they are summed along the last axis and others
-    COLUMNS  // they are summed along other axes than the last
+    COLUMNS,  // they are summed along other axes than the last
+    SINGLES  // as COLUMNS, each sum by one thread
 };
 
 // Cells of a column lie in COLUMNS wherever they like: with no packs to move, neighbouring threads take neighbours.
 __device__ constexpr Layout layout_of(Layout layout, Walk walk) {
+    if (walk == Walk::SINGLES) return Layout::SINGLE;
     return walk == Walk::COLUMNS && layout == Layout::FLAT ? Layout::STRIDED : layout;
 }
 
@@ -127,16 +141,10 @@ __device__ void locate(I (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const S
     add(last, false);
 }
 
-// A cell's row, of those along the last axis, and its column.
-template <class I> struct RowColumn { I row, column; };
-template <class I> __device__ RowColumn<I> split(I cell, const Space& space) {
-    const I row = divide(cell, space.magic[0], space.shift[0]);
-    return {row, cell - row * I(space.extent[0])};
-}
-
 // N neighbouring cells in each operand.
 template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
     static constexpr bool ONE = N == 1 || LAYOUT == Layout::PACKED, ROWS = !ONE && LAYOUT == Layout::FLAT;
+    static constexpr bool SINGLE = LAYOUT == Layout::SINGLE;
     static constexpr int PLACES = ONE ? 1 : ROWS ? 2 : N;
     I first;                      // number of the first cell
     I place[PLACES][OPERANDS];    // ROWS: the second is where cell 0 would be, were the next row this one
@@ -151,6 +159,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
         return (in_first(i) ? place[0][operand] : place[PLACES - 1][operand]) + i * inner[operand];
     }
     template <typename T> __device__ T* at(T* data, int operand, int i) const {
+        if constexpr (SINGLE) return added_first(data + offset_of(place[0][operand])) + offset_of(base[operand]);
         return data + offset_of(base[operand] + from_base(operand, i));
     }
     // Where cell 0 lies in an operand, or would, if it were in the second row.
@@ -201,63 +210,6 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
         for (int i = 0; i < PLACES; ++i) cells[i] = i < live ? cell + i * apart : 0;
         locate<0>(place, cells, space, stride);
         reset(stride);
-    }
-};
-
-// Finds the places of cells, each by itself.
-template <class I, int CELLS, int N, int OPERANDS, bool FLAT> struct Finder {
-    __device__ Finder(I, const Space&, const Strides<OPERANDS>&) {}
-    template <class R>
-    __device__ void find(R& run, I cell, int live, const Space& space, const Strides<OPERANDS>& stride) const {
-        run.find(cell, I(1), live, space, stride);
-    }
-};
-
-// Of FLAT cells that are neighbours, CELLS to a block: where their rows begin is found once for all threads, and then
-// read by each.
-template <class I, int CELLS, int N, int OPERANDS> struct Finder<I, CELLS, N, OPERANDS, true> {
-    static constexpr int ROWS = CELLS / N + 2;  // each has N cells or more; the last packs reach into one more
-    I top;
-    I (*begin)[OPERANDS];
-
-    __device__ Finder(I from, const Space& space, const Strides<OPERANDS>& stride) {
-        __shared__ I found[ROWS][OPERANDS];
-        begin = found;
-        top = split(from, space).row;
-        const I rest = I(space.count) - from, last = from + (rest < I(CELLS) ? rest : I(CELLS)) - 1;
-        const I count = split(last, space).row - top + 2;
-        for (I r = threadIdx.x; r < count; r += blockDim.x) {
-            I at[1][OPERANDS];
-            const I row[1] = {top + r};
-            locate<1>(at, row, space, stride);  // what is found beyond the last is never read
-#pragma unroll
-            for (int o = 0; o < OPERANDS; ++o) found[r][o] = at[0][o];
-        }
-        __syncthreads();
-    }
-    template <class R>
-    __device__ void find(R& run, I cell, int, const Space& space, const Strides<OPERANDS>& stride) const {
-        const RowColumn<I> at = split(cell, space);
-        run.place_in(begin[at.row - top], begin[at.row - top + 1], at.column, space, stride);
-    }
-};
-
-// Finds cells that mostly follow each other in a row, which is remembered: of FLAT runs, so is the row after it.
-template <class I, int OPERANDS, int ROWS> struct Walker {
-    I row = ~I(0);
-    I begin[ROWS][OPERANDS];
-
-    // The column of a cell, whose row then begins at `begin`.
-    __device__ I seek(I cell, const Space& space, const Strides<OPERANDS>& stride) {
-        const RowColumn<I> at = split(cell, space);
-        if (at.row != row) {
-            row = at.row;
-            I rows[ROWS];
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r) rows[r] = row + r;  // what is found beyond the last is never read
-            locate<1>(begin, rows, space, stride);
-        }
-        return at.column;
     }
 };
 

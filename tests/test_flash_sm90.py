@@ -7,7 +7,7 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,25 +23,44 @@ from baracuda.runtime.errors import DriverError, Unsupported
 from baracuda.runtime.span import TensorView
 
 HOPPER = Architecture("sm_90", "sm_90")
-# d_k, d_v, element, causal, capped
+
+
+class Case(NamedTuple):
+    d_k: int
+    d_v: int
+    element: str
+    causal: bool
+    capped: bool
+    length: int = 512
+    window: int = -1
+
+    def __str__(self) -> str:
+        marks = "-band" * self.causal + "-cap" * self.capped + "-window" * (self.window >= 0)
+        return f"{self.element}-{self.d_k}-{self.d_v}-{self.length}{marks}"
+
+
 CASES = [
-    (64, 64, "bf16", True, False),
-    (64, 64, "f16", False, True),
-    (128, 128, "bf16", False, False),
-    (128, 128, "f16", True, False),
-    (192, 128, "bf16", True, False),
-    (192, 192, "bf16", True, False),
-    (256, 256, "bf16", True, True),
+    Case(64, 64, "bf16", True, False),
+    Case(64, 64, "bf16", False, False),
+    Case(64, 64, "bf16", True, False, 8192),
+    Case(64, 64, "bf16", False, False, 8192),
+    Case(64, 64, "f16", False, True),
+    Case(128, 128, "bf16", False, False),
+    Case(128, 128, "f16", True, False),
+    Case(128, 128, "f16", False, False, window=100),
+    Case(192, 128, "bf16", True, False),
+    Case(192, 192, "bf16", True, False),
+    Case(256, 256, "bf16", True, True),
+    Case(256, 256, "bf16", True, True, window=100),
 ]
-Case = tuple[int, int, str, bool, bool]
 
 
 def chosen(case: Case) -> tuple[KernelSku, KernelSource]:
     """The SKU and the source that the plan has for a problem."""
-    d_k, d_v, element, causal, capped = case
-    sizes = {"batch_size": 1, "num_heads": 1, "query_len": 512, "key_len": 512, "d_k": d_k, "d_v": d_v}
+    lengths = {"query_len": case.length, "key_len": case.length, "window_left": case.window}
+    sizes = {"batch_size": 1, "num_heads": 1, "d_k": case.d_k, "d_v": case.d_v, **lengths}
     descriptor = FlashSdpaDescriptor(
-        **sizes, scale=0.1, is_causal=causal, softcap=float(capped), element=element
+        **sizes, scale=0.1, is_causal=case.causal, softcap=float(case.capped), element=case.element
     )
     plan = FlashSdpaSm90Plan.select(descriptor, device=HOPPER)
     (source,) = plan.sources()
@@ -56,7 +75,7 @@ def instructions(image: bytes, folder: Path) -> list[str]:
     return re.findall(r"/\*[0-9a-f]{4,}\*/\s+([^;]+);", listing)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[2]}-{c[0]}-{c[1]}{'-band' * c[3]}{'-cap' * c[4]}")
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_what_makes_it_fast(case: Case, tmp_path: Path) -> None:
     """No spill, no product that waits for another, and a tile's exponentials run while products are in flight."""
     sku, source = chosen(case)
@@ -74,7 +93,7 @@ def test_what_makes_it_fast(case: Case, tmp_path: Path) -> None:
 
 def test_too_few_registers_are_noticed() -> None:
     """What is written for 128 rows a block does not fit the registers that 192 rows leave."""
-    _, source = chosen((128, 128, "bf16", True, False))
+    _, source = chosen(Case(128, 128, "bf16", True, False))
     text = source.text.replace("BLOCK_Q = 128", "BLOCK_Q = 192").replace("QUERY_REGISTERS = 1", "QUERY_REGISTERS = 0")
     text = text.replace("THREADS = 384", "THREADS = 512").replace("__launch_bounds__(384", "__launch_bounds__(512")
     made = assemble(replace(source, text=text), "sm_90a")

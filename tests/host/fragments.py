@@ -13,17 +13,17 @@ Matrix = npt.NDArray[np.generic]
 Position = Callable[[int, int, int], tuple[int, int]]  # of element i in lane 4 g + t
 
 # As the tables of PTX put it, for elements of so many bits: row and column in A, row and column in B.
-A_POSITIONS: dict[int, tuple[int, Position]] = {
-    8: (16, lambda g, t, i: (g if i < 4 or 8 <= i < 12 else g + 8, 4 * t + (i & 3) + (16 if i >= 8 else 0))),
-    16: (8, lambda g, t, i: (g if i < 2 or 4 <= i < 6 else g + 8, 2 * t + (i & 1) + (8 if i >= 4 else 0))),
-    32: (4, lambda g, t, i: (g if i in (0, 2) else g + 8, t if i < 2 else t + 4)),
-    64: (4, lambda g, t, i: (g + 8 * (i % 2), t + 4 * (i // 2))),
+A_POSITIONS: dict[int, Position] = {
+    8: lambda g, t, i: (g if i < 4 or 8 <= i < 12 else g + 8, 4 * t + (i & 3) + (16 if i >= 8 else 0)),
+    16: lambda g, t, i: (g if i < 2 or 4 <= i < 6 else g + 8, 2 * t + (i & 1) + (8 if i >= 4 else 0)),
+    32: lambda g, t, i: (g if i in (0, 2) else g + 8, t if i < 2 else t + 4),
+    64: lambda g, t, i: (g + 8 * (i % 2), t + 4 * (i // 2)),
 }
-B_POSITIONS: dict[int, tuple[int, Position]] = {
-    8: (8, lambda g, t, i: (4 * t + (i & 3) + (16 if i >= 4 else 0), g)),
-    16: (4, lambda g, t, i: (2 * t + (i & 1) + (8 if i >= 2 else 0), g)),
-    32: (2, lambda g, t, i: (t if i == 0 else t + 4, g)),
-    64: (2, lambda g, t, i: (t + 4 * i, g)),
+B_POSITIONS: dict[int, Position] = {
+    8: lambda g, t, i: (4 * t + (i & 3) + (16 if i >= 4 else 0), g),
+    16: lambda g, t, i: (2 * t + (i & 1) + (8 if i >= 2 else 0), g),
+    32: lambda g, t, i: (t if i == 0 else t + 4, g),
+    64: lambda g, t, i: (t + 4 * i, g),
 }
 
 
@@ -72,8 +72,8 @@ class Instruction:
     def lay_out(self, a: Matrix, b: Matrix, d: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """The registers of each lane, 32 rows each."""
         return (
-            _spread(a, *A_POSITIONS[self.bits]).view(self.word),
-            _spread(b, *B_POSITIONS[self.bits]).view(self.word),
+            _spread(a, self.rows * self.depth // 32, A_POSITIONS[self.bits]).view(self.word),
+            _spread(b, self.depth // 4, B_POSITIONS[self.bits]).view(self.word),
             _spread(d, self.rows // 4, d_position),
         )
 

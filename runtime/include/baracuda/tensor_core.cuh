@@ -63,6 +63,7 @@ __device__ __forceinline__ void mma_m8n8k4_f64(double* d, const double* a, const
 // Twice as fast on sm_90 as four of the instruction that there is on sm_80.
 template <int ARCH = __CUDA_ARCH__>
 __device__ __forceinline__ void mma_m16n8k8_f64(double* d, const double* a, const double* b) {
+    static_assert(ARCH >= 800, "mma_m16n8k8_f64 needs sm_80");
     if constexpr (ARCH >= 900) {
         asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                      "{%0, %1, %2, %3};"

@@ -31,7 +31,7 @@ from .row_geometry import (
     parts_of,
     strips_of,
 )
-from .row_source import row_source
+from .row_source import row_axes_of, row_source
 from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .tuned import Facts
 from .workspace import rounded
@@ -118,25 +118,29 @@ class RowPlan(Plan[R]):
         return self._shapes
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """One source for each layout this plan accepts."""
+        """The sources of each layout this plan accepts."""
         held = {name: ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN}
         for layout in self.LAYOUTS:
             if layout in self.layouts:
-                yield self._source(layout, tuple(held.values()))
+                yield from (self._source(layout, n, tuple(held.values())) for n in self._row_axes(layout))
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that the caller's arrays may ask for."""
         for layout in self.LAYOUTS:
-            for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
-                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, held)
+            for axes, held in product(self._row_axes(layout), product(*map(self.elements_of, self.CHOSEN))):
+                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, axes, held)
 
-    def _source(self, layout: str, held: tuple[ElementKind, ...]) -> KernelSource:
-        source = self._sources.get((layout, held))
+    def _row_axes(self, layout: str) -> tuple[int, ...]:
+        return row_axes_of(self.sku, layout, self.ARGUMENTS.values())
+
+    def _source(self, layout: str, row_axes: int, held: tuple[ElementKind, ...]) -> KernelSource:
+        source = self._sources.get((layout, row_axes, held))
         if source is None:
-            source = self._sources[layout, held] = row_source(
+            source = self._sources[layout, row_axes, held] = row_source(
                 self._row,
                 self.ARGUMENTS.values(),
                 layout,
+                row_axes=row_axes,
                 present=self.present,
                 held=dict(zip(self.CHOSEN, held, strict=True)),
             )
@@ -177,7 +181,8 @@ class RowPlan(Plan[R]):
         for name, code in self.SCALARS:
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
-        return Geometry(self._source(layout, held), words, self._grids(), self.sku.tile.threads)
+        row_axes = next(n for n in self._row_axes(layout) if n >= len(row_extent))
+        return Geometry(self._source(layout, row_axes, held), words, self._grids(), self.sku.tile.threads)
 
     def _rows_inside(self, extent: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
         """The rows, where they follow each other in memory, around which two packs more are elements of the array."""

@@ -257,6 +257,23 @@ def test_what_is_not_wanted_needs_no_workspace(cols: int) -> None:
     assert plan(True).workspace_bytes > plan(False).workspace_bytes == (0 if cols == 64 else wide)
 
 
+def test_rows_along_several_axes_have_a_kernel_of_their_own() -> None:
+    """One axis of rows needs no divisions; more need a kernel that has them, and give the same."""
+    plan, arrays = RMSNormPlan.select(_forward((2, 3, 64), norm_axes_mask=4)), _arrays()
+    whole = {"x": arrays["x"].reshape(2, 3, 64), "y": np.zeros((2, 3, 64), np.float32), "gamma": arrays["gamma"]}
+    whole["rms"] = np.zeros((2, 3, 1), np.float32)
+    apart = whole | {"x": np.zeros((2, 4, 64), np.float32)[:, :3], "y": np.zeros((2, 3, 64), np.float32)}
+    apart["x"][:] = whole["x"]
+    used = []
+    for given in (whole, apart):
+        plan.run(**given)
+        (launch,) = plan._launches({name: rt.view(array, name) for name, array in given.items()}, 0)
+        used.append([d for d in launch.source.defines if "ROW_AXES" in d or "LAYOUT" in d])
+        assert launch.source in set(plan.sources())
+    assert used == [["BARACUDA_LAYOUT=PACKED", f"BARACUDA_ROW_AXES={n}"] for n in (1, 8)]
+    assert whole["y"].any() and np.array_equal(whole["y"], apart["y"])
+
+
 def test_halves_of_one_buffer_do_not_overlap() -> None:
     """Interleaved views share a range of addresses and no element; that must be accepted."""
     plan, buffer = RMSNormPlan.select(_forward()), np.zeros((6, 128), np.float32)

@@ -10,6 +10,7 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_BETA = BARACUDA_HAS_BETA;
 template <typename T> using gamma_of = BARACUDA_GAMMA;
@@ -20,12 +21,12 @@ template <typename T> using rstd_of = BARACUDA_RSTD;
 template <typename T> struct layer_norm_args {
     long long stage;
     Space space;
-    PerElement<const T> x;
-    PerCol<const gamma_of<T>> gamma;
-    PerCol<const beta_of<T>> beta;
-    PerElement<T> y;
-    PerRow<mu_of<T>> mu;
-    PerRow<rstd_of<T>> rstd;
+    PerElement<const T, ROW_AXES> x;
+    PerCol<const gamma_of<T>, LAYOUT> gamma;
+    PerCol<const beta_of<T>, LAYOUT> beta;
+    PerElement<T, ROW_AXES> y;
+    PerRow<mu_of<T>, ROW_AXES> mu;
+    PerRow<rstd_of<T>, ROW_AXES> rstd;
     double eps;
 };
 
@@ -527,11 +528,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f64_wide384x1x2(
     layer_norm<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 -1 1 +1 6 +1 1 -1 1 +2 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1
 // @lines 1 +2 1 +11 17 +1 1 +1 8 +1 1 -1 1 +4 1 +1 1 -1 1 +1 2 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1
-// @lines -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1 -224 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +180 1 -28 2 +11 1
-// @lines -224 1 +8 2 +1 1 +1 6 +7 3 +4 1 +2 1 +3 1 +8 1 +3 3 +180 1 -31 1 +2 2 +17 1 -230 1 -1 1 -1 1 +2 2 +4 2 +1 1 +1
-// @lines 6 +1 2 -2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 +10 1 +1 1 +1 1 +1 4 +176 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6
+// @lines -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1 -225 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +181 1 -28 2 +11 1
+// @lines -225 1 +8 2 +1 1 +1 6 +7 3 +4 1 +2 1 +3 1 +8 1 +3 3 +181 1 -31 1 +2 2 +17 1 -231 1 -1 1 -1 1 +2 2 +4 2 +1 1 +1
+// @lines 6 +1 2 -2 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 +10 1 +1 1 +1 1 +1 4 +177 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

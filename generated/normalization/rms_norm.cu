@@ -9,6 +9,7 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 template <typename T> using gamma_of = BARACUDA_GAMMA;
 template <typename T> using rms_of = BARACUDA_RMS;
@@ -16,10 +17,10 @@ template <typename T> using rms_of = BARACUDA_RMS;
 template <typename T> struct rms_norm_args {
     long long stage;
     Space space;
-    PerElement<const T> x;
-    PerCol<const gamma_of<T>> gamma;
-    PerElement<T> y;
-    PerRow<rms_of<T>> rms;
+    PerElement<const T, ROW_AXES> x;
+    PerCol<const gamma_of<T>, LAYOUT> gamma;
+    PerElement<T, ROW_AXES> y;
+    PerRow<rms_of<T>, ROW_AXES> rms;
     double eps;
 };
 
@@ -491,10 +492,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f64_wide384x1x2(__
     rms_norm<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 6 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 17 +1 1 +1 8 +1 1
+// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 7 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 17 +1 1 +1 8 +1 1
 // @lines +4 1 +1 1 +1 2 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1
-// @lines -224 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +180 1 -31 1 -1 1 +2 2 +17 1 -230 1 -1 1 +2 2 +4 2 +1 1 +1 6 +1
-// @lines 2 +2 1 +1 3 +4 1 -1 1 +13 1 +1 1 +1 1 +1 4 +176 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines -225 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +181 1 -31 1 -1 1 +2 2 +17 1 -231 1 -1 1 +2 2 +4 2 +1 1 +1 6 +1
+// @lines 2 +2 1 +1 3 +4 1 -1 1 +13 1 +1 1 +1 1 +1 4 +177 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 5

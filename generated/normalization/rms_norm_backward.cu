@@ -9,6 +9,7 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_DGAMMA = BARACUDA_HAS_DGAMMA;
 template <typename T> using gamma_of = BARACUDA_GAMMA;
@@ -18,12 +19,12 @@ template <typename T> using dgamma_of = BARACUDA_DGAMMA;
 template <typename T> struct rms_norm_backward_args {
     long long stage;
     Space space;
-    PerElement<const T> dy;
-    PerElement<const T> x;
-    PerCol<const gamma_of<T>> gamma;
-    PerRow<const rms_of<T>> rms;
-    PerElement<T> dx;
-    PerCol<dgamma_of<T>> dgamma;
+    PerElement<const T, ROW_AXES> dy;
+    PerElement<const T, ROW_AXES> x;
+    PerCol<const gamma_of<T>, LAYOUT> gamma;
+    PerRow<const rms_of<T>, ROW_AXES> rms;
+    PerElement<T, ROW_AXES> dx;
+    PerCol<dgamma_of<T>, LAYOUT> dgamma;
     long long parts;  // that each column sum is made of
     acc_of<T>* dgamma_parts;  // [parts, cols]
     acc_of<T>* proj_of_row;  // [rows], gathered from wide rows
@@ -592,12 +593,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide3
     rms_norm_backward<double, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 6 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1
+// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1
 // @lines 1 +2 1 +1 1 +1 17 +3 8 +1 1 +2 1 +1 1 +1 1 +1 2 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 +1 2 +1
-// @lines 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 1 +3 2 +14 1 -224 1 -1 1 -1 1 +8 2
-// @lines +1 1 -1 1 +1 6 +1 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +3 1 +8 1 +3 3 +180 1 -25 1 +1 1 +1 3 -220 1 -1 1 -1 1 +8 2
-// @lines +1 1 -1 1 +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +6 1 +3 1 +1 1 +1 1 +1 3 +172 1 +1 1 -232 1 -1 1 -1 1
-// @lines +2 2 +1 1 +2 2 +1 1 -1 1 +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +10 1 +1 1 +1 1 +1 4 +176 1 +6 2 +1 4 +1
+// @lines 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 1 +3 2 +14 1 -225 1 -1 1 -1 1 +8 2
+// @lines +1 1 -1 1 +1 6 +1 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +3 1 +8 1 +3 3 +181 1 -25 1 +1 1 +1 3 -221 1 -1 1 -1 1 +8 2
+// @lines +1 1 -1 1 +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +6 1 +3 1 +1 1 +1 1 +1 3 +173 1 +1 1 -233 1 -1 1 -1 1
+// @lines +2 2 +1 1 +2 2 +1 1 -1 1 +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +10 1 +1 1 +1 1 +1 4 +177 1 +6 2 +1 4 +1
 // @lines 3 +1 4 +1 2 +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -8,13 +8,14 @@ namespace baracuda {
 
 // What the caller's arrays are like, settled by the plan before compilation.
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
+constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 
 template <typename T> struct softmax_backward_args {
     long long stage;
     Space space;
-    PerElement<const T> dy;
-    PerElement<const T> y;
-    PerElement<T> dx;
+    PerElement<const T, ROW_AXES> dy;
+    PerElement<const T, ROW_AXES> y;
+    PerElement<T, ROW_AXES> dx;
 };
 
 // Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
@@ -483,10 +484,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_backward_f64_wide38
     softmax_backward<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:63 3 +1 1 +1 7 +6 3 +1 1 -1 1 -1 1 +14 17 +3 8 +6 1 +3 2 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1
-// @lines +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +18 1 -224 1 -1
-// @lines 1 +8 2 +1 1 -1 1 +1 6 +7 3 +4 1 -1 1 +6 1 +8 1 +3 3 +180 2 -10 1 -230 1 -1 1 +2 2 +4 2 +1 1 -1 1 +1 6 +5 1 +1
-// @lines 3 +4 1 -1 1 +13 1 +1 1 +1 1 +1 4 +176 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines templates/row.cu.jinja:63 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 17 +3 8 +6 1 +3 2 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1
+// @lines +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +18 1 -225 1 -1
+// @lines 1 +8 2 +1 1 -1 1 +1 6 +7 3 +4 1 -1 1 +6 1 +8 1 +3 3 +181 2 -10 1 -231 1 -1 1 +2 2 +4 2 +1 1 -1 1 +1 6 +5 1 +1
+// @lines 3 +4 1 -1 1 +13 1 +1 1 +1 1 +1 4 +177 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 5

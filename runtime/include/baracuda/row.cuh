@@ -30,8 +30,11 @@ enum class Layout {
     GATHERED  // several axes that do not merge into one
 };
 
-// Where the index-th element lies, counted in elements; the last axis varies fastest.
-__device__ inline long long offset(long long index, long long axes, const long long* extent, const long long* stride) {
+// Where the index-th element lies, counted in elements; the last axis varies fastest. There are AXES at most; along one,
+// nothing is divided.
+template <int AXES>
+__device__ long long offset(long long index, long long axes, const long long* extent, const long long* stride) {
+    if constexpr (AXES == 1) return index * stride[0];
     long long sum = 0;
 #pragma unroll 1
     for (int axis = int(axes) - 1; axis > 0; --axis) {
@@ -44,7 +47,7 @@ __device__ inline long long offset(long long index, long long axes, const long l
 
 // Divisions are long: one copy of them, called, keeps the unrolled loops around them short.
 __device__ __noinline__ long long gathered_offset(long long index, const Space& space, const long long* stride) {
-    return offset(index, space.col_axes, space.col_extent, stride);
+    return offset<MAX_AXES>(index, space.col_axes, space.col_extent, stride);
 }
 
 template <Layout LAYOUT> __device__ long long column_offset(long long col, const Space& space, const long long* stride) {
@@ -52,28 +55,28 @@ template <Layout LAYOUT> __device__ long long column_offset(long long col, const
     return LAYOUT == Layout::STRIDED ? col * stride[0] : col;
 }
 
-// A tensor with a value for each element, each row, each column.
-template <typename T> struct PerElement {
+// A tensor with a value for each element, each row, each column; rows lie along AXES axes at most.
+template <typename T, int AXES> struct PerElement {
     T* data;
     long long row_stride[MAX_AXES], col_stride[MAX_AXES];
     long long from, to;  // rows, around which two packs more on either side are the tensor's
     __device__ T* row(const Space& space, long long row) const {
-        return data + offset(row, space.row_axes, space.row_extent, row_stride);
+        return data + offset<AXES>(row, space.row_axes, space.row_extent, row_stride);
     }
     __device__ bool inside(long long row) const { return row >= from && row < to; }
 };
-template <typename T> struct PerRow {
+template <typename T, int AXES> struct PerRow {
     T* data;
     long long row_stride[MAX_AXES];
     __device__ T& at(const Space& space, long long row) const {
-        return data[offset(row, space.row_axes, space.row_extent, row_stride)];
+        return data[offset<AXES>(row, space.row_axes, space.row_extent, row_stride)];
     }
 };
-template <typename T> struct PerCol {
+template <typename T, Layout LAYOUT> struct PerCol {
     T* data;
     long long col_stride[MAX_AXES];
     __device__ T& at(const Space& space, long long col) const {
-        return data[offset(col, space.col_axes, space.col_extent, col_stride)];
+        return data[column_offset<LAYOUT>(col, space, col_stride)];
     }
 };
 

@@ -182,7 +182,7 @@ class RowPlan(Plan[R]):
             words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
         self._add_workspace(words)
         row_axes = next(n for n in self._row_axes(layout) if n >= len(row_extent))
-        return Geometry(self._source(layout, row_axes, held), words, self._grids(), self.sku.tile.threads)
+        return Geometry(self._source(layout, row_axes, held), words, self._grids(row_axes), self.sku.tile.threads)
 
     def _rows_inside(self, extent: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
         """The rows, where they follow each other in memory, around which two packs more are elements of the array."""
@@ -240,11 +240,14 @@ class RowPlan(Plan[R]):
             offset += size
         words += [0] * absent
 
-    def _grids(self) -> tuple[tuple[int, int, int], ...]:
+    def _grids(self, row_axes: int) -> tuple[tuple[int, int, int], ...]:
         problem, tile = self._problem, self.sku.tile
         if not self.COLUMN_SUMS:
-            blocks = min(-(-problem.rows // tile.rows), tile.blocks or MAX_GRID)
-            return ((blocks * tile.cluster, 1, 1),) if blocks else ()
+            blocks = -(-problem.rows // tile.rows)
+            if tile.blocks or row_axes > 1:
+                blocks = min(blocks, tile.blocks or MAX_GRID)
+            across = min(blocks * tile.cluster, MAX_GRID)
+            return ((across, -(-blocks * tile.cluster // across), 1),) if blocks else ()
         if tile.wide:
             if problem.cols == 0:
                 return ((max(1, min(problem.rows, MAX_GRID)), 1, 1),)

@@ -274,6 +274,20 @@ def test_rows_along_several_axes_have_a_kernel_of_their_own() -> None:
     assert whole["y"].any() and np.array_equal(whole["y"], apart["y"])
 
 
+def test_more_blocks_than_lie_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that a grid has no room for along x go on along y, and those behind the last row do nothing."""
+    arrays = _arrays(rows=200)
+    RMSNormPlan.select(_forward((200, 64))).run(**arrays)
+    monkeypatch.setattr("baracuda.runtime.row.MAX_GRID", 4)
+    plan, again = RMSNormPlan.select(_forward((200, 64))), _arrays(rows=200)
+    plan._geometries.clear()
+    plan.run(**again)
+    (launch,) = plan._launches({name: rt.view(array, name) for name, array in again.items()}, 0)
+    assert launch.grid[0] == 4 and launch.grid[1] > 1
+    plan._geometries.clear()
+    assert again["y"].any() and all(np.array_equal(arrays[name], again[name]) for name in ("y", "rms"))
+
+
 def test_halves_of_one_buffer_do_not_overlap() -> None:
     """Interleaved views share a range of addresses and no element; that must be accepted."""
     plan, buffer = RMSNormPlan.select(_forward()), np.zeros((6, 128), np.float32)

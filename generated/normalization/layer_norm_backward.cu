@@ -40,7 +40,7 @@ template <typename T> struct layer_norm_backward_args {
     unsigned* tickets;  // one a strip of wide rows
 };
 
-// Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
+// Block b takes rows b * ROWS, and if it stays (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
 // stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
 // columns of it, and what is stored is computed again for the packs that memory is made of.
@@ -49,6 +49,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
     constexpr bool SLID = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
+    constexpr bool ONCE = false;  // the grid has a block for all rows
     constexpr bool KEPT = HELD && true;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
@@ -56,7 +57,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
     const long long size_rows = space.rows;
     [[maybe_unused]] const long long size_cols = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y : blockIdx.x / Tile::CLUSTER;
+    const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
     // The columns of a held tile. Blocks of a cluster share those of a row evenly.
     const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
@@ -234,6 +235,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
         }
 
         }
+        if constexpr (ONCE) break;
     }
 
     if (HELD) {
@@ -620,12 +622,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f64_wid
 }
 #endif
 // @lines templates/row.cu.jinja:63 3 +1 1 -1 1 -1 1 -1 1 +1 7 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 17 +3 8 +1 1 +2 1 -1 1 +1 1 +1 1 +1 2 +1 2 +1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 18 +3 8 +1 1 +2 1 -1 1 +1 1 +1 1 +1 2 +1 2 +1 1 -1
 // @lines 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 -3 3 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2
-// @lines 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +18 1 -1 1 -225 1 -1 1 -1 1 +8 2 +1 1 -1 1 +1 6 +1 2 +4 3 +4 1 -1 1 -1 1 +2 1
-// @lines -1 1 +3 1 -1 1 +8 1 +3 3 +181 1 -1 1 -25 1 +1 1 -1 1 +1 3 -221 1 -1 1 -1 1 +8 2 +1 1 -1 1 +1 6 +1 2 +2 1 +1 3
-// @lines +4 1 -1 1 -1 1 +2 1 -1 1 +6 1 -1 1 +3 1 +1 1 +1 1 +1 3 +173 1 +1 1 -233 1 -1 1 -1 1 +2 2 +1 1 +2 2 +1 1 -1 1
-// @lines +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +10 1 +1 1 +1 1 +1 4 +177 1 +6 2 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3
+// @lines 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +18 1 -1 1 -226 1 -1 1 -1 1 +8 2 +1 1 -1 1 +1 6 +1 2 +4 3 +4 1 -1 1 -1 1 +2 1
+// @lines -1 1 +3 1 -1 1 +8 1 +3 3 +182 1 -1 1 -25 1 +1 1 -1 1 +1 3 -222 1 -1 1 -1 1 +8 2 +1 1 -1 1 +1 6 +1 2 +2 1 +1 3
+// @lines +4 1 -1 1 -1 1 +2 1 -1 1 +6 1 -1 1 +3 1 +1 1 +1 1 +1 3 +174 1 +1 1 -234 1 -1 1 -1 1 +2 2 +1 1 +2 2 +1 1 -1 1
+// @lines +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +10 1 +1 1 +1 1 +1 4 +178 1 +6 3 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3
 // @lines 2 +1 2 -2 2 +1 1 +7 1 -1 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

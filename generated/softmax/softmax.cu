@@ -17,7 +17,7 @@ template <typename T> struct softmax_args {
     PerElement<T, ROW_AXES> y;
 };
 
-// Block b takes rows b * ROWS, (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
+// Block b takes rows b * ROWS, and if it stays (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
 // stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
 // columns of it, and what is stored is computed again for the packs that memory is made of.
@@ -26,6 +26,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
     constexpr bool SLID = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
+    constexpr bool ONCE = ROW_AXES == 1 && !Tile::STAYS;  // the grid has a block for all rows
     constexpr bool KEPT = HELD && false;  // what all rows share
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
@@ -33,7 +34,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
     const long long size_rows = space.rows;
     [[maybe_unused]] const long long size_cols = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y : blockIdx.x / Tile::CLUSTER;
+    const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
     // The columns of a held tile. Blocks of a cluster share those of a row evenly.
     const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
@@ -152,6 +153,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         }
 
         }
+        if constexpr (ONCE) break;
     }
 }
 
@@ -500,10 +502,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) softmax_f64_wide384x1x2(__g
     softmax<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:63 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 17 +3 8 +6 1 +3 2 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2
-// @lines +6 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1 -225 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3
-// @lines +181 2 -16 1 -225 1 +8 2 +1 1 +1 6 +7 3 +4 1 +2 1 +3 1 +8 1 +3 3 +181 1 -31 2 +20 1 -231 1 +2 2 +4 2 +1 1 +1 6
-// @lines +5 1 +1 3 +4 1 +2 1 +10 1 +1 1 +1 1 +1 4 +177 1 +6 1 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines templates/row.cu.jinja:63 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2
+// @lines +6 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1 -226 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3
+// @lines +182 2 -16 1 -226 1 +8 2 +1 1 +1 6 +7 3 +4 1 +2 1 +3 1 +8 1 +3 3 +182 1 -31 2 +20 1 -232 1 +2 2 +4 2 +1 1 +1 6
+// @lines +5 1 +1 3 +4 1 +2 1 +10 1 +1 1 +1 1 +1 4 +178 1 +6 2 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 5

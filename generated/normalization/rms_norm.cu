@@ -50,7 +50,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
     const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
     Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
-    if (KEPT) {
+    if constexpr (KEPT) {
         if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma.data, args.gamma.col_stride, space, column(home, 0), APART, stretch.end, false);
     }
 
@@ -68,7 +68,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
     };
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
-    if (AHEAD) fetch(block * Tile::ROWS + own);
+    if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
@@ -78,7 +78,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
         T* const y_row = args.y.row(space, row);
         [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
-        if (AHEAD) {
+        if constexpr (AHEAD) {
             cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -86,14 +86,14 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
                 x_ahead.take(k, x_slice[k]);
             }
             fetch(next);
-        } else if (HELD) {
+        } else if constexpr (HELD) {
             read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
 
         [[maybe_unused]] acc_t rms_mean_part = acc_t(0);
-        if (HELD) keep_packed(x_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
-            if (!HELD) {
+        if constexpr (HELD) keep_packed(x_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!HELD) {
                 read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
@@ -108,7 +108,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
                     rms_mean_part = math::fma(x, x, rms_mean_part);
                 }
             }
-            if (HELD) break;
+            if constexpr (HELD) break;
         }
         const acc_t rms_mean = fold_row<Tile, Sum<acc_t>>(rms_mean_part, turn) / acc_t(size_cols);
         [[maybe_unused]] const acc_t rms = math::sqrt(rms_mean + eps);
@@ -116,12 +116,12 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
         if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rms.at(space, row) = rms_of<T>(rms);
 
         {
-        if (HELD && !SLID) keep_packed(x_slice);
-        if (KEPT && !SLID && HAS_GAMMA) keep_packed(gamma_slice);
+        if constexpr (HELD && !SLID) keep_packed(x_slice);
+        if constexpr (KEPT && !SLID && HAS_GAMMA) keep_packed(gamma_slice);
         constexpr bool AGAIN = !HELD || SLID;
         const int slide = SLID ? slide_of<VEC>(y_row + home) : 0;
-        for (index_t tile = home - slide; column(tile, 0) < cols; tile += TILE) {
-            if (AGAIN) {
+        for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (AGAIN) {
                 read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
@@ -129,8 +129,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
-                if (!KEPT || SLID) gamma_slice[k] = {};
-                if ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                if constexpr (!KEPT || SLID) gamma_slice[k] = {};
+                if constexpr ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -141,7 +141,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
                 }
                 write<LAYOUT>(y_pack, y_row, args.y.col_stride, space, col, home, cols);
             }
-            if (!AGAIN) break;
+            if constexpr (!AGAIN) break;
         }
 
         }
@@ -497,7 +497,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_f64_wide384x1x2(__
 // @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 7 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +11 18 +1 1 +1 8 +1 1
 // @lines +4 1 +1 1 +1 2 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1
 // @lines -226 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +182 1 -31 1 -1 1 +2 2 +17 1 -232 1 -1 1 +2 2 +4 2 +1 1 +1 6 +1
-// @lines 2 +2 1 +1 3 +4 1 -1 1 +13 1 +1 1 +1 1 +1 4 +178 1 +6 2 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 2 +2 1 +1 3 +4 1 -1 1 +13 1 +1 1 +1 1 +1 4 +178 1 +6 2 +16 2 +31 3 +17 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -57,7 +57,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
     [[maybe_unused]] int turn = 0;
     Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
     [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
-    if (KEPT) {
+    if constexpr (KEPT) {
         if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma.data, args.gamma.col_stride, space, column(home, 0), APART, stretch.end, false);
     }
 
@@ -81,7 +81,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
     };
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
-    if (AHEAD) fetch(block * Tile::ROWS + own);
+    if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
     acc_t rms_next = rms_at(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
         const long long row = first + own;
@@ -97,7 +97,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
         Pack<T, VEC> dy_slice[CHUNKS];
         [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
-        if (AHEAD) {
+        if constexpr (AHEAD) {
             cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -106,18 +106,18 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 x_ahead.take(k, x_slice[k]);
             }
             fetch(next);
-        } else if (HELD) {
+        } else if constexpr (HELD) {
             read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(home, 0), APART, cols, dy_inside);
             read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
         [[maybe_unused]] const acc_t r = acc_t(1) / rms;
 
         [[maybe_unused]] acc_t proj_part = acc_t(0);
-        if (HELD) keep_packed(dy_slice);
-        if (HELD) keep_packed(x_slice);
-        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
-            if (!HELD) {
+        if constexpr (HELD) keep_packed(dy_slice);
+        if constexpr (HELD) keep_packed(x_slice);
+        if constexpr (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!HELD) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
                 read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
@@ -126,8 +126,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
-                if (!KEPT) gamma_slice[k] = {};
-                if (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                if constexpr (!KEPT) gamma_slice[k] = {};
+                if constexpr (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
@@ -139,7 +139,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                     proj_part = math::fma(xhat, wdy, proj_part);
                 }
             }
-            if (HELD) break;
+            if constexpr (HELD) break;
         }
         const acc_t proj = WALK == Walk::STRIP ? args.proj_of_row[row] : fold_row<Tile, Sum<acc_t>>(proj_part, turn) / acc_t(size_cols);
         if (WALK == Walk::GATHER) {
@@ -147,11 +147,11 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
             continue;
         }
 
-        if (HELD) keep_packed(dy_slice);
-        if (HELD) keep_packed(x_slice);
-        if (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
-        for (index_t tile = home; column(tile, 0) < cols; tile += TILE) {
-            if (!HELD) {
+        if constexpr (HELD) keep_packed(dy_slice);
+        if constexpr (HELD) keep_packed(x_slice);
+        if constexpr (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        for (index_t tile = home; (HELD || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!HELD) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
                 read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
@@ -160,8 +160,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
-                if (!KEPT) gamma_slice[k] = {};
-                if (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                if constexpr (!KEPT) gamma_slice[k] = {};
+                if constexpr (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -176,18 +176,18 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 }
                 if (!SLID) write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
             }
-            if (HELD) break;
+            if constexpr (HELD) break;
         }
         if constexpr (SLID) {
             Tile::row_barrier();  // what others own has been read when it is overwritten in place
-        if (HELD && !SLID) keep_packed(dy_slice);
-        if (HELD && !SLID) keep_packed(x_slice);
-        if (KEPT && !SLID && HAS_GAMMA) keep_packed(gamma_slice);
+        if constexpr (HELD && !SLID) keep_packed(dy_slice);
+        if constexpr (HELD && !SLID) keep_packed(x_slice);
+        if constexpr (KEPT && !SLID && HAS_GAMMA) keep_packed(gamma_slice);
         constexpr bool AGAIN = !HELD || SLID;
         const int slide = SLID ? slide_of<VEC>(dx_row + home) : 0;
         Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];  // of other columns than those whose sums are kept
-        for (index_t tile = home - slide; column(tile, 0) < cols; tile += TILE) {
-            if (AGAIN) {
+        for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (AGAIN) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
                 read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
@@ -196,8 +196,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
-                if (!KEPT || SLID) gamma_slice[k] = {};
-                if ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                if constexpr (!KEPT || SLID) gamma_slice[k] = {};
+                if constexpr ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -211,14 +211,14 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 }
                 write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
             }
-            if (!AGAIN) break;
+            if constexpr (!AGAIN) break;
         }
 
         }
         if constexpr (ONCE) break;
     }
 
-    if (HELD) {
+    if constexpr (HELD) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             const index_t start = home + index_t(k * Tile::LANES) * VEC;
@@ -252,10 +252,9 @@ template <typename T, class Tile, int SLICES> __device__ void rms_norm_backward_
 template <typename T, class Tile> __device__ void rms_norm_backward(const rms_norm_backward_args<T>& args) {
     if (args.stage == 0) let_next_kernel_start();
     else wait_for_kernel_before();
-    if (Tile::WIDE && args.stage == 0) {
-        rms_norm_backward_rows<T, Tile, Walk::GATHER>(args);
-    } else if (Tile::WIDE) {
+    if constexpr (Tile::WIDE) {
         constexpr long long STRIP = Tile::LANES * (16 / sizeof(T));
+        if (args.stage == 0) return rms_norm_backward_rows<T, Tile, Walk::GATHER>(args);
         rms_norm_backward_rows<T, Tile, Walk::STRIP>(args);
         if (last_to_finish(args.tickets + blockIdx.x, gridDim.y))
             rms_norm_backward_columns<T, Tile, 1>(args, blockIdx.x * STRIP, min((blockIdx.x + 1) * STRIP, args.space.cols));
@@ -601,6 +600,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide3
 // @lines +1 1 -1 1 +1 6 +1 2 +4 3 +4 1 -1 1 -1 1 +2 1 -1 1 +3 1 +8 1 +3 3 +182 1 -25 1 +1 1 +1 3 -222 1 -1 1 -1 1 +8 2
 // @lines +1 1 -1 1 +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +6 1 +3 1 +1 1 +1 1 +1 3 +174 1 +1 1 -234 1 -1 1 -1 1
 // @lines +2 2 +1 1 +2 2 +1 1 -1 1 +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +10 1 +1 1 +1 1 +1 4 +178 1 +6 3 +1 4 +1
-// @lines 3 +1 4 +1 2 +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 16 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 3 +1 4 +1 2 +1 7 +3 2 +1 2 +1 1 +7 1 +1 3 +1 3 +1 15 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -41,7 +41,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
     const index_t home = stretch.first;
     const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
-    if (KEPT) {
+    if constexpr (KEPT) {
     }
 
     DYN_SHARED(unsigned char, dynamic);
@@ -58,7 +58,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
     };
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
-    if (AHEAD) fetch(block * Tile::ROWS + own);
+    if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
@@ -68,7 +68,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
         T* const y_row = args.y.row(space, row);
         [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
-        if (AHEAD) {
+        if constexpr (AHEAD) {
             cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -76,14 +76,14 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
                 x_ahead.take(k, x_slice[k]);
             }
             fetch(next);
-        } else if (HELD) {
+        } else if constexpr (HELD) {
             read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
 
         [[maybe_unused]] acc_t shifted_max_part = -math::infinity<acc_t>();
-        if (HELD) keep_packed(x_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
-            if (!HELD) {
+        if constexpr (HELD) keep_packed(x_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!HELD) {
                 read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
@@ -98,14 +98,14 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
                     shifted_max_part = math::maximum(shifted_max_part, x);
                 }
             }
-            if (HELD) break;
+            if constexpr (HELD) break;
         }
         const acc_t shifted_max = fold_row<Tile, Max<acc_t>>(shifted_max_part, turn);
 
         [[maybe_unused]] acc_t y_sum_part = acc_t(0);
-        if (HELD) keep_packed(x_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
-            if (!HELD) {
+        if constexpr (HELD) keep_packed(x_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!HELD) {
                 read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
@@ -121,17 +121,17 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
                     y_sum_part = y_sum_part + math::exp_for<T>(shifted);
                 }
             }
-            if (HELD) break;
+            if constexpr (HELD) break;
         }
         const acc_t y_sum = fold_row<Tile, Sum<acc_t>>(y_sum_part, turn);
         [[maybe_unused]] const acc_t y_once = math::log(y_sum);
 
         {
-        if (HELD && !SLID) keep_packed(x_slice);
+        if constexpr (HELD && !SLID) keep_packed(x_slice);
         constexpr bool AGAIN = !HELD || SLID;
         const int slide = SLID ? slide_of<VEC>(y_row + home) : 0;
-        for (index_t tile = home - slide; column(tile, 0) < cols; tile += TILE) {
-            if (AGAIN) {
+        for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (AGAIN) {
                 read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
@@ -149,7 +149,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_rows(co
                 }
                 write<LAYOUT>(y_pack, y_row, args.y.col_stride, space, col, home, cols);
             }
-            if (!AGAIN) break;
+            if constexpr (!AGAIN) break;
         }
 
         }
@@ -505,7 +505,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_f64_wide384x1x2
 // @lines templates/row.cu.jinja:63 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2
 // @lines +6 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1 -226 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3
 // @lines +182 2 -16 1 -226 1 +8 2 +1 1 +1 6 +7 3 +4 1 +2 1 +3 1 +8 1 +3 3 +182 1 -31 2 +20 1 -232 1 +2 2 +4 2 +1 1 +1 6
-// @lines +5 1 +1 3 +4 1 +2 1 +10 1 +1 1 +1 1 +1 4 +178 1 +6 2 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
+// @lines +5 1 +1 3 +4 1 +2 1 +10 1 +1 1 +1 1 +1 4 +178 1 +6 2 +16 2 +31 3 +17 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6
 // @lines -6 6 -6 6 -6 6 -6 6 -6 5

@@ -42,7 +42,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
     const index_t home = stretch.first;
     const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
-    if (KEPT) {
+    if constexpr (KEPT) {
     }
 
     DYN_SHARED(unsigned char, dynamic);
@@ -62,7 +62,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
     };
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
-    if (AHEAD) fetch(block * Tile::ROWS + own);
+    if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
@@ -75,7 +75,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
         Pack<T, VEC> dy_slice[CHUNKS];
         [[maybe_unused]] const bool y_inside = SLID && args.y.inside(row);
         Pack<T, VEC> y_slice[CHUNKS];
-        if (AHEAD) {
+        if constexpr (AHEAD) {
             cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -84,15 +84,15 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
                 y_ahead.take(k, y_slice[k]);
             }
             fetch(next);
-        } else if (HELD) {
+        } else if constexpr (HELD) {
             read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(home, 0), APART, cols, dy_inside);
             read<LAYOUT>(y_slice, y_row, args.y.col_stride, space, column(home, 0), APART, cols, y_inside);
         }
 
         [[maybe_unused]] acc_t dx_sum_part = acc_t(0);
-        if (HELD) keep_packed(dy_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && column(tile, 0) < cols; tile += TILE) {
-            if (!HELD) {
+        if constexpr (HELD) keep_packed(dy_slice);
+        for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!HELD) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
             }
 #pragma unroll
@@ -107,17 +107,17 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
                     dx_sum_part = dx_sum_part + dy;
                 }
             }
-            if (HELD) break;
+            if constexpr (HELD) break;
         }
         const acc_t dx_sum = fold_row<Tile, Sum<acc_t>>(dx_sum_part, turn);
 
         {
-        if (HELD && !SLID) keep_packed(dy_slice);
-        if (HELD && !SLID) keep_packed(y_slice);
+        if constexpr (HELD && !SLID) keep_packed(dy_slice);
+        if constexpr (HELD && !SLID) keep_packed(y_slice);
         constexpr bool AGAIN = !HELD || SLID;
         const int slide = SLID ? slide_of<VEC>(dx_row + home) : 0;
-        for (index_t tile = home - slide; column(tile, 0) < cols; tile += TILE) {
-            if (AGAIN) {
+        for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (AGAIN) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
                 read<LAYOUT>(y_slice, y_row, args.y.col_stride, space, column(tile, 0), APART, cols, y_inside);
             }
@@ -136,7 +136,7 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
                 }
                 write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
             }
-            if (!AGAIN) break;
+            if constexpr (!AGAIN) break;
         }
 
         }
@@ -486,6 +486,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f64_wi
 // @lines templates/row.cu.jinja:63 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1
 // @lines +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +18 1 -226 1 +8
 // @lines 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +182 2 -10 1 -232 1 -1 1 +2 2 +4 2 +1 1 -1 1 +1 6 +5 1 +1 3 +4 1 -1 1 +13
-// @lines 1 +1 1 +1 1 +1 4 +178 1 +6 2 +16 2 +31 3 +18 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 1 +1 1 +1 1 +1 4 +178 1 +6 2 +16 2 +31 3 +17 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

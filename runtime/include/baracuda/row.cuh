@@ -298,7 +298,7 @@ template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int
 #pragma unroll
     for (int step = (Tile::LANES < WARP ? Tile::LANES : WARP) / 2; step > 0; step /= 2)
         value = fold(value, __shfl_xor_sync(ALL_LANES, value, step));
-    if (Tile::LANES > WARP) {
+    if constexpr (Tile::LANES > WARP) {
         constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
         struct alignas(16) Scratch { A of_warp[WARPS]; };  // aligned, so that 16-byte reads of one touch no other
         __shared__ Scratch scratch[Tile::ROWS][2];
@@ -348,10 +348,10 @@ template <class Tile, typename A, int N, typename Put> __device__ void fold_rows
 }
 
 // The compiler forgets what it knows of a pack, so that it converts its elements again where they are read again instead of
-// keeping both: a pack of halves takes half the registers.
+// keeping both: a pack of halves takes half the registers. Floats are converted from nothing.
 template <typename T, int N, int CHUNKS> __device__ __forceinline__ void keep_packed(Pack<T, N> (&slice)[CHUNKS]) {
 #ifndef BARACUDA_HOST
-    if constexpr (sizeof(Pack<T, N>) % 4 == 0) {
+    if constexpr (sizeof(T) != 4 && sizeof(Pack<T, N>) % 4 == 0) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k)
 #pragma unroll
@@ -373,7 +373,7 @@ template <int THREADS, int SLICES, typename A> __device__ A fold_parts(const A* 
 #pragma unroll 8
         for (long long p = slice; p < parts; p += SLICES) sum += part[p * pitch];
     }
-    if (SLICES > 1) {
+    if constexpr (SLICES > 1) {
         __shared__ A of_slice[SLICES][COLUMNS];
         __syncthreads();  // an earlier fold may still be reading
         of_slice[slice][column] = sum;

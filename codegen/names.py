@@ -24,7 +24,7 @@ _KERNEL = (
     "args stage space parts tickets row col rows cols index_t acc_t acc_of home first lane block blocks column "
     "tile turn live part strip i k read write offset fold_row fold_parts last_to_finish gathered_offset "
     "column_offset warp layout host half warp_size baracuda math i64 u64 me own next shared dynamic fetch stretch "
-    "count keep_packed"
+    "count keep_packed mean_of"
 )
 _PLAN = (
     "self cls element dtype workspace stream arrays arguments device descriptor sku run bind select prepare "

@@ -13,10 +13,10 @@ from .program.ops import OPS
 from .program.tree import Call, Cast, Query, reads, varies, walk
 from .spec import RowSpec
 
-# How each row reduction starts, steps, folds and finishes; {part} is the thread's share, {size} the row's length.
+# How each row reduction starts, steps, folds and finishes; {part} is the thread's share.
 _REDUCTIONS = {
     "sum": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "{folded}"),
-    "mean": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "{folded} / acc_t({size})"),
+    "mean": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "mean_of({folded}, space)"),
     "max": ("-math::infinity<acc_t>()", "math::maximum({part}, {expr})", "Max<acc_t>", "{folded}"),
     "min": ("math::infinity<acc_t>()", "math::minimum({part}, {expr})", "Min<acc_t>", "{folded}"),
 }
@@ -296,7 +296,7 @@ class _Scheduler:
             start,
             self._fused(line.expr, part) or step.format(part=part, expr=self._operand(line.expr)),
             fold,
-            finish.format(folded=f"fold_row<Tile, {fold}>({part}, turn)", size=f"size_{self.cols}"),
+            finish.format(folded=f"fold_row<Tile, {fold}>({part}, turn)"),
         )
 
     def _fused(self, reduce: Reduce, total: str) -> str:

@@ -29,6 +29,7 @@ from .row_geometry import (
     blocks_for,
     padded,
     parts_of,
+    reciprocal_word,
     strips_of,
 )
 from .row_source import row_axes_of, row_source
@@ -169,7 +170,8 @@ class RowPlan(Plan[R]):
             raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         words = Words()
-        words += [0, problem.rows, problem.cols, *axis_words(row_extent), *axis_words(col_extent)]
+        words += [0, problem.rows, problem.cols, reciprocal_word(problem.cols)]
+        words += [*axis_words(row_extent), *axis_words(col_extent)]
         for name, argument in self.ARGUMENTS.items():
             words.point(name)
             if argument.over != "col":

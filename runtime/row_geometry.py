@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,6 +100,14 @@ def padded(strides: Sequence[int]) -> list[int]:
 def axis_words(extent: Sequence[int]) -> list[int]:
     """Extents as the kernel's `Space` holds them: how many, then each."""
     return [len(extent), *extent, *[1] * (MAX_AXES - len(extent))]
+
+
+def reciprocal_word(count: int) -> int:
+    """1 over `count` as a float, in the bits of a double; infinity over nothing."""
+    (rounded,) = struct.unpack("f", struct.pack("f", count))
+    word: int
+    (word,) = struct.unpack("q", struct.pack("d", 1 / rounded if rounded else math.inf))
+    return word
 
 
 class Words:

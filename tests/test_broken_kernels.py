@@ -52,7 +52,7 @@ DEFECTS = {
     "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),
     "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),
     "last warp left out": (r"warp < WARPS; \+\+warp", "warp + 1 < WARPS; ++warp", BLOCK),
-    "mean over the wrong size": (r"/ acc_t\(size_cols\)", "/ acc_t(size_cols + 1)", WARP),
+    "mean over the wrong size": (r"\* space\.per_col", "/ (1 / space.per_col + 1)", WARP),
     "constant slightly wrong": (r"acc_t\(1\) / rms", "acc_t(1.000001) / rms", WARP),
     "strip finished too early": (r"\+ 1 == blocks", "+ 2 == blocks", WIDE),
     "gathered by the wrong row": (r"_of_row\[row\] = ", "_of_row[row ^ 1] = ", WIDE),

@@ -23,7 +23,7 @@ from .facts import Facts
 from .ptx import UNKNOWN
 
 _WORD = 8
-_HEAD_WORDS = 1 + 2 + 2 * (1 + MAX_AXES)  # the stage, the rows and columns, the axes of both with their extents
+_HEAD_WORDS = 1 + 3 + 2 * (1 + MAX_AXES)  # the stage, the sizes with 1 over the columns, the axes of both with extents
 _WORDS = {"element": 1 + 2 * MAX_AXES + 2, "row": 1 + MAX_AXES, "col": 1 + MAX_AXES}
 
 

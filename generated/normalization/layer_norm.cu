@@ -118,7 +118,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
             }
             if constexpr (HELD) break;
         }
-        const acc_t mu = fold_row<Tile, Sum<acc_t>>(mu_part, turn) / acc_t(size_cols);
+        const acc_t mu = mean_of(fold_row<Tile, Sum<acc_t>>(mu_part, turn), space);
         if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.mu.at(space, row) = mu_of<T>(mu);
 
         [[maybe_unused]] acc_t rstd_mean_part = acc_t(0);
@@ -142,7 +142,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
             }
             if constexpr (HELD) break;
         }
-        const acc_t rstd_mean = fold_row<Tile, Sum<acc_t>>(rstd_mean_part, turn) / acc_t(size_cols);
+        const acc_t rstd_mean = mean_of(fold_row<Tile, Sum<acc_t>>(rstd_mean_part, turn), space);
         [[maybe_unused]] const acc_t rstd = acc_t(1) / math::sqrt(rstd_mean + eps);
         if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rstd.at(space, row) = rstd_of<T>(rstd);
 

@@ -158,8 +158,8 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_backward
             }
             if constexpr (HELD) break;
         }
-        const acc_t drift = WALK == Walk::STRIP ? args.drift_of_row[row] : fold_row<Tile, Sum<acc_t>>(drift_part, turn) / acc_t(size_cols);
-        const acc_t proj = WALK == Walk::STRIP ? args.proj_of_row[row] : fold_row<Tile, Sum<acc_t>>(proj_part, turn) / acc_t(size_cols);
+        const acc_t drift = WALK == Walk::STRIP ? args.drift_of_row[row] : mean_of(fold_row<Tile, Sum<acc_t>>(drift_part, turn), space);
+        const acc_t proj = WALK == Walk::STRIP ? args.proj_of_row[row] : mean_of(fold_row<Tile, Sum<acc_t>>(proj_part, turn), space);
         if (WALK == Walk::GATHER) {
             if (lane == 0) args.drift_of_row[row] = drift;
             if (lane == 0) args.proj_of_row[row] = proj;

@@ -110,7 +110,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_rows(const
             }
             if constexpr (HELD) break;
         }
-        const acc_t rms_mean = fold_row<Tile, Sum<acc_t>>(rms_mean_part, turn) / acc_t(size_cols);
+        const acc_t rms_mean = mean_of(fold_row<Tile, Sum<acc_t>>(rms_mean_part, turn), space);
         [[maybe_unused]] const acc_t rms = math::sqrt(rms_mean + eps);
         [[maybe_unused]] const acc_t y_once = acc_t(1) / rms;
         if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rms.at(space, row) = rms_of<T>(rms);

@@ -141,7 +141,7 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
             }
             if constexpr (HELD) break;
         }
-        const acc_t proj = WALK == Walk::STRIP ? args.proj_of_row[row] : fold_row<Tile, Sum<acc_t>>(proj_part, turn) / acc_t(size_cols);
+        const acc_t proj = WALK == Walk::STRIP ? args.proj_of_row[row] : mean_of(fold_row<Tile, Sum<acc_t>>(proj_part, turn), space);
         if (WALK == Walk::GATHER) {
             if (lane == 0) args.proj_of_row[row] = proj;
             continue;

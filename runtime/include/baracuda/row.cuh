@@ -18,6 +18,7 @@ constexpr unsigned ALL_LANES = 0xffffffffu;
 // Every member of an argument struct is one or more 8-byte words, so the host fills it as an array.
 struct Space {
     long long rows, cols;
+    double per_col;  // 1 over the number of columns as a float
     long long row_axes, row_extent[MAX_AXES];
     long long col_axes, col_extent[MAX_AXES];
 };
@@ -264,6 +265,13 @@ template <typename T, int N, int CHUNKS, int THREADS> struct Ahead {
 template <typename A> struct Sum { __device__ A operator()(A a, A b) const { return a + b; } };
 template <typename A> struct Max { __device__ A operator()(A a, A b) const { return math::maximum(a, b); } };
 template <typename A> struct Min { __device__ A operator()(A a, A b) const { return math::minimum(a, b); } };
+
+// What the elements of a row are on average whose sum is `sum`. A double holds enough of the quotient of two floats for it to
+// round as a division does, which would take longer to compile than all else of a short kernel.
+template <typename A> __device__ A mean_of(A sum, const Space& space) {
+    if constexpr (sizeof(A) == 4) return A(double(sum) * space.per_col);
+    return sum / A(space.cols);
+}
 
 // How the blocks of a cluster tell each other a value: each sends it to all, and waits only until it has all of them. There
 // are two barriers, used in turn: a block that has the values of one turn knows that nobody reads those of the turn before.

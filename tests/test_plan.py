@@ -112,7 +112,7 @@ def test_when_none_is_left_every_candidate_says_why() -> None:
 
 
 def test_who_asks_for_bits_of_every_gpu_gets_one_kernel_everywhere() -> None:
-    """Long rows have a kernel of clusters where there are clusters; with the rung, all architectures take the same."""
+    """Long rows have their own kernel where shared memory allows; with the rung, all architectures take the same."""
     asked = rt.PlanPreference(rungs=frozenset({"bit_stable_across_arch"}))
     candidates = [k.sku for k in REGISTRY.candidates("rms_norm", "bf16")]
     for cols in (1000, 16384, 65536, 300000):
@@ -125,7 +125,7 @@ def test_who_asks_for_bits_of_every_gpu_gets_one_kernel_everywhere() -> None:
             for arch in ("sm_80", "sm_90")
         }
         assert chosen["sm_80"][0] == chosen["sm_80"][1] == chosen["sm_90"][1]
-        assert (chosen["sm_90"][0].tile.cluster > 1) == (cols == 65536)
+        assert (chosen["sm_90"][0].arch == "sm_90") == (cols == 65536)
 
 
 def refused(sku: rt.KernelSku, problem: Any, arch: str, preference: rt.PlanPreference) -> str | None:

@@ -257,8 +257,8 @@ def test_an_element_without_kernels_is_named() -> None:
 
 def test_a_reason_that_all_share_is_said_once() -> None:
     with pytest.raises(rt.Unsupported) as caught:
-        FlashSdpaPlan.select(_flash(key_len=512), rt.PlanPreference(prefer_backend="cudnn"))
-    said, count = str(caught.value), len(FlashSdpaPlan.explain(_flash()).verdicts)
+        SdpaPlan.select(_sdpa(query_len=3), rt.PlanPreference(prefer_backend="cudnn"))
+    said, count = str(caught.value), len(SdpaPlan.explain(_sdpa(query_len=3)).verdicts)
     assert said.endswith(f"; each of its {count} kernels: is a bespoke kernel, prefer_backend is 'cudnn'")
     with pytest.raises(rt.Unsupported) as caught:  # reasons that differ are all told
         FlashSdpaSm90Plan.select(_flash(has_mask=True))

@@ -21,7 +21,7 @@ from .problem import Arrays, Problem
 from .row_problem import RowProblem
 
 LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
-LARGE = 1 << 16  # elements; a problem of more is drawn in one style on the host device, the one that rounds most
+LARGE = 1 << 17  # elements; a problem of more is drawn in one style on the host device, the one that rounds most
 
 
 def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = True) -> None:

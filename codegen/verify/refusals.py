@@ -288,8 +288,9 @@ def _spoilt_aliases(
 def check_preferences(problem: Problem) -> None:
     """A preference is honoured or refused with the reason of every candidate, never ignored."""
     plan, descriptor = type(problem.plan), problem.descriptor
-    held = problem.plan.sku.precision_guarantee.rungs
-    least = min(plan.workspace_of(descriptor, v.sku) for v in plan.explain(descriptor).verdicts if v.accepted and v.sku)
+    able = [v.sku for v in plan.explain(descriptor).verdicts if v.accepted and v.sku]
+    stable = any("bit_stable_across_arch" in sku.precision_guarantee.rungs for sku in able)
+    least = min(plan.workspace_of(descriptor, sku) for sku in able)
     frugal = plan.select(descriptor, PlanPreference(max_workspace_bytes=least))
     if frugal.workspace_bytes > least:
         raise AssertionError(f"max_workspace_bytes={least} gave a plan that needs {frugal.workspace_bytes}")
@@ -297,7 +298,7 @@ def check_preferences(problem: Problem) -> None:
         "max_workspace_bytes": (PlanPreference(max_workspace_bytes=least - 1), True),
         "prefer_backend": (PlanPreference(prefer_backend="cudnn"), True),
         "archs": (PlanPreference(archs=frozenset({"sm_61"})), True),
-        "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), "bit_stable_across_arch" not in held),
+        "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), not stable),
     }
     for what, (preference, must_refuse) in asked.items():
         error = _error(partial(plan.select, descriptor, preference))

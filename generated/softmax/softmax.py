@@ -93,7 +93,6 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
-    TUNED = rt.Tuned(__package__, "softmax.json")
     SCALARS = ()
     CHOSEN = ()
     COLUMN_SUMS = ()

@@ -94,6 +94,7 @@ class SoftmaxBackwardPlan(rt.RowPlan[SoftmaxBackwardDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "dx": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    TUNED = rt.Tuned(__package__, "softmax_backward.json")
     SCALARS = ()
     CHOSEN = ()
     COLUMN_SUMS = ()

@@ -15,6 +15,7 @@ from .device import Device, KernelSource
 from .devices import default_device
 from .element import ElementKind
 from .errors import InvalidProblem, Unsupported
+from .limits import shared_bytes
 from .plan import Launch, Plan
 from .preference import PlanPreference
 from .registry import Registered, SourceFile
@@ -32,7 +33,7 @@ from .row_geometry import (
     reciprocal_word,
     strips_of,
 )
-from .row_source import row_axes_of, row_source
+from .row_source import ahead_bytes, row_axes_of, row_source
 from .sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .tuned import Facts
 from .workspace import rounded
@@ -72,7 +73,17 @@ class RowPlan(Plan[R]):
     def _refusal(cls, descriptor: R, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
         # Some tiles are for some devices only: without a device they are for whichever arrays will most likely be on.
         where = default_device() if device is None and sku.tile.arch else device
-        return super()._refusal(descriptor, sku, preference, where)
+        refused = super()._refusal(descriptor, sku, preference, where)
+        return refused or (cls._beyond(descriptor, sku, where.arch) if where is not None else None)
+
+    @classmethod
+    def _beyond(cls, descriptor: R, sku: KernelSku, arch: str) -> str | None:
+        """A block that would read ahead into more shared memory than the architecture has."""
+        inputs = [a for a in cls.ARGUMENTS.values() if a.over == "element" and a.role != "out"]
+        read = [a for a in inputs if not a.optional or getattr(descriptor, a.optional)]
+        widest = [max(a.elements(sku.element), key=lambda kind: kind.row.bytes) for a in read]
+        needed, held = ahead_bytes(sku, widest), shared_bytes(arch)
+        return None if needed <= held else f"a block needs {needed} bytes of shared memory, {arch} has {held}"
 
     @classmethod
     def facts_of(cls, descriptor: R) -> Facts:

@@ -45,14 +45,14 @@ def row_source(
     defines += [f"BARACUDA_HAS_{a.name.upper()}={int(present(a.name))}" for a in given if a.optional]
     defines += [f"BARACUDA_{a.name.upper()}={kinds[a.name].row.cuda}" for a in given if len(a.dtypes) > 1]
     read = [a.name for a in given if a.over == "element" and a.role != "out" and present(a.name)]
-    shared = _ahead_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0
+    shared = ahead_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0
     defines += [f"DYN_SHARED_BYTES={shared}"] if shared else []
     file, symbol = row.source, sku.symbol
     policy = file.contraction, file.flush_subnormals, shared
     return KernelSource(file.path, file.text, symbol, tuple(defines), *policy)
 
 
-def _ahead_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
+def ahead_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
     """Shared memory for the packs that a block has on their way, one of each tensor for each that a thread owns."""
     if not sku.tile.blocks:
         return 0

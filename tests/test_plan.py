@@ -11,8 +11,10 @@ import pytest
 
 import baracuda.generated
 import baracuda.runtime as rt
+from baracuda.codegen.commands.explain import Architecture
 from baracuda.generated import RMSNormBackwardDescriptor, RMSNormBackwardPlan, RMSNormDescriptor, RMSNormPlan
 from baracuda.runtime.registry import REGISTRY, KernelRegistry
+from baracuda.runtime.sku import VECTOR_BYTES
 
 baracuda.generated.import_all()
 
@@ -126,6 +128,14 @@ def test_who_asks_for_bits_of_every_gpu_gets_one_kernel_everywhere() -> None:
         }
         assert chosen["sm_80"][0] == chosen["sm_80"][1] == chosen["sm_90"][1]
         assert (chosen["sm_90"][0].arch == "sm_90") == (cols == 65536)
+
+
+@pytest.mark.parametrize("cols", [65536, 131072])
+def test_a_row_is_read_ahead_where_there_is_shared_memory_for_it(cols: int) -> None:
+    problem = RMSNormDescriptor(input_shape=(4, cols), norm_axes_mask=2, eps=0.0, has_gamma=False, element="bf16")
+    large, small = (RMSNormPlan.select(problem, device=Architecture(a, a)).sku.tile for a in ("sm_90", "sm_120"))
+    ahead = large.threads * large.chunks * VECTOR_BYTES
+    assert large.blocks and (small == large) == (ahead <= 99 * 1024)
 
 
 def refused(sku: rt.KernelSku, problem: Any, arch: str, preference: rt.PlanPreference) -> str | None:

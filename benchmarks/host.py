@@ -6,12 +6,12 @@ Queues are drained between batches, so a route is charged for its own work and n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from baracuda.runtime.cuda import CudaDevice
 
-from .launch_routes import GROUPS, Calls
+from .launch_routes import GROUPS, Call, Calls
 
 Row = dict[str, Any]
 CALLS, BATCHES = 300, 9
@@ -29,31 +29,36 @@ def rows() -> list[Row]:
 
     device = Device(0)
     device.set_current()
-    found: list[Row] = []
-    for name, group in GROUPS.items():
-        found += _measured(name, group, device.sync)
-    return compared(found)
+    routes, absent = started(GROUPS)
+    return compared([*timed(routes, device.sync), *absent])
 
 
-def _measured(name: str, group: Callable[[], Calls], drain: Callable[[], object]) -> list[Row]:
-    try:
-        return [timed(route, call, drain) for route, call in group().items()]
-    except Exception as error:  # whatever a library raises, the others are still measured
-        return [missing(name, f"{type(error).__name__}: {error}".splitlines()[0])]
+def started(groups: Mapping[str, Callable[[], Calls]]) -> tuple[dict[str, Call], list[Row]]:
+    """The routes of the groups, each called once, and a row for each group that could not be had."""
+    routes: dict[str, Call] = {}
+    absent: list[Row] = []
+    for name, group in groups.items():
+        try:
+            for route, call in group().items():
+                call()
+                routes[route] = call
+        except Exception as error:  # whatever a library raises, the others are still measured
+            absent.append(missing(name, f"{type(error).__name__}: {error}".splitlines()[0]))
+    return routes, absent
 
 
-def timed(route: str, call: Callable[[], object], drain: Callable[[], object]) -> Row:
-    """The least time a call takes in batches, on a queue that is never full."""
-    call()
-    drain()
-    best = float("inf")
+def timed(routes: Mapping[str, Call], drain: Callable[[], object]) -> list[Row]:
+    """The least time that a call of each route takes in batches, which take turns, on a queue that is never full."""
+    best = dict.fromkeys(routes, float("inf"))
     for _ in range(BATCHES):
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        best = min(best, (time.perf_counter() - start) / CALLS)
-        drain()
-    return {"route": route, "us": round(best * 1e6, 2), "over_raw": None, "note": ""}
+        for route, call in routes.items():
+            drain()
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            best[route] = min(best[route], (time.perf_counter() - start) / CALLS)
+    drain()
+    return [{"route": route, "us": round(us * 1e6, 2), "over_raw": None, "note": ""} for route, us in best.items()]
 
 
 def missing(route: str, why: str) -> Row:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-Calls = Mapping[str, Callable[[], object]]
+Call = Callable[[], object]
+Calls = Mapping[str, Call]
 
 ROWS, COLS = 256, 256
 _COPY = r"""

@@ -13,7 +13,7 @@ from .device import Device, Kernel, KernelSource, WatchedArray
 from .devices import get_device
 from .element import ElementKind
 from .errors import BaracudaError, DriverError, InvalidProblem, Unsupported
-from .prepared import BoundLaunch, Calls, Place, Prepared, Start, place_of, start_of
+from .prepared import BoundLaunch, Calls, Prepared, Start, start_of
 from .registry import Registered
 from .selection import Selectable, Verdict
 from .sku import KernelSku, PrecisionGuarantee
@@ -116,28 +116,25 @@ class Plan(Selectable[D]):
         return self
 
     def _run(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
-        place = self._place_of(arrays, workspace)
-        known = self._calls.find(place)
+        given = (*arrays, workspace) if self.workspace_bytes else arrays
+        known = self._calls.find(given)
         if known is None or known.device.watch is not None:
-            self._start(self._checked(arrays), workspace, stream, place, (self._calls, self._unchecked_calls))
+            self._start(self._checked(arrays), workspace, stream, given, (self._calls, self._unchecked_calls))
         else:
             self._start_again(known, stream)
 
     def _run_unchecked(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
-        place = self._place_of(arrays, workspace)
-        known = self._unchecked_calls.find(place)
+        given = (*arrays, workspace) if self.workspace_bytes else arrays
+        known = self._unchecked_calls.find(given)
         if known is None or known.device.watch is not None:
             with self._named:
                 views = take(self.ARGUMENTS, self._by_name(arrays))
-            self._start(views, workspace, stream, place, (self._unchecked_calls,))
+            self._start(views, workspace, stream, given, (self._unchecked_calls,))
         else:
             self._start_again(known, stream)
 
     def _by_name(self, arrays: Arrays) -> dict[str, Array]:
         return dict(zip(self.ARGUMENTS, arrays, strict=True))
-
-    def _place_of(self, arrays: Arrays, workspace: Workspace) -> Place | None:
-        return place_of((*arrays, workspace) if self.workspace_bytes else arrays)
 
     def _start_again(self, known: Prepared, stream: Stream) -> None:
         try:
@@ -149,14 +146,14 @@ class Plan(Selectable[D]):
             start(handle)
 
     def _start(
-        self, views: Views, workspace: Workspace, stream: Stream, place: Place | None, memories: tuple[Calls, ...]
+        self, views: Views, workspace: Workspace, stream: Stream, given: Arrays, memories: tuple[Calls, ...]
     ) -> None:
         device, scratch, handle = self._placed(views, workspace, stream)
         starts = self._starts(device, views, scratch, handle)
         if device.watch is None:
             known = Prepared(device, starts, current_stream(views.values()))
             for calls in memories:
-                calls.remember(place, known)
+                calls.remember(given, known)
             for start in starts:
                 start(handle)
         else:

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 from .device import Device, Kernel, WatchedArray
 from .errors import BaracudaError
+from .likeness import Likeness, likeness_of
 from .stream import raw_stream
 from .tensor import PLACES
 
 _REMEMBERED = 256  # calls
 
+Arrays = tuple[object, ...]
 Place = tuple[Any, ...]
 Start = Callable[[int], None]  # launches one kernel on the stream it is given
 
@@ -31,19 +33,29 @@ class Prepared(NamedTuple):
 
 
 class Calls:
-    """The last calls that were prepared, by their arrays' place; forgets all of them when there are too many."""
+    """The last calls that were prepared; forgets all of them when there are too many.
+
+    Found by their arrays' place, or, where these are like those of the last call that was prepared, by their addresses.
+    """
 
     def __init__(self) -> None:
         self._by_place: dict[Place, Prepared] = {}
-        # One attribute, so that threads see a place and what belongs to it. Comparing with it takes half as long as
-        # looking in the dict.
+        # One attribute each, so that threads see a key and what belongs to it. Comparing with the latest place takes
+        # half as long as looking in the dict.
         self._latest: tuple[Place, Prepared] | tuple[None, None] = (None, None)
+        self._alike: tuple[Likeness, dict[Place, Prepared]] | None = None
 
     def __len__(self) -> int:
         return len(self._by_place)
 
-    def find(self, place: Place | None) -> Prepared | None:
-        """What was prepared for arrays of this place; None is no place."""
+    def find(self, arrays: Arrays) -> Prepared | None:
+        """What was prepared for arrays with equal views, if it is remembered."""
+        if (alike := self._alike) is not None:
+            likeness, by_addresses = alike
+            addresses = likeness.addresses(arrays)
+            if addresses is not None and (prepared := by_addresses.get(addresses)) is not None:
+                return prepared
+        place = place_of(arrays)
         latest = self._latest
         if latest[0] == place:
             return latest[1]
@@ -52,13 +64,23 @@ class Calls:
             self._latest = place, found
         return found
 
-    def remember(self, place: Place | None, prepared: Prepared) -> None:
-        """Keep what later calls of the same place need."""
-        if place is not None:
-            if len(self._by_place) >= _REMEMBERED:
-                self._by_place.clear()
-            self._by_place[place] = prepared
-            self._latest = place, prepared
+    def remember(self, arrays: Arrays, prepared: Prepared) -> None:
+        """Keep what later calls with such arrays need."""
+        place = place_of(arrays)
+        if place is None:
+            return
+        if len(self._by_place) >= _REMEMBERED:
+            self._by_place.clear()
+            self._alike = None
+        self._by_place[place] = prepared
+        self._latest = place, prepared
+        if self._alike is None or self._alike[0].addresses(arrays) is None:
+            likeness = likeness_of(arrays)
+            self._alike = None if likeness is None else (likeness, {})
+        if self._alike is not None:
+            likeness, by_addresses = self._alike
+            if (addresses := likeness.addresses(arrays)) is not None:
+                by_addresses[addresses] = prepared
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from baracuda.benchmarks import compile_time, first_times, host
 from baracuda.generated import RMSNormDescriptor, RMSNormPlan
 from baracuda.runtime import prepared
 from baracuda.runtime.cuda import CudaDevice
+from baracuda.runtime.likeness import likeness_of
 
 HEAVY = ("pydantic", "jinja2", "rich", "ruamel", "click", "cuda.core", "cupy", "torch", "baracuda.runtime.host")
 
@@ -101,10 +103,10 @@ def test_places_tell_apart_whatever_views_do() -> None:
     assert len(set(places)) == len(different) and None not in places
     assert prepared.place_of([x]) == prepared.place_of([x.view()])
     assert prepared.place_of([object()]) is None
-    calls = prepared.Calls()
-    for place in range(1000):
-        calls.remember((place,), prepared.Prepared(rt.get_device("host"), (), int))
-    assert len(calls) <= 256 and calls.find(None) is None and calls.find((0,)) is None
+    calls, arrays = prepared.Calls(), np.zeros((1000, 2), np.float32)
+    for array in arrays:
+        calls.remember((array,), prepared.Prepared(rt.get_device("host"), (), int))
+    assert len(calls) <= 256 and calls.find((object(),)) is None and calls.find((arrays[0],)) is None
 
 
 def test_a_tensor_whose_storage_shrank_is_looked_at_again() -> None:
@@ -119,34 +121,68 @@ def test_a_tensor_whose_storage_shrank_is_looked_at_again() -> None:
         plan.run(**tensors)
 
 
+def _calls_of(lists: list[tuple[object, ...]]) -> None:
+    calls, device = prepared.Calls(), rt.get_device("host")
+    assert calls.find((object(),)) is None and calls.find(lists[0]) is None
+    known = [prepared.Prepared(device, (), int) for _ in lists]
+    for arrays, what in zip(lists, known, strict=True):
+        calls.remember(arrays, what)
+    for at in (2, 0, 0, 1, 2):
+        assert calls.find(lists[at]) is known[at]
+    assert calls.find((*lists[0][:-1], object())) is None and calls.find(lists[2]) is known[2]
+
+
 def test_calls_are_found_by_their_place() -> None:
     """The latest and those before, each with what was prepared for it."""
-    calls, device = prepared.Calls(), rt.get_device("host")
-    assert calls.find(None) is None
-    known = {place: prepared.Prepared(device, (), int) for place in ((1,), (2,), (3,))}
-    for place, what in known.items():
-        calls.remember(place, what)
-    for place in ((3,), (1,), (1,), (2,), (3,)):
-        assert calls.find(place) is known[place]
-    assert calls.find((4,)) is None and calls.find((3,)) is known[3,]
+    _calls_of([(x, None, x[1:]) for x in np.zeros((3, 4, 4), np.float32)])
+
+
+def test_calls_of_tensors_are_found() -> None:
+    """Whether they are like the last ones that were prepared, or differ in more than their addresses."""
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(3, 4, 4)
+    _calls_of([(a, None, a[1:]) for a in x])
+    _calls_of([(x[0], None, x[0]), (x[0], x[0].mT, None), (x[0], None, x[0].mT)])
+
+
+def test_tensors_are_alike_only_where_their_places_are() -> None:
+    """What a view, an owner's type or a lazy tensor's bits tell apart is not alike; other such memory is."""
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(4, 6, dtype=torch.complex64)
+    like = likeness_of((None, x))
+    assert like is not None and like.addresses((None, x)) == (x.data_ptr(),)
+    assert like.addresses((None, y := torch.ones_like(x))) == (y.data_ptr(),) != (x.data_ptr(),)
+    views = [x[:, :5], x[1:], torch.zeros(6, 4).mT, x[None], x[0], torch._neg_view(x), x.conj(), x.real, x.abs()]
+    kinds = [torch.nn.Parameter(x), torch.zeros(4, 6, device="meta"), x.to_sparse(), None, x.numpy(), object()]
+    for other in [*views, *kinds]:
+        assert like.addresses((None, other)) is None
+    assert like.addresses((x, x)) is None
+    assert likeness_of((x, x)) is None and likeness_of((None,)) is None and likeness_of((x, x.numpy())) is None
+
+
+def test_likeness_keeps_no_tensor() -> None:
+    """A plan must not keep memory that its caller gave up."""
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(4)
+    gone, likeness = weakref.ref(x), likeness_of((x,))
+    del x
+    assert likeness is not None and gone() is None
 
 
 def test_rows_of_launches() -> None:
     """Times are the least of a batch's mean, and compared with the fastest raw launch; what is missing says why."""
     calls: list[int] = []
-    quick = host.timed("raw: quick", lambda: calls.append(1), int)
-    slow = host.timed("slow", lambda: time.sleep(1e-5), int)
-    absent = host.missing("gone", "no such library")
-    assert len(calls) == 1 + host.CALLS * host.BATCHES and quick["us"] < slow["us"] and slow["us"] > 10
-    rows = host.compared([quick, slow, absent])
-    assert [r["over_raw"] for r in rows] == [0.0, round(slow["us"] - quick["us"], 2), None]
 
-    def broken() -> dict[str, object]:
+    def broken() -> dict[str, host.Call]:
         raise ModuleNotFoundError("No module named 'jax'\nmore")
 
-    assert host._measured("jax", broken, int) == [  # type: ignore[arg-type]
-        host.missing("jax", "ModuleNotFoundError: No module named 'jax'")
-    ]
+    quick, slow = {"raw: quick": lambda: calls.append(1)}, {"slow": lambda: time.sleep(1e-5)}
+    routes, absent = host.started({"one": lambda: quick, "jax": broken, "other": lambda: slow})
+    assert absent == [host.missing("jax", "ModuleNotFoundError: No module named 'jax'")]
+    first, second = host.timed(routes, int)
+    assert len(calls) == 1 + host.CALLS * host.BATCHES and first["us"] < second["us"] and second["us"] > 10
+    rows = host.compared([first, second, *absent])
+    assert [r["over_raw"] for r in rows] == [0.0, round(second["us"] - first["us"], 2), None]
 
 
 @pytest.mark.skipif(CudaDevice.available(), reason="what is said without a GPU")

@@ -200,7 +200,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.kv_block_k128.kv_block_q64.kv_stages2.persistent1.chained1",
+            "t384.kv_block_k128.kv_block_q64.kv_stages2.kv_parts1.persistent1.chained1",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
             " and d_k % 8 == 0 and d_v % 8 == 0) and DK == 128 and DV <= 128 and not SOFTCAP and not (BAND and "
@@ -213,7 +213,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.kv_block_k128.kv_block_q64.kv_stages4.q_block_q128.q_block_k128.q_stages2.persistent1.chained0",
+            "t384.kv_block_k128.kv_block_q64.kv_stages4.kv_parts1.q_block_q128.q_block_k128.q_stages2.persistent1.chained0",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
             " and d_k % 8 == 0 and d_v % 8 == 0) and max(DK, DV) <= 128 and not SOFTCAP",
@@ -222,11 +222,20 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.kv_block_k128.kv_block_q64.kv_stages4.q_block_q128.q_block_k64.q_stages4.persistent1.chained0",
+            "t384.kv_block_k128.kv_block_q64.kv_stages4.kv_parts1.q_block_q128.q_block_k64.q_stages4.persistent1.chained0",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
             " and d_k % 8 == 0 and d_v % 8 == 0) and max(DK, DV) <= 128",
             lambda d, s, v: (v.mappable and max(v.DK, v.DV) <= 128),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
+            "t384.kv_block_k128.kv_block_q64.kv_stages2.kv_parts2.q_block_q128.q_block_k64.q_stages2.persistent1.chained0",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
+            " and d_k % 8 == 0 and d_v % 8 == 0) and not SOFTCAP",
+            lambda d, s, v: (v.mappable and (not v.SOFTCAP)),
         ),
         rt.Serves(
             "sm_80",
@@ -324,6 +333,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         v.queries = (rt.round_up(d.query_len, 128) if s.persistent else d.query_len)
         v.wide = (64 * (rt.ceil_div(v.DK, 64) + rt.ceil_div(v.DV, 64)) if s.persistent else v.DK + v.DV)
         v.fixed = (2048 if s.persistent else 0)
+        v.once = (64 * rt.ceil_div(v.DV, 64) if s.persistent and s.kv_parts == 2 else 0)
         v.kv_tiles = (rt.ceil_div(d.key_len, s.kv_block_k) * d.batch_size * d.num_kv_heads)
         v.q_tiles = (rt.ceil_div(d.query_len, max(s.q_block_q, 1)) * d.batch_size * d.num_heads)
         v.mappable = (
@@ -354,8 +364,9 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
                 (min(v.kv_tiles, s.multiprocessors) if s.persistent else v.kv_tiles * s.kv_parts, 1, 1),
                 s.threads,
                 (
-                    v.fixed + s.itemsize * (s.kv_block_k + s.kv_stages * s.kv_block_q) * v.wide + 2 * s.accsize *
-                    s.kv_stages * s.kv_block_q + s.chained * (256 * s.kv_block_k + 2 * s.accsize * s.kv_block_q * v.DK)
+                    v.fixed + s.itemsize * ((s.kv_block_k + s.kv_stages * s.kv_block_q) * v.wide - v.once *
+                    s.kv_block_q) + 2 * s.accsize * s.kv_stages * s.kv_block_q + s.chained * (256 * s.kv_block_k + 2 *
+                    s.accsize * s.kv_block_q * v.DK)
                 ),
             ),
             rt.BodyKernel(
@@ -365,7 +376,10 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
                     min(v.q_tiles, s.multiprocessors) if s.persistent else v.q_tiles, 1, 1
                 ),
                 s.threads,
-                ((v.fixed + s.itemsize * (s.q_block_q + s.q_stages * s.q_block_k) * v.wide) * (1 - s.chained)),
+                ((
+                    v.fixed + s.itemsize * ((s.q_block_q + s.q_stages * s.q_block_k) * v.wide - v.once * s.q_block_k)) *
+                    (1 - s.chained
+                )),
             ),
         )
 
@@ -500,6 +514,7 @@ rt.REGISTRY.register(
                     kv_block_k=128,
                     kv_block_q=64,
                     kv_stages=2,
+                    kv_parts=1,
                     persistent=1,
                     chained=1,
                 ),
@@ -513,6 +528,7 @@ rt.REGISTRY.register(
                     kv_block_k=128,
                     kv_block_q=64,
                     kv_stages=4,
+                    kv_parts=1,
                     q_block_q=128,
                     q_block_k=128,
                     q_stages=2,
@@ -529,9 +545,27 @@ rt.REGISTRY.register(
                     kv_block_k=128,
                     kv_block_q=64,
                     kv_stages=4,
+                    kv_parts=1,
                     q_block_q=128,
                     q_block_k=64,
                     q_stages=4,
+                    persistent=1,
+                    chained=0,
+                ),
+                None,
+            ),
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    kv_block_k=128,
+                    kv_block_q=64,
+                    kv_stages=2,
+                    kv_parts=2,
+                    q_block_q=128,
+                    q_block_k=64,
+                    q_stages=2,
                     persistent=1,
                     chained=0,
                 ),

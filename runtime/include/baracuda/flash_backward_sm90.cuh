@@ -9,8 +9,9 @@
 // Own rows are keys (dkdv) or queries (dq); the rows of the other kind pass by, STREAM at a time, from the last on. Own
 // rows are the rows of every result, so that P and dS go from one product to the next in registers: seven products, as
 // S and dP are made twice. With a chain (see flash_backward_chain.cuh) dkdv makes dq as well, and five are enough; what
-// it takes to add up dq in order pays from 128 columns on. Every sum has a fixed order: the same problem gives the same
-// bits. P and dS are rounded to halves before they are multiplied; lse and delta are not.
+// it takes to add up dq in order pays from 128 columns on. In two parts dkdv makes all of dk and then all of dv, as
+// registers hold the sums of only one of them beyond 128 columns: eight products. Every sum has a fixed order: the same
+// problem gives the same bits. P and dS are rounded to halves before they are multiplied; lse and delta are not.
 //
 // Rows of q, k, v and dy are at multiples of 16 bytes, so are those of the others, whose columns are multiples of 8.
 // Lengths are at most 2^29, and none is 0: tensor maps know no empty tensor.
@@ -22,18 +23,26 @@
 namespace baracuda {
 
 // What lies where in shared memory. The side of q and k is called `k` here, with DK columns, that of v and dy is called
-// `v`, with DV; columns are in panels of 64, those beyond d_k and d_v are zeros. Dynamic shared memory: 2048 + 128
-// (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), with OWN_KEYS 8 STAGES STREAM more, and with CHAINED 256 OWN +
-// 8 STREAM DK.
-template <bool OWN_KEYS_, bool CHAINED_, int OWN_, int STREAM_, int STAGES_, class Schedule, class Variant>
+// `v`, with DV; columns are in panels of 64, those beyond d_k and d_v are zeros. SUM_K says whether dk or dq is made,
+// SUM_V whether dv is. Dynamic shared memory: 2048 + 128 (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), with
+// OWN_KEYS 8 STAGES STREAM more, and with CHAINED 256 OWN + 8 STREAM DK; in two parts 128 ceil(DV / 64) STREAM less.
+template <bool OWN_KEYS_, bool SUM_K_, bool SUM_V_, bool CHAINED_, int OWN_, int STREAM_, int STAGES_, class Schedule,
+          class Variant>
 struct HopperBackwardShape {
-    static constexpr bool OWN_KEYS = OWN_KEYS_, CHAINED = CHAINED_, BAND = Variant::BAND;
+    static constexpr bool OWN_KEYS = OWN_KEYS_, SUM_K = SUM_K_, SUM_V = SUM_V_, CHAINED = CHAINED_;
+    static constexpr bool BAND = Variant::BAND;
     static constexpr int OWN = OWN_, STREAM = STREAM_, STAGES = STAGES_;
     static constexpr int BLOCK_Q = OWN, BLOCK_K = STREAM;  // as FlashOrder and FlashBand call them
     static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
     static constexpr int CONSUMERS = 2, CONSUMER_WARPS = 4 * CONSUMERS;
 
-    static_assert(DK % 32 == 0 && DK <= 128 && DV % 32 == 0 && DV <= 128, "columns are multiples of 32, 128 at most");
+    static constexpr bool PARTS = Schedule::KV_PARTS == 2;
+    // In two parts, what passes by for dP alone is there once: it is free early, and the place of another is not there.
+    static constexpr bool APART = PARTS && !SUM_V;
+
+    static_assert(DK % 32 == 0 && DV % 32 == 0 && (PARTS ? DK <= 256 && DV <= 256 : DK <= 128 && DV <= 128),
+                  "columns are multiples of 32, 128 at most, 256 in two parts");
+    static_assert(SUM_K || SUM_V, "something is made");
     static_assert(Schedule::THREADS == 128 * (CONSUMERS + 1) && OWN == 64 * CONSUMERS, "64 rows a warpgroup");
     static_assert(STREAM % BACKWARD_UNIT == 0, "boxes have a unit's rows");
     static_assert(!CHAINED || (OWN_KEYS && STREAM == BACKWARD_UNIT && STAGES == 2 && DK == 128), "sums of 64 by 64");
@@ -41,18 +50,20 @@ struct HopperBackwardShape {
     static_assert(Variant::PACKED && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES, "left to the portable kernel");
 
     // Registers a thread: what the launch gives to all is divided again, in steps of 8.
-    static constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 24;
+    static constexpr int CONSUMER_REGISTERS = PARTS ? 232 : 240, PRODUCER_REGISTERS = PARTS ? 40 : 24;
 
     static constexpr unsigned OWN_PANEL = OWN * 128, STREAM_PANEL = STREAM * 128;  // bytes
-    static constexpr unsigned OWN_V = K_PANELS * OWN_PANEL, OWN_BYTES = OWN_V + V_PANELS * OWN_PANEL;
-    static constexpr unsigned STREAM_V = K_PANELS * STREAM_PANEL, STREAM_BYTES = STREAM_V + V_PANELS * STREAM_PANEL;
+    static constexpr unsigned OWN_V = K_PANELS * OWN_PANEL, OWN_BYTES = OWN_V + (SUM_K ? V_PANELS * OWN_PANEL : 0);
+    static constexpr unsigned K_BYTES = K_PANELS * STREAM_PANEL, V_BYTES = V_PANELS * STREAM_PANEL;
+    static constexpr unsigned STREAM_BYTES = APART ? K_BYTES : K_BYTES + V_BYTES;  // of a stage
+    static constexpr unsigned APART_V = OWN_BYTES + STAGES * STREAM_BYTES;
     static constexpr unsigned STATISTICS_BYTES = OWN_KEYS ? 8 * STREAM : 0;  // lse and delta of a tile's queries
     // With a chain, dS of a tile and what it makes of dq; both are there twice, as is what passes by.
     static constexpr unsigned CHANGE_BYTES = CHAINED ? OWN * 128 : 0, STAGED_BYTES = CHAINED ? STREAM * DK * 4 : 0;
-    static constexpr unsigned CHANGES = OWN_BYTES + STAGES * STREAM_BYTES, STAGED = CHANGES + 2 * CHANGE_BYTES;
+    static constexpr unsigned CHANGES = APART_V + (APART ? V_BYTES : 0), STAGED = CHANGES + 2 * CHANGE_BYTES;
     static constexpr unsigned STATISTICS = STAGED + 2 * STAGED_BYTES;
     static constexpr unsigned BARRIERS = STATISTICS + STAGES * STATISTICS_BYTES;
-    static constexpr unsigned ORDER = BARRIERS + 8 * (2 + 2 * STAGES + 8);
+    static constexpr unsigned ORDER = BARRIERS + 8 * (2 + 2 * STAGES + 8 + 2);
     static constexpr int OWN_USERS = 32 * CONSUMER_WARPS + (CHAINED ? 2 : 0);  // each lane reads the FlashTile
     static constexpr int STREAM_USERS = CONSUMER_WARPS * (OWN_KEYS ? 32 : 1);  // and the statistics of a tile
 };
@@ -69,7 +80,9 @@ template <class Shape> struct HopperBackwardShared {
     __device__ __forceinline__ unsigned k(unsigned stage) const {
         return base + Shape::OWN_BYTES + stage * Shape::STREAM_BYTES;
     }
-    __device__ __forceinline__ unsigned v(unsigned stage) const { return k(stage) + Shape::STREAM_V; }
+    __device__ __forceinline__ unsigned v(unsigned stage) const {
+        return Shape::APART ? base + Shape::APART_V : k(stage) + Shape::K_BYTES;
+    }
     __device__ __forceinline__ unsigned statistics(unsigned stage) const {
         return base + Shape::STATISTICS + stage * Shape::STATISTICS_BYTES;
     }
@@ -88,7 +101,19 @@ template <class Shape> struct HopperBackwardShared {
     __device__ __forceinline__ Barrier change_empty(unsigned stage) const { return chained(1, stage); }
     __device__ __forceinline__ Barrier staged_full(unsigned stage) const { return chained(2, stage); }
     __device__ __forceinline__ Barrier staged_empty(unsigned stage) const { return chained(3, stage); }
+    __device__ __forceinline__ Barrier v_full() const { return chained(4, 0); }
+    __device__ __forceinline__ Barrier v_empty() const { return chained(4, 1); }
 
+    __device__ void retire() const {
+        own_full().invalidate();
+        own_empty().invalidate();
+        if (Shape::APART) {
+            v_full().invalidate();
+            v_empty().invalidate();
+        }
+        for (int i = 0; i < 2 * Shape::STAGES; ++i) full(i).invalidate();
+        asm volatile("fence.proxy.async;" ::: "memory");  // the copy engine may write here next
+    }
     __device__ void init() const {
         own_full().init(1);
         own_empty().init(Shape::OWN_USERS);
@@ -99,6 +124,10 @@ template <class Shape> struct HopperBackwardShared {
                 staged_full(i).init(Shape::CONSUMER_WARPS);
                 staged_empty(i).init(1);
             }
+        if (Shape::APART) {
+            v_full().init(1);
+            v_empty().init(Shape::CONSUMER_WARPS);
+        }
         for (int i = 0; i < Shape::STAGES; ++i) {
             full(i).init(1);
             empty(i).init(Shape::STREAM_USERS);
@@ -167,23 +196,24 @@ __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shap
         shared.order() = work;
 
         // An axis that repeats one matrix has one coordinate.
-        const auto load = [&](bool keys, unsigned k, unsigned v, Barrier full, int row, int head, bool is_own) {
+        const auto load_k = [&](bool keys, unsigned k, Barrier full, int row, int head, bool is_own) {
             const auto& of_k = keys ? args.k.stride : args.q.stride;
-            const auto& of_v = keys ? args.v.stride : args.dy.stride;
-            const TensorMap &k_map = keys ? args.k_map : args.q_map, &v_map = keys ? args.v_map : args.dy_map;
+            const TensorMap& k_map = keys ? args.k_map : args.q_map;
             const int k_head = of_k[1] ? head : 0, k_batch = of_k[0] ? batch : 0;
-            const int v_head = of_v[1] ? head : 0, v_batch = of_v[0] ? batch : 0;
-            if (is_own) {
-                load_rows<Shape::K_PANELS, Shape::OWN>(k, k_map, full, row, k_head, k_batch, EVICT_FIRST);
-                load_rows<Shape::V_PANELS, Shape::OWN>(v, v_map, full, row, v_head, v_batch, EVICT_FIRST);
-            } else {
-                load_rows<Shape::K_PANELS, Shape::STREAM>(k, k_map, full, row, k_head, k_batch, EVICT_LAST);
-                load_rows<Shape::V_PANELS, Shape::STREAM>(v, v_map, full, row, v_head, v_batch, EVICT_LAST);
-            }
+            if (is_own) load_rows<Shape::K_PANELS, Shape::OWN>(k, k_map, full, row, k_head, k_batch, EVICT_FIRST);
+            else load_rows<Shape::K_PANELS, Shape::STREAM>(k, k_map, full, row, k_head, k_batch, EVICT_LAST);
         };
+        const auto load_v = [&](bool keys, unsigned v, Barrier full, int row, int head, bool is_own) {
+            const auto& of_v = keys ? args.v.stride : args.dy.stride;
+            const TensorMap& v_map = keys ? args.v_map : args.dy_map;
+            const int v_head = of_v[1] ? head : 0, v_batch = of_v[0] ? batch : 0;
+            if (is_own) load_rows<Shape::V_PANELS, Shape::OWN>(v, v_map, full, row, v_head, v_batch, EVICT_FIRST);
+            else load_rows<Shape::V_PANELS, Shape::STREAM>(v, v_map, full, row, v_head, v_batch, EVICT_LAST);
+        };
+        const int own_row = work.tile * Shape::OWN;
         shared.own_full().expect(Shape::OWN_BYTES);
-        load(OWN_KEYS, shared.own_k(), shared.own_v(), shared.own_full(), work.tile * Shape::OWN, head,
-             true);
+        load_k(OWN_KEYS, shared.own_k(), shared.own_full(), own_row, head, true);
+        if (Shape::SUM_K) load_v(OWN_KEYS, shared.own_v(), shared.own_full(), own_row, head, true);
         own.advance();
 
         const int first_head = OWN_KEYS ? head * group : head / group, end_head = first_head + (OWN_KEYS ? group : 1);
@@ -195,12 +225,18 @@ __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shap
                 shared.empty(stage).wait(passed / Shape::STAGES % 2 ^ 1);
                 const Barrier full = shared.full(stage);
                 full.expect(Shape::STREAM_BYTES + Shape::STATISTICS_BYTES);
-                load(!OWN_KEYS, shared.k(stage), shared.v(stage), full, tile * Shape::STREAM, other, false);
+                load_k(!OWN_KEYS, shared.k(stage), full, tile * Shape::STREAM, other, false);
+                if (!Shape::APART) load_v(!OWN_KEYS, shared.v(stage), full, tile * Shape::STREAM, other, false);
                 if (OWN_KEYS) {
                     const int unit = (batch * int(args.num_heads) + other) * query_units(args);
                     const long long first = unit + tile * (Shape::STREAM / BACKWARD_UNIT);
                     load_bytes(shared.statistics(stage), args.delta + first * (2 * BACKWARD_UNIT),
                                Shape::STATISTICS_BYTES, full);
+                }
+                if (Shape::APART) {
+                    shared.v_empty().wait(passed % 2 ^ 1);
+                    shared.v_full().expect(Shape::V_BYTES);
+                    load_v(!OWN_KEYS, shared.v(0), shared.v_full(), tile * Shape::STREAM, other, false);
                 }
                 ++passed;
             }
@@ -210,7 +246,7 @@ __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shap
 // What a tile's scores and changes are made of, for one thread's fragment: see below for which elements it has.
 template <typename T, class Shape, class Variant> struct BackwardWeights {
     static constexpr int N = Shape::STREAM / 2;
-    static constexpr bool OWN_KEYS = Shape::OWN_KEYS, SOFTCAP = Variant::SOFTCAP;
+    static constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_V = Shape::SUM_V, SOFTCAP = Variant::SOFTCAP;
     float factor, slope;      // a weight is exp2(factor score - lse); with a cap the score is tanh(slope score)
     unsigned statistics;      // where the tile's are, if own rows are keys
     float lse[2], delta[2];   // of the own rows, if those are queries
@@ -243,7 +279,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
 
     // Scores become weights, rounded ones into `rounded` if that is wanted; with a cap, they become their tanh.
     template <bool EDGE>
-    __device__ __forceinline__ void weigh(float (&score)[N], unsigned (&rounded)[OWN_KEYS ? N / 2 : 1]) const {
+    __device__ __forceinline__ void weigh(float (&score)[N], unsigned (&rounded)[SUM_V ? N / 2 : 1]) const {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
             float base[2];
@@ -259,7 +295,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                     if (EDGE && !meets(i + 2 * r + e)) weight[e] = 0.0f;
                     if (!SOFTCAP) at = weight[e];
                 }
-                if constexpr (OWN_KEYS) rounded[i / 2 + r] = two_halves<T>(weight[0], weight[1]);
+                if constexpr (SUM_V) rounded[i / 2 + r] = two_halves<T>(weight[0], weight[1]);
             }
         }
     }
@@ -298,7 +334,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
 template <typename T, class Shape, class Variant, class Args>
 __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shape>& shared, int place,
                                                  const Args& args) {
-    constexpr bool OWN_KEYS = Shape::OWN_KEYS;
+    constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_K = Shape::SUM_K, SUM_V = Shape::SUM_V;
     constexpr int STREAM = Shape::STREAM, DK = Shape::DK, DV = Shape::DV;
     constexpr unsigned COLUMNS_16 = 32, ROWS_16 = 16 * 128;  // bytes of a panel
     using Scores = Wgmma<T, STREAM>;
@@ -316,14 +352,23 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
     Weights weights(args);
     Ring<1> own;
     Ring<Shape::STAGES> ring;
+    Ring<1> v_ring;  // if APART
 
     const auto release = [&](unsigned stage) {
         if (OWN_KEYS || lane == 0) shared.empty(stage).arrive();
+    };
+    const auto release_v = [&]() {
+        if (lane == 0) shared.v_empty().arrive();
+        v_ring.advance();
     };
     const auto pass = [&]() {
         shared.full(ring.stage).wait(ring.parity);
         release(ring.stage);
         ring.advance();
+        if constexpr (Shape::APART) {
+            shared.v_full().wait(v_ring.parity);
+            release_v();
+        }
     };
 
     for (;;) {
@@ -353,7 +398,7 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
             }
         }
 
-        float sum_k[DK / 2], sum_v[OWN_KEYS ? DV / 2 : 1], score[STREAM / 2], grad[STREAM / 2];
+        float sum_k[SUM_K ? DK / 2 : 1], sum_v[SUM_V ? DV / 2 : 1], score[STREAM / 2], grad[STREAM / 2];
 #pragma unroll
         for (float& sum : sum_k) sum = 0.0f;
 #pragma unroll
@@ -378,26 +423,32 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
 #pragma unroll 1
             for (int tile = end - 1; tile >= first; --tile) {
                 shared.full(ring.stage).wait(ring.parity);
-                const unsigned k = Shape::OWN_BYTES + ring.stage * Shape::STREAM_BYTES, v = k + Shape::STREAM_V;
+                const unsigned k = Shape::OWN_BYTES + ring.stage * Shape::STREAM_BYTES;
+                const unsigned v = Shape::APART ? Shape::APART_V : k + Shape::K_BYTES;
                 const unsigned own_k = place * (64 * 128), own_v = own_k + Shape::OWN_V;
                 if (OWN_KEYS) weights.statistics = shared.statistics(ring.stage);
                 const bool edge = (Shape::BAND && tile < full) || ((Shape::BAND || !OWN_KEYS) && tile >= full_end);
                 if (edge) weights.meet(band, row, tile);
 
-                unsigned weight[OWN_KEYS ? STREAM / 4 : 1], change[STREAM / 4];
+                unsigned weight[SUM_V ? STREAM / 4 : 1], change[STREAM / 4];
                 wgmma_fence();
                 multiply_own(score, matrix(own_k), matrix(k), DK / 16);
                 wgmma_wait<1>();  // the last product of the tile before has ended
                 if (tile != end - 1) release(used);
-                wgmma_fence();
-                multiply_own(grad, matrix(own_v), matrix(v), DV / 16);
-                wgmma_wait<1>();
+                if constexpr (SUM_K) {
+                    if (Shape::APART) shared.v_full().wait(v_ring.parity);
+                    wgmma_fence();
+                    multiply_own(grad, matrix(own_v), matrix(v), DV / 16);
+                    wgmma_wait<1>();
+                } else {
+                    wgmma_wait<0>();
+                }
                 pin(score);
                 if (edge)
                     weights.template weigh<true>(score, weight);
                 else
                     weights.template weigh<false>(score, weight);
-                if constexpr (OWN_KEYS) {
+                if constexpr (SUM_V) {
                     pin(weight);
                     const Matrix b = matrix(v);
                     wgmma_fence();
@@ -405,31 +456,34 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                     for (int step = 0; step < STREAM / 16; ++step)
                         Wgmma<T, DV>::template registers<true>(sum_v, weight + 4 * step, b + step * ROWS_16, false);
                     wgmma_commit();
-                    wgmma_wait<1>();
+                    if (SUM_K) wgmma_wait<1>();
                 } else {
                     wgmma_wait<0>();
+                    if constexpr (Shape::APART) release_v();
                 }
-                pin(grad);
-                if (edge)
-                    weights.template change<true>(score, grad, change);
-                else
-                    weights.template change<false>(score, grad, change);
-                pin(change);
-                if constexpr (Shape::CHAINED) {  // the sums of dq take the place of the weights
-                    share_changes<Shape>(shared, ring, place, change);
-                    const Matrix of_change = matrix(Shape::CHANGES + ring.stage * Shape::CHANGE_BYTES);
-                    multiply_changes<T, Shape>(shared, ring, of_change, matrix(place * Shape::OWN_PANEL), score);
-                }
-                const Matrix b = matrix(k);
-                wgmma_fence();
+                if constexpr (SUM_K) {
+                    pin(grad);
+                    if (edge)
+                        weights.template change<true>(score, grad, change);
+                    else
+                        weights.template change<false>(score, grad, change);
+                    pin(change);
+                    if constexpr (Shape::CHAINED) {  // the sums of dq take the place of the weights
+                        share_changes<Shape>(shared, ring, place, change);
+                        const Matrix of_change = matrix(Shape::CHANGES + ring.stage * Shape::CHANGE_BYTES);
+                        multiply_changes<T, Shape>(shared, ring, of_change, matrix(place * Shape::OWN_PANEL), score);
+                    }
+                    const Matrix b = matrix(k);
+                    wgmma_fence();
 #pragma unroll
-                for (int step = 0; step < STREAM / 16; ++step)
-                    Wgmma<T, DK>::template registers<true>(sum_k, change + 4 * step, b + step * ROWS_16, false);
-                wgmma_commit();
-                if constexpr (Shape::CHAINED) {
-                    wgmma_wait<1>();
-                    pin(score);
-                    stage_queries<Shape>(shared, ring, place, score);
+                    for (int step = 0; step < STREAM / 16; ++step)
+                        Wgmma<T, DK>::template registers<true>(sum_k, change + 4 * step, b + step * ROWS_16, false);
+                    wgmma_commit();
+                    if constexpr (Shape::CHAINED) {
+                        wgmma_wait<1>();
+                        pin(score);
+                        stage_queries<Shape>(shared, ring, place, score);
+                    }
                 }
                 used = ring.stage;
                 ring.advance();
@@ -445,45 +499,78 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
         shared.own_empty().arrive();
         row = work.tile * Shape::OWN + own_row;
         const int batch = work.head / int(side.num_heads), head = work.head - batch * int(side.num_heads);
-        pin(sum_k);
         const int rows = int(side.query_len) - row;
-        const auto& of_k = [&]() -> const auto& {
-            if constexpr (OWN_KEYS) return args.dk;
-            else return args.dq;
-        }();
-        backward_store(sum_k, float(args.scale), of_k.at(batch, head, row), of_k.stride[2], rows, args.d_k);
-        if constexpr (OWN_KEYS) {
+        if constexpr (SUM_K) {
+            pin(sum_k);
+            const auto& of_k = [&]() -> const auto& {
+                if constexpr (OWN_KEYS) return args.dk;
+                else return args.dq;
+            }();
+            backward_store(sum_k, float(args.scale), of_k.at(batch, head, row), of_k.stride[2], rows, args.d_k);
+        }
+        if constexpr (SUM_V) {
             pin(sum_v);
             backward_store(sum_v, 1.0f, args.dv.at(batch, head, row), args.dv.stride[2], rows, args.d_v);
         }
     }
 }
 
-template <typename T, class Shape, class Variant, class Args>
-__device__ __forceinline__ void backward_walk(const Args& args) {
+template <class Shape> __device__ __forceinline__ HopperBackwardShared<Shape> backward_shared() {
     DYN_SHARED(unsigned char, dynamic);
-    const unsigned pad = -shared_address(dynamic) & 1023;  // panels start at multiples of 1024
-    const HopperBackwardShared<Shape> shared = {shared_address(dynamic) + pad};
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // the same register in all lanes
-    if (threadIdx.x == 0) shared.init();
+    const unsigned address = shared_address(dynamic);
+    return {address + (-address & 1023)};  // panels start at multiples of 1024
+}
+
+// When all threads are done with a Shape: shared memory becomes that of the next.
+template <class Shape, class Next> __device__ __forceinline__ void next_part() {
     __syncthreads();
-    if (warpgroup == 0) {
-        give_registers<Shape::PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) backward_produce(shared, args);
-        if constexpr (Shape::CHAINED)
-            if (threadIdx.x == 32 || threadIdx.x == 64) add_to_chain<Shape>(shared, threadIdx.x / 32 - 1, args);
-    } else {
-        take_registers<Shape::CONSUMER_REGISTERS>();
-        backward_consume<T, Shape, Variant>(shared, warpgroup - 1, args);
+    if (threadIdx.x == 0) {
+        backward_shared<Shape>().retire();
+        backward_shared<Next>().init();
+    }
+    __syncthreads();
+}
+
+// All tiles of a Shape, and then all of the next: what loads, and what multiplies.
+template <class Shape, class... Shapes, class Args> __device__ __forceinline__ void produce_parts(const Args& args) {
+    if (threadIdx.x == 0) backward_produce(backward_shared<Shape>(), args);
+    if constexpr (Shape::CHAINED)
+        if (threadIdx.x == 32 || threadIdx.x == 64)
+            add_to_chain<Shape>(backward_shared<Shape>(), threadIdx.x / 32 - 1, args);
+    if constexpr (sizeof...(Shapes) != 0) {
+        next_part<Shape, Shapes...>();
+        produce_parts<Shapes...>(args);
+    }
+}
+template <typename T, class Variant, class Shape, class... Shapes, class Args>
+__device__ __forceinline__ void consume_parts(int place, const Args& args) {
+    backward_consume<T, Shape, Variant>(backward_shared<Shape>(), place, args);
+    if constexpr (sizeof...(Shapes) != 0) {
+        next_part<Shape, Shapes...>();
+        consume_parts<T, Variant, Shapes...>(place, args);
     }
 }
 
+template <typename T, class Variant, class Shape, class... Shapes, class Args>
+__device__ __forceinline__ void backward_walk(const Args& args) {
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // the same register in all lanes
+    if (threadIdx.x == 0) backward_shared<Shape>().init();
+    __syncthreads();
+    if (warpgroup == 0) {
+        give_registers<Shape::PRODUCER_REGISTERS>();
+        produce_parts<Shape, Shapes...>(args);
+    } else {
+        take_registers<Shape::CONSUMER_REGISTERS>();
+        consume_parts<T, Variant, Shape, Shapes...>(warpgroup - 1, args);
+    }
+}
+
+template <class Schedule, class Variant, bool SUM_K = true, bool SUM_V = true>
+using OwnsKeys = HopperBackwardShape<true, SUM_K, SUM_V, Schedule::CHAINED != 0, Schedule::KV_BLOCK_K,
+                                     Schedule::KV_BLOCK_Q, Schedule::KV_STAGES, Schedule, Variant>;
 template <class Schedule, class Variant>
-using OwnsKeys = HopperBackwardShape<true, Schedule::CHAINED != 0, Schedule::KV_BLOCK_K, Schedule::KV_BLOCK_Q,
-                                     Schedule::KV_STAGES, Schedule, Variant>;
-template <class Schedule, class Variant>
-using OwnsQueries = HopperBackwardShape<false, false, Schedule::Q_BLOCK_Q, Schedule::Q_BLOCK_K, Schedule::Q_STAGES,
-                                        Schedule, Variant>;
+using OwnsQueries = HopperBackwardShape<false, true, false, false, Schedule::Q_BLOCK_Q, Schedule::Q_BLOCK_K,
+                                        Schedule::Q_STAGES, Schedule, Variant>;
 
 constexpr int DELTA_LANES = 8;
 
@@ -526,10 +613,13 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
 }
 
 // A tile of KV_BLOCK_K keys against all queries that see them, of the heads that share them, in order of heads and then
-// from the last query on. Reads k and v once, and for each tile of keys q, dy and delta. With a chain, adds to dq.
+// from the last query on. Reads k and v once, and for each tile of keys q, dy and delta. With a chain, adds to dq. In two
+// parts all of that twice, for dk and for dv.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ __forceinline__ void flash_sdpa_backward_dkdv(const Args& args) {
-    backward_walk<T, OwnsKeys<Schedule, Variant>, Variant>(args);
+    if constexpr (Schedule::KV_PARTS == 2)
+        backward_walk<T, Variant, OwnsKeys<Schedule, Variant, true, false>, OwnsKeys<Schedule, Variant, false, true>>(args);
+    else backward_walk<T, Variant, OwnsKeys<Schedule, Variant>>(args);
 }
 
 // A tile of Q_BLOCK_Q queries against all keys that they see, from the last on. Reads q, dy and delta once, and for
@@ -537,7 +627,7 @@ __device__ __forceinline__ void flash_sdpa_backward_dkdv(const Args& args) {
 template <typename T, class Schedule, class Variant, class Args>
 __device__ __forceinline__ void flash_sdpa_backward_dq(const Args& args) {
     if constexpr (Schedule::CHAINED) round_chain<T, OwnsKeys<Schedule, Variant>>(args);
-    else backward_walk<T, OwnsQueries<Schedule, Variant>, Variant>(args);
+    else backward_walk<T, Variant, OwnsQueries<Schedule, Variant>>(args);
 }
 
 }  // namespace baracuda

@@ -12,12 +12,15 @@ Check = Callable[..., bool]
 
 
 class Likeness:
-    """What arrays have in common: types, dtypes, devices, shapes, strides, and which of them are None."""
+    """What arrays have in common: types, dtypes, devices, shapes, strides, and which of them are None.
 
-    __slots__ = ("_absent", "_check", "_present")
+    `kind` is the first one's type, for a quick look at whether it is worth asking.
+    """
+
+    __slots__ = ("_absent", "_check", "_present", "kind")
 
     def __init__(self, check: Check, arrays: Sequence[object]) -> None:
-        self._check = check
+        self._check, self.kind = check, type(arrays[0])
         self._absent = [at for at, array in enumerate(arrays) if array is None]
         self._present = [at for at, array in enumerate(arrays) if array is not None]
 

@@ -50,7 +50,7 @@ class Calls:
 
     def find(self, arrays: Arrays) -> Prepared | None:
         """What was prepared for arrays with equal views, if it is remembered."""
-        if (alike := self._alike) is not None:
+        if (alike := self._alike) is not None and alike[0].kind is type(arrays[0]):
             likeness, by_addresses = alike
             addresses = likeness.addresses(arrays)
             if addresses is not None and (prepared := by_addresses.get(addresses)) is not None:
@@ -76,7 +76,7 @@ class Calls:
         self._latest = place, prepared
         if self._alike is None or self._alike[0].addresses(arrays) is None:
             likeness = likeness_of(arrays)
-            self._alike = None if likeness is None else (likeness, {})
+            self._alike = self._alike if likeness is None else (likeness, {})
         if self._alike is not None:
             likeness, by_addresses = self._alike
             if (addresses := likeness.addresses(arrays)) is not None:

@@ -245,7 +245,7 @@ __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shap
 
 // What a tile's scores and changes are made of, for one thread's fragment: see below for which elements it has.
 template <typename T, class Shape, class Variant> struct BackwardWeights {
-    static constexpr int N = Shape::STREAM / 2;
+    static constexpr int N = Shape::STREAM / 2, OF_QUERIES = Shape::OWN_KEYS ? N / 2 : 1;
     static constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_V = Shape::SUM_V, SOFTCAP = Variant::SOFTCAP;
     float factor, slope;      // a weight is exp2(factor score - lse); with a cap the score is tanh(slope score)
     unsigned statistics;      // where the tile's are, if own rows are keys
@@ -270,20 +270,24 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     __device__ __forceinline__ bool meets(int i) const {
         return unsigned(i / 4 * 8 + i % 2 - met[i / 2 % 2]) < span[i / 2 % 2];
     }
-    // Of the queries of elements i and i + 1, where i is a multiple of 4: lse, or delta 64 queries further.
-    __device__ __forceinline__ void of_queries(float (&two)[2], int i, int which) const {
-        const int column = 2 * i, unit = column / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + column % BACKWARD_UNIT;
-        const unsigned at = statistics + 4 * (unit + which * BACKWARD_UNIT) + threadIdx.x % 4 * 8;
-        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two[0]), "=f"(two[1]) : "r"(at));
+    // Of the queries of elements i and i + 1, for each i that is a multiple of 4, in order: lse, or `which` = 1 delta.
+    __device__ __forceinline__ void of_queries(float (&each)[OF_QUERIES], int which) const {
+#pragma unroll
+        for (int i = 0; i < OF_QUERIES; i += 4) {
+            const int column = 4 * i, unit = column / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + column % BACKWARD_UNIT;
+            const unsigned at = statistics + 4 * (unit + which * BACKWARD_UNIT) + threadIdx.x % 4 * 16;
+            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                         : "=f"(each[i]), "=f"(each[i + 1]), "=f"(each[i + 2]), "=f"(each[i + 3])
+                         : "r"(at));
+        }
     }
 
     // Scores become weights, rounded ones into `rounded` if that is wanted; with a cap, they become their tanh.
     template <bool EDGE>
-    __device__ __forceinline__ void weigh(float (&score)[N], unsigned (&rounded)[SUM_V ? N / 2 : 1]) const {
+    __device__ __forceinline__ void weigh(float (&score)[N], const float (&base)[OF_QUERIES],
+                                          unsigned (&rounded)[SUM_V ? N / 2 : 1]) const {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
-            float base[2];
-            if (OWN_KEYS) of_queries(base, i, 0);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 float weight[2];
@@ -291,7 +295,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                 for (int e = 0; e < 2; ++e) {
                     float& at = score[i + 2 * r + e];
                     if (SOFTCAP) at = fmaf(-2.0f, quick_reciprocal(1.0f + quick_exp2(at * slope)), 1.0f);
-                    weight[e] = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
+                    weight[e] = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[i / 2 + e] : lse[r])));
                     if (EDGE && !meets(i + 2 * r + e)) weight[e] = 0.0f;
                     if (!SOFTCAP) at = weight[e];
                 }
@@ -302,12 +306,11 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     // dS, rounded, from weights and dP.
     template <bool EDGE>
     __device__ __forceinline__ void change(const float (&score)[N], const float (&grad)[N],
-                                           unsigned (&rounded)[N / 2]) const {
+                                           const float (&mean)[OF_QUERIES], unsigned (&rounded)[N / 2]) const {
+        float base[OF_QUERIES];
+        if (OWN_KEYS && SOFTCAP) of_queries(base, 0);
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
-            float base[2], mean[2];
-            if (OWN_KEYS) of_queries(mean, i, 1);
-            if (OWN_KEYS && SOFTCAP) of_queries(base, i, 0);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 float change[2];
@@ -316,10 +319,10 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                     const float at = score[i + 2 * r + e];
                     float weight = at, bend = 1.0f;
                     if (SOFTCAP) {
-                        weight = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
+                        weight = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[i / 2 + e] : lse[r])));
                         bend = fmaf(-at, at, 1.0f);
                     }
-                    change[e] = weight * (grad[i + 2 * r + e] - (OWN_KEYS ? mean[e] : delta[r]));
+                    change[e] = weight * (grad[i + 2 * r + e] - (OWN_KEYS ? mean[i / 2 + e] : delta[r]));
                     if (SOFTCAP) change[e] *= bend;
                     if (EDGE && !meets(i + 2 * r + e)) change[e] = 0.0f;
                 }
@@ -390,11 +393,11 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
 
         if constexpr (!OWN_KEYS) {
             const long long query = work.head * (long long)(query_units(args) * BACKWARD_UNIT) + row;
-            const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + query % BACKWARD_UNIT;
+            const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit(query % BACKWARD_UNIT);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-                weights.lse[r] = at[8 * r];
-                weights.delta[r] = at[8 * r + BACKWARD_UNIT];
+                weights.lse[r] = at[place_in_unit(8 * r)];
+                weights.delta[r] = at[place_in_unit(8 * r) + BACKWARD_UNIT];
             }
         }
 
@@ -431,10 +434,12 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 if (edge) weights.meet(band, row, tile);
 
                 unsigned weight[SUM_V ? STREAM / 4 : 1], change[STREAM / 4];
+                float of_queries[Weights::OF_QUERIES];
                 wgmma_fence();
                 multiply_own(score, matrix(own_k), matrix(k), DK / 16);
                 wgmma_wait<1>();  // the last product of the tile before has ended
                 if (tile != end - 1) release(used);
+                if (OWN_KEYS) weights.of_queries(of_queries, 0);
                 if constexpr (SUM_K) {
                     if (Shape::APART) shared.v_full().wait(v_ring.parity);
                     wgmma_fence();
@@ -445,9 +450,10 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 }
                 pin(score);
                 if (edge)
-                    weights.template weigh<true>(score, weight);
+                    weights.template weigh<true>(score, of_queries, weight);
                 else
-                    weights.template weigh<false>(score, weight);
+                    weights.template weigh<false>(score, of_queries, weight);
+                if (OWN_KEYS && SUM_K) weights.of_queries(of_queries, 1);
                 if constexpr (SUM_V) {
                     pin(weight);
                     const Matrix b = matrix(v);
@@ -464,9 +470,9 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 if constexpr (SUM_K) {
                     pin(grad);
                     if (edge)
-                        weights.template change<true>(score, grad, change);
+                        weights.template change<true>(score, grad, of_queries, change);
                     else
-                        weights.template change<false>(score, grad, change);
+                        weights.template change<false>(score, grad, of_queries, change);
                     pin(change);
                     if constexpr (Shape::CHAINED) {  // the sums of dq take the place of the weights
                         share_changes<Shape>(shared, ring, place, change);
@@ -601,7 +607,7 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
     for (int step = DELTA_LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (held && lane == 0) {
         const float lse = inside ? *args.lse.at(batch, head, query) : -math::infinity<float>();
-        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + row % BACKWARD_UNIT;
+        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit(row % BACKWARD_UNIT);
         to[0] = lse == -math::infinity<float>() ? math::infinity<float>() : lse * LOG2_E;
         to[BACKWARD_UNIT] = sum;
     }

@@ -37,6 +37,9 @@ struct HopperBackwardShape {
     static constexpr int CONSUMERS = 2, CONSUMER_WARPS = 4 * CONSUMERS;
 
     static constexpr bool PARTS = Schedule::KV_PARTS == 2;
+    // Whether lse and delta of a tile are read while its products run: with a chain there are no registers for that, and
+    // causal problems take 4 % longer.
+    static constexpr bool EARLY = OWN_KEYS && !CHAINED;
     // In two parts, what passes by for dP alone is there once: it is free early, and the place of another is not there.
     static constexpr bool APART = PARTS && !SUM_V;
 
@@ -245,7 +248,8 @@ __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shap
 
 // What a tile's scores and changes are made of, for one thread's fragment: see below for which elements it has.
 template <typename T, class Shape, class Variant> struct BackwardWeights {
-    static constexpr int N = Shape::STREAM / 2, OF_QUERIES = Shape::OWN_KEYS ? N / 2 : 1;
+    static constexpr bool EARLY = Shape::EARLY;
+    static constexpr int N = Shape::STREAM / 2, OF_QUERIES = EARLY ? N / 2 : 1;
     static constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_V = Shape::SUM_V, SOFTCAP = Variant::SOFTCAP;
     float factor, slope;      // a weight is exp2(factor score - lse); with a cap the score is tanh(slope score)
     unsigned statistics;      // where the tile's are, if own rows are keys
@@ -270,7 +274,13 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     __device__ __forceinline__ bool meets(int i) const {
         return unsigned(i / 4 * 8 + i % 2 - met[i / 2 % 2]) < span[i / 2 % 2];
     }
-    // Of the queries of elements i and i + 1, for each i that is a multiple of 4, in order: lse, or `which` = 1 delta.
+    // Of the queries of elements i and i + 1, where i is a multiple of 4: lse, or `which` = 1 delta.
+    __device__ __forceinline__ void of_queries(float (&two)[2], int i, int which) const {
+        const int column = 2 * i, unit = column / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + column % BACKWARD_UNIT;
+        const unsigned at = statistics + 4 * (unit + which * BACKWARD_UNIT) + threadIdx.x % 4 * 8;
+        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two[0]), "=f"(two[1]) : "r"(at));
+    }
+    // EARLY: those of all elements, in order.
     __device__ __forceinline__ void of_queries(float (&each)[OF_QUERIES], int which) const {
 #pragma unroll
         for (int i = 0; i < OF_QUERIES; i += 4) {
@@ -281,13 +291,21 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                          : "r"(at));
         }
     }
+    // Of element i or the next: what was read early or is read now, or for own queries that of row r.
+    __device__ __forceinline__ static float among(const float (&early)[OF_QUERIES], const float (&now)[2],
+                                                  const float (&of_row)[2], int i, int r, int e) {
+        if constexpr (EARLY) return early[i / 2 + e];
+        else return OWN_KEYS ? now[e] : of_row[r];
+    }
 
     // Scores become weights, rounded ones into `rounded` if that is wanted; with a cap, they become their tanh.
     template <bool EDGE>
-    __device__ __forceinline__ void weigh(float (&score)[N], const float (&base)[OF_QUERIES],
+    __device__ __forceinline__ void weigh(float (&score)[N], const float (&early)[OF_QUERIES],
                                           unsigned (&rounded)[SUM_V ? N / 2 : 1]) const {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
+            float base[2];
+            if (OWN_KEYS && !EARLY) of_queries(base, i, 0);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 float weight[2];
@@ -295,7 +313,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                 for (int e = 0; e < 2; ++e) {
                     float& at = score[i + 2 * r + e];
                     if (SOFTCAP) at = fmaf(-2.0f, quick_reciprocal(1.0f + quick_exp2(at * slope)), 1.0f);
-                    weight[e] = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[i / 2 + e] : lse[r])));
+                    weight[e] = quick_exp2(fmaf(at, factor, -among(early, base, lse, i, r, e)));
                     if (EDGE && !meets(i + 2 * r + e)) weight[e] = 0.0f;
                     if (!SOFTCAP) at = weight[e];
                 }
@@ -306,11 +324,14 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     // dS, rounded, from weights and dP.
     template <bool EDGE>
     __device__ __forceinline__ void change(const float (&score)[N], const float (&grad)[N],
-                                           const float (&mean)[OF_QUERIES], unsigned (&rounded)[N / 2]) const {
-        float base[OF_QUERIES];
-        if (OWN_KEYS && SOFTCAP) of_queries(base, 0);
+                                           const float (&early)[OF_QUERIES], unsigned (&rounded)[N / 2]) const {
+        float again[OF_QUERIES];
+        if (EARLY && SOFTCAP) of_queries(again, 0);
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
+            float base[2], mean[2];
+            if (OWN_KEYS && !EARLY) of_queries(mean, i, 1);
+            if (OWN_KEYS && !EARLY && SOFTCAP) of_queries(base, i, 0);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 float change[2];
@@ -319,10 +340,10 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                     const float at = score[i + 2 * r + e];
                     float weight = at, bend = 1.0f;
                     if (SOFTCAP) {
-                        weight = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[i / 2 + e] : lse[r])));
+                        weight = quick_exp2(fmaf(at, factor, -among(again, base, lse, i, r, e)));
                         bend = fmaf(-at, at, 1.0f);
                     }
-                    change[e] = weight * (grad[i + 2 * r + e] - (OWN_KEYS ? mean[i / 2 + e] : delta[r]));
+                    change[e] = weight * (grad[i + 2 * r + e] - among(early, mean, delta, i, r, e));
                     if (SOFTCAP) change[e] *= bend;
                     if (EDGE && !meets(i + 2 * r + e)) change[e] = 0.0f;
                 }
@@ -393,11 +414,11 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
 
         if constexpr (!OWN_KEYS) {
             const long long query = work.head * (long long)(query_units(args) * BACKWARD_UNIT) + row;
-            const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit(query % BACKWARD_UNIT);
+            const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit<true>(query % BACKWARD_UNIT);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-                weights.lse[r] = at[place_in_unit(8 * r)];
-                weights.delta[r] = at[place_in_unit(8 * r) + BACKWARD_UNIT];
+                weights.lse[r] = at[place_in_unit<true>(8 * r)];
+                weights.delta[r] = at[place_in_unit<true>(8 * r) + BACKWARD_UNIT];
             }
         }
 
@@ -434,12 +455,12 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 if (edge) weights.meet(band, row, tile);
 
                 unsigned weight[SUM_V ? STREAM / 4 : 1], change[STREAM / 4];
-                float of_queries[Weights::OF_QUERIES];
+                float early[Weights::OF_QUERIES];
                 wgmma_fence();
                 multiply_own(score, matrix(own_k), matrix(k), DK / 16);
                 wgmma_wait<1>();  // the last product of the tile before has ended
                 if (tile != end - 1) release(used);
-                if (OWN_KEYS) weights.of_queries(of_queries, 0);
+                if (Shape::EARLY) weights.of_queries(early, 0);
                 if constexpr (SUM_K) {
                     if (Shape::APART) shared.v_full().wait(v_ring.parity);
                     wgmma_fence();
@@ -450,10 +471,10 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 }
                 pin(score);
                 if (edge)
-                    weights.template weigh<true>(score, of_queries, weight);
+                    weights.template weigh<true>(score, early, weight);
                 else
-                    weights.template weigh<false>(score, of_queries, weight);
-                if (OWN_KEYS && SUM_K) weights.of_queries(of_queries, 1);
+                    weights.template weigh<false>(score, early, weight);
+                if (Shape::EARLY && SUM_K) weights.of_queries(early, 1);
                 if constexpr (SUM_V) {
                     pin(weight);
                     const Matrix b = matrix(v);
@@ -470,9 +491,9 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 if constexpr (SUM_K) {
                     pin(grad);
                     if (edge)
-                        weights.template change<true>(score, grad, of_queries, change);
+                        weights.template change<true>(score, grad, early, change);
                     else
-                        weights.template change<false>(score, grad, of_queries, change);
+                        weights.template change<false>(score, grad, early, change);
                     pin(change);
                     if constexpr (Shape::CHAINED) {  // the sums of dq take the place of the weights
                         share_changes<Shape>(shared, ring, place, change);
@@ -607,7 +628,8 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
     for (int step = DELTA_LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (held && lane == 0) {
         const float lse = inside ? *args.lse.at(batch, head, query) : -math::infinity<float>();
-        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit(row % BACKWARD_UNIT);
+        constexpr bool EARLY = OwnsKeys<Schedule, Variant>::EARLY;
+        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit<EARLY>(row % BACKWARD_UNIT);
         to[0] = lse == -math::infinity<float>() ? math::infinity<float>() : lse * LOG2_E;
         to[BACKWARD_UNIT] = sum;
     }

@@ -6,9 +6,11 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from baracuda.runtime import Gradient
 from baracuda.runtime.element import ElementKind
 
 from .conditions import fields_of, read_condition, to_python
+from .extents import extents_of
 from .model import Allowance, Check, DescriptorField, Method, Scalar, Tensor
 from .spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec
 
@@ -44,6 +46,8 @@ def shared_fields(
         "tensors": tensors,
         "check_order": spec.check_order or tuple(spec.arguments),
         "promises": tuple((n, tuple(r)) for n, r in spec.reproducibility.items()),
+        "extents": extents_of(spec),
+        "gradient": spec.gradient and Gradient(spec.gradient.of, spec.gradient.cotangents, spec.gradient.wrt),
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass, replace
 
-from baracuda.runtime import Measurement, Tile
+from baracuda.runtime import Extent, Gradient, Measurement, Tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +243,8 @@ class Op:
     tensors: tuple[Tensor, ...]  # the arguments, inputs first
     check_order: tuple[str, ...]
     promises: tuple[tuple[str, tuple[str, ...]], ...]  # output -> rungs
+    extents: tuple[Extent, ...]  # fields of the descriptor that the inputs' shapes show
+    gradient: Gradient | None
     tuned: tuple[tuple[str, tuple[Measurement, ...]], ...] = ()  # by architecture
 
     @property

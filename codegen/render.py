@@ -56,6 +56,8 @@ def python(value: object) -> str:
     """A literal as ruff would print it."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{python(k)}: {python(v)}" for k, v in value.items()) + "}"
     if isinstance(value, tuple):
         items = [python(v) for v in value]
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"

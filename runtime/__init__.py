@@ -26,6 +26,7 @@ from .plan import Array, Plan, Stream
 from .preference import PlanPreference
 from .prepared import BoundLaunch
 from .registry import REGISTRY, KernelRegistry, Registered, SourceFile
+from .relations import Extent, Gradient
 from .row import RowPlan, row_kernels
 from .row_geometry import RowDescriptor
 from .schedule import Schedule
@@ -54,7 +55,9 @@ __all__ = [
     "DriverError",
     "ElementKind",
     "Explanation",
+    "Extent",
     "Facts",
+    "Gradient",
     "InvalidProblem",
     "Kernel",
     "KernelInternal",

@@ -43,14 +43,6 @@ class BodyPlan(BodySelection[B], Plan[B]):
         """How many bytes of workspace `run` needs, whichever candidate serves the arrays."""
         return max(self.workspace_of(self.descriptor, row.sku) for row in self._rows)
 
-    @cached_property
-    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
-        return self._shapes_of(self.descriptor)
-
-    def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
-        """The shapes each argument may have, the usual one first."""
-        return self._shapes
-
     def _fit(self, device: Device) -> None:
         refused = [(row.sku, self._unfit(self.descriptor, row.sku, device)) for row in self._rows]
         if all(reason for _, reason in refused):

@@ -95,7 +95,8 @@ class BodySelection(Selectable[B]):
 
     # What generated plans declare, as functions of descriptor, schedule numbers and settings.
     @staticmethod
-    def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+    def shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
         raise AssertionError("generated plans define this")
 
     @staticmethod
@@ -161,7 +162,7 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     def _check_sizes(cls, descriptor: B) -> None:
-        for name, (shape, *_) in cls._shapes_of(descriptor).items():
+        for name, (shape, *_) in cls.shapes_of(descriptor).items():
             if (count := prod(shape)) >= 1 << 63:
                 raise InvalidProblem(f"{cls.__name__}: {name!r} of shape {shape} has {count} elements, 2^63 or more")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
 
 from .element import ElementKind
 from .errors import InvalidProblem, Unsupported
@@ -86,6 +86,15 @@ class Descriptor:
         for name, convert in self._types.items():
             object.__setattr__(self, name, convert(name, getattr(self, name)))
         object.__setattr__(self, "element", ElementKind(self.element))
+
+    @classmethod
+    def unchecked(cls, **values: Any) -> Self:
+        """One that holds `values` as they are, for shapes alone: what a tracer knows of an extent is no int."""
+        made = object.__new__(cls)
+        given = {field.name: field.default for field in fields(cls)} | values  # type: ignore[arg-type]
+        for name, value in given.items():
+            object.__setattr__(made, name, given[value.field] if isinstance(value, _SameAs) else value)
+        return made
 
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""

@@ -113,13 +113,11 @@ class MapPlan(Plan[M]):
     def _wide(self) -> bool:
         return math.prod(self._space.extent.values()) >= _NARROW
 
-    @cached_property
-    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
-        return {name: (self._space.shape_of(self.AXES[name]),) for name in self.ARGUMENTS}
-
-    def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+    @classmethod
+    def shapes_of(cls, descriptor: M) -> dict[str, tuple[tuple[int, ...], ...]]:
         """The shape each argument must have."""
-        return self._shapes
+        space = IndexSpace.of(descriptor)
+        return {name: (space.shape_of(cls.AXES[name]),) for name in cls.ARGUMENTS}
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """Each source for the layouts this plan accepts, and for copies in place."""

@@ -46,7 +46,7 @@ class IndexSpace:
     @classmethod
     def of(cls, descriptor: MapDescriptor) -> IndexSpace:
         extents = {dim: getattr(descriptor, field) for dim, field in descriptor._dims.items()}
-        shapes = {dim: (n,) if isinstance(n, int) else n for dim, n in extents.items()}
+        shapes = {dim: n if isinstance(n, tuple) else (n,) for dim, n in extents.items()}
         return cls(
             {
                 (dim, axis): shapes[dim][axis]

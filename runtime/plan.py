@@ -15,6 +15,7 @@ from .element import ElementKind
 from .errors import BaracudaError, DriverError, InvalidProblem, Unsupported
 from .prepared import BoundLaunch, Calls, Prepared, Start, start_of
 from .registry import Registered
+from .relations import Extent, Gradient
 from .selection import Selectable, Verdict
 from .sku import KernelSku, PrecisionGuarantee
 from .stream import current_stream, raw_stream
@@ -51,6 +52,8 @@ class Plan(Selectable[D]):
     ARGUMENTS: ClassVar[dict[str, Argument]]
     CHECK_ORDER: ClassVar[tuple[str, ...]]
     PROMISES: ClassVar[dict[str, tuple[str, ...]]]
+    EXTENTS: ClassVar[tuple[Extent, ...]] = ()  # fields of the descriptor that the inputs' shapes show
+    GRADIENT: ClassVar[Gradient | None] = None
 
     def __init__(self, descriptor: D, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
@@ -71,9 +74,18 @@ class Plan(Selectable[D]):
         """What holds for every output; `PROMISES` lists what holds for each."""
         return self.sku.precision_guarantee
 
-    def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+    @classmethod
+    def shapes_of(cls, descriptor: D) -> dict[str, tuple[tuple[int, ...], ...]]:
         """The shapes each argument may have, the usual one first."""
         raise AssertionError("families define this")
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        return self.shapes_of(self.descriptor)
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
+        return self._shapes
 
     def present(self, name: str) -> bool:
         """Whether the descriptor says that argument `name` takes part."""

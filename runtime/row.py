@@ -121,13 +121,11 @@ class RowPlan(Plan[R]):
     def _problem(self) -> Problem:
         return Problem.of(self.descriptor)
 
-    @cached_property
-    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
-        return {a.name: self._problem.shapes_of(a.over) for a in self.ARGUMENTS.values()}
-
-    def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+    @classmethod
+    def shapes_of(cls, descriptor: R) -> dict[str, tuple[tuple[int, ...], ...]]:
         """The shapes each argument may have, the usual one first."""
-        return self._shapes
+        problem = Problem.of(descriptor)
+        return {a.name: problem.shapes_of(a.over) for a in cls.ARGUMENTS.values()}
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources of each layout this plan accepts."""

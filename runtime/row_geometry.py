@@ -71,7 +71,7 @@ class Problem:
             return (self.shape,)
         if over == "row":
             return (tuple(1 if axis in self.col_axes else n for axis, n in enumerate(self.shape)),)
-        return tuple(dict.fromkeys(((self.cols,), self.col_shape)))
+        return ((self.cols,), self.col_shape)[: 1 if len(self.col_axes) == 1 else 2]
 
 
 def blocks_for(rows: int, tile: Tile) -> int:

@@ -68,6 +68,7 @@ class Selectable(Generic[D]):
     """What plan classes do before there is a plan. Families say what a kernel holds; the rest is in its SKU."""
 
     OP: ClassVar[str]
+    DESCRIPTOR: ClassVar[type[Descriptor]]
     LAYOUTS: ClassVar[tuple[str, ...]]
     TUNED: ClassVar[Tuned | None] = None  # what was measured of the op
     _selected: ClassVar[dict[Any, Any]]

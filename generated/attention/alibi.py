@@ -78,6 +78,7 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
     """
 
     OP = "alibi"
+    DESCRIPTOR = AlibiDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -90,6 +91,12 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
     }
+    EXTENTS = (
+        rt.Extent("batch_size", "scores", 0),
+        rt.Extent("num_heads", "scores", 1),
+        rt.Extent("query_len", "scores", 2),
+        rt.Extent("key_len", "scores", 3),
+    )
     AXES: ClassVar[dict[str, tuple[tuple[str, ...], ...]]] = {
         "scores": (("batch",), ("head",), ("query",), ("key",)),
         "slopes": (("head",),),

@@ -93,6 +93,7 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
     """
 
     OP = "alibi_backward"
+    DESCRIPTOR = AlibiBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -106,6 +107,17 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
         "dscores": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
         "dslopes": ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     }
+    EXTENTS = (
+        rt.Extent("batch_size", "dy", 0),
+        rt.Extent("num_heads", "dy", 1),
+        rt.Extent("query_len", "dy", 2),
+        rt.Extent("key_len", "dy", 3),
+    )
+    GRADIENT = rt.Gradient(
+        "alibi",
+        cotangents={"dy": "y"},
+        wrt={"dscores": "scores", "dslopes": "slopes"},
+    )
     AXES: ClassVar[dict[str, tuple[tuple[str, ...], ...]]] = {
         "dy": (("batch",), ("head",), ("query",), ("key",)),
         "dscores": (("batch",), ("head",), ("query",), ("key",)),

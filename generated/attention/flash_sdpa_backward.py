@@ -151,6 +151,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
     """
 
     OP = "flash_sdpa_backward"
+    DESCRIPTOR = FlashSdpaBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -173,6 +174,20 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         "dk": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         "dv": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    EXTENTS = (
+        rt.Extent("batch_size", "q", 0),
+        rt.Extent("num_heads", "q", 1),
+        rt.Extent("query_len", "q", 2),
+        rt.Extent("key_len", "k", 2),
+        rt.Extent("d_k", "q", 3),
+        rt.Extent("d_v", "v", 3),
+        rt.Extent("num_kv_heads", "k", 1),
+    )
+    GRADIENT = rt.Gradient(
+        "flash_sdpa",
+        cotangents={"dy": "y"},
+        wrt={"dq": "q", "dk": "k", "dv": "v"},
+    )
     FIELDS = (
         ("batch_size", "q"),
         ("num_heads", "q"),
@@ -304,7 +319,8 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
     }
 
     @staticmethod
-    def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+    def shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
         return {
             "q": ((d.batch_size, d.num_heads, d.query_len, d.d_k),),
             "k": ((d.batch_size, d.num_kv_heads, d.key_len, d.d_k),),

@@ -114,6 +114,7 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
     """
 
     OP = "sdpa_backward"
+    DESCRIPTOR = SdpaBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -135,6 +136,20 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         "dv": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         "dmask": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    EXTENTS = (
+        rt.Extent("batch_size", "q", 0),
+        rt.Extent("num_heads", "q", 1),
+        rt.Extent("query_len", "q", 2),
+        rt.Extent("key_len", "k", 2),
+        rt.Extent("d_k", "q", 3),
+        rt.Extent("d_v", "v", 3),
+        rt.Extent("num_kv_heads", "k", 1),
+    )
+    GRADIENT = rt.Gradient(
+        "sdpa",
+        cotangents={"dy": "y"},
+        wrt={"dq": "q", "dk": "k", "dv": "v", "dmask": "mask"},
+    )
     FIELDS = (
         ("batch_size", "q"),
         ("num_heads", "q"),
@@ -163,7 +178,8 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
     )
 
     @staticmethod
-    def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+    def shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
         return {
             "q": ((d.batch_size, d.num_heads, d.query_len, d.d_k),),
             "k": ((d.batch_size, d.num_kv_heads, d.key_len, d.d_k),),

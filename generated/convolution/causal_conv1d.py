@@ -115,6 +115,7 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
     """
 
     OP = "causal_conv1d"
+    DESCRIPTOR = CausalConv1dDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -132,6 +133,14 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         "final_states": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
     }
+    EXTENTS = (
+        rt.Extent("batch_size", "x", 0),
+        rt.Extent("channels", "x", 1),
+        rt.Extent("seq_len", "x", 2),
+        rt.Extent("width", "weight", 1),
+        rt.Extent("num_sequences", "initial_states", 0),
+        rt.Extent("num_sequences", "cu_seqlens", 0, less=1),
+    )
     FIELDS = (
         ("batch_size", "q"),
         ("channels", "q"),
@@ -188,7 +197,8 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
     )
 
     @staticmethod
-    def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+    def shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
         return {
             "x": ((d.batch_size, d.channels, d.seq_len),),
             "weight": ((d.channels, d.width),),

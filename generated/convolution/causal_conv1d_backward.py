@@ -138,6 +138,7 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
     """
 
     OP = "causal_conv1d_backward"
+    DESCRIPTOR = CausalConv1dBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -164,6 +165,20 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         "db": ("deterministic", "bit_stable_on_same_hardware"),
         "dinitial_states": ("deterministic", "bit_stable_on_same_hardware"),
     }
+    EXTENTS = (
+        rt.Extent("batch_size", "x", 0),
+        rt.Extent("channels", "x", 1),
+        rt.Extent("seq_len", "x", 2),
+        rt.Extent("width", "weight", 1),
+        rt.Extent("num_sequences", "initial_states", 0),
+        rt.Extent("num_sequences", "dfinal_states", 0),
+        rt.Extent("num_sequences", "cu_seqlens", 0, less=1),
+    )
+    GRADIENT = rt.Gradient(
+        "causal_conv1d",
+        cotangents={"dy": "y", "dfinal_states": "final_states"},
+        wrt={"dx": "x", "dw": "weight", "db": "bias", "dinitial_states": "initial_states"},
+    )
     FIELDS = (
         ("batch_size", "q"),
         ("channels", "q"),
@@ -234,7 +249,8 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
     )
 
     @staticmethod
-    def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+    def shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
         return {
             "x": ((d.batch_size, d.channels, d.seq_len),),
             "weight": ((d.channels, d.width),),

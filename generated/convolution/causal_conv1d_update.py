@@ -94,6 +94,7 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
     """
 
     OP = "causal_conv1d_update"
+    DESCRIPTOR = CausalConv1dUpdateDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -109,6 +110,13 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         "new_state": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    EXTENTS = (
+        rt.Extent("batch_size", "x", 0),
+        rt.Extent("channels", "x", 1),
+        rt.Extent("seq_len", "x", 2),
+        rt.Extent("width", "weight", 1),
+        rt.Extent("state_len", "conv_state", 2),
+    )
     FIELDS = (
         ("batch_size", "q"),
         ("channels", "q"),
@@ -128,7 +136,8 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
     )
 
     @staticmethod
-    def _shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+    def shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
         return {
             "x": ((d.batch_size, d.channels, d.seq_len),),
             "weight": ((d.channels, d.width),),

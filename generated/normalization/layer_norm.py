@@ -101,6 +101,7 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
     """
 
     OP = "layer_norm"
+    DESCRIPTOR = LayerNormDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -118,6 +119,9 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
         "mu": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
         "rstd": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "x"),
+    )
     SCALARS = (("eps", "d"),)
     CHOSEN = ("gamma", "beta", "mu", "rstd")
     COLUMN_SUMS = ()

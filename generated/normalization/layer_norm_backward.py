@@ -92,6 +92,7 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
     """
 
     OP = "layer_norm_backward"
+    DESCRIPTOR = LayerNormBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -111,6 +112,14 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         "dgamma": ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         "dbeta": ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "dy"),
+    )
+    GRADIENT = rt.Gradient(
+        "layer_norm",
+        cotangents={"dy": "y"},
+        wrt={"dx": "x", "dgamma": "gamma", "dbeta": "beta"},
+    )
     SCALARS = ()
     CHOSEN = ("gamma", "mu", "rstd", "dgamma", "dbeta")
     COLUMN_SUMS = ("has_affine", "has_affine")

@@ -98,6 +98,7 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
     """
 
     OP = "rms_norm"
+    DESCRIPTOR = RMSNormDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -112,6 +113,9 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
         "rms": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "x"),
+    )
     SCALARS = (("eps", "d"),)
     CHOSEN = ("gamma", "rms")
     COLUMN_SUMS = ()

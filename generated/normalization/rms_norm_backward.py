@@ -88,6 +88,7 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
     """
 
     OP = "rms_norm_backward"
+    DESCRIPTOR = RMSNormBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -104,6 +105,14 @@ class RMSNormBackwardPlan(rt.RowPlan[RMSNormBackwardDescriptor]):
         "dx": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
         "dgamma": ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "dy"),
+    )
+    GRADIENT = rt.Gradient(
+        "rms_norm",
+        cotangents={"dy": "y"},
+        wrt={"dx": "x", "dgamma": "gamma"},
+    )
     SCALARS = ()
     CHOSEN = ("gamma", "rms", "dgamma")
     COLUMN_SUMS = ("has_gamma",)

@@ -102,6 +102,7 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
     """
 
     OP = "repeat"
+    DESCRIPTOR = RepeatDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -113,6 +114,9 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "y": ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "x"),
+    )
     AXES: ClassVar[dict[str, tuple[tuple[str, ...], ...]]] = {
         "x": (("cell",),),
         "y": (("copy", "cell"),),

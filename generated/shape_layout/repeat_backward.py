@@ -88,6 +88,7 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
     """
 
     OP = "repeat_backward"
+    DESCRIPTOR = RepeatBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -99,6 +100,11 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "dx": ("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
     }
+    GRADIENT = rt.Gradient(
+        "repeat",
+        cotangents={"dy": "y"},
+        wrt={"dx": "x"},
+    )
     AXES: ClassVar[dict[str, tuple[tuple[str, ...], ...]]] = {
         "dy": (("copy", "cell"),),
         "dx": (("cell",),),

@@ -82,6 +82,7 @@ class LogSoftmaxPlan(rt.RowPlan[LogSoftmaxDescriptor]):
     """
 
     OP = "log_softmax"
+    DESCRIPTOR = LogSoftmaxDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -93,6 +94,9 @@ class LogSoftmaxPlan(rt.RowPlan[LogSoftmaxDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "x"),
+    )
     TUNED = rt.Tuned(__package__, "log_softmax.json")
     SCALARS = ()
     CHOSEN = ()

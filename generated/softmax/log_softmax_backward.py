@@ -82,6 +82,7 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
     """
 
     OP = "log_softmax_backward"
+    DESCRIPTOR = LogSoftmaxBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -94,6 +95,14 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "dx": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "dy"),
+    )
+    GRADIENT = rt.Gradient(
+        "log_softmax",
+        cotangents={"dy": "y"},
+        wrt={"dx": "x"},
+    )
     SCALARS = ()
     CHOSEN = ()
     COLUMN_SUMS = ()

@@ -82,6 +82,7 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
     """
 
     OP = "softmax"
+    DESCRIPTOR = SoftmaxDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -93,6 +94,9 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "y": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "x"),
+    )
     SCALARS = ()
     CHOSEN = ()
     COLUMN_SUMS = ()

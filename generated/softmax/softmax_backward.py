@@ -82,6 +82,7 @@ class SoftmaxBackwardPlan(rt.RowPlan[SoftmaxBackwardDescriptor]):
     """
 
     OP = "softmax_backward"
+    DESCRIPTOR = SoftmaxBackwardDescriptor
     ARGUMENTS: ClassVar[dict[str, rt.Argument]] = {
         a.name: a
         for a in (
@@ -94,6 +95,14 @@ class SoftmaxBackwardPlan(rt.RowPlan[SoftmaxBackwardDescriptor]):
     PROMISES: ClassVar[dict[str, tuple[str, ...]]] = {
         "dx": ("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
     }
+    EXTENTS = (
+        rt.Extent("input_shape", "dy"),
+    )
+    GRADIENT = rt.Gradient(
+        "softmax",
+        cotangents={"dy": "y"},
+        wrt={"dx": "x"},
+    )
     TUNED = rt.Tuned(__package__, "softmax_backward.json")
     SCALARS = ()
     CHOSEN = ()

@@ -1,0 +1,36 @@
+"""Where an op's outputs lie in memory: as its first input does, which kernels and reshapes that follow are fast for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from baracuda.runtime import Argument
+
+
+def fitting(argument: Argument, tensor: Any) -> Any:
+    """`tensor` as the kernel can read it: itself, or a copy where its strides are not of the argument's layout."""
+    if argument.written or argument.layout == "any" or tensor.dim() == 0:
+        return tensor
+    if argument.layout == "inner" and tensor.stride(-1) == 1:
+        return tensor
+    return tensor.contiguous()
+
+
+def order_of(tensor: Any) -> tuple[int, ...] | None:
+    """The axes from the slowest to the fastest in memory; None for the usual order, and where elements share memory."""
+    if tensor.is_contiguous():
+        return None
+    strides = tensor.stride()
+    if any(step == 0 and extent != 1 for step, extent in zip(strides, tensor.shape, strict=True)):
+        return None
+    return tuple(sorted(range(tensor.dim()), key=lambda axis: -strides[axis]))
+
+
+def empty(shape: Sequence[Any], order: tuple[int, ...] | None, dtype: Any, device: Any) -> Any:
+    """An array for an output, its axes in the `order` of an input that has as many."""
+    if order is None or len(order) != len(shape):
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty_permuted(shape, order, dtype=dtype, device=device)

@@ -60,9 +60,8 @@ class Op:
         return {name: t if t is None else fitting(arguments[name], t) for name, t in named.items()}
 
     def _allocated(self, specs: Sequence[tuple[Sequence[Any], Any] | None], first: Any) -> list[Any]:
-        order, device = order_of(first), first.device
-        absent = (0,), first.dtype  # torch has no output that may be absent
-        return [empty(*((spec or absent)[:1]), order if spec else None, (spec or absent)[1], device) for spec in specs]
+        order, absent = order_of(first), ((0,), first.dtype)  # torch has no output that may be absent
+        return [empty(shape, order, dtype, first.device) for shape, dtype in (spec or absent for spec in specs)]
 
     def _specs(self, descriptor: Any, element: rt.ElementKind, given: Given) -> tuple[tuple[Any, Any] | None, ...]:
         shapes = self.signature.plan.shapes_of(descriptor)

@@ -88,18 +88,21 @@ class Signature:
 
     def fields(self, tensors: Tensors, given: Given) -> dict[str, Any]:
         """The fields of the descriptor, but for those that are left at their defaults."""
-        found = {a.optional: tensors[a.name] is not None for a in self.inputs if a.optional}
+        found: dict[str, Any] = {}
+        for argument in self.inputs:
+            if argument.optional:  # one flag may stand for several
+                found[argument.optional] = found.get(argument.optional, False) or tensors[argument.name] is not None
         for extent in self.plan.EXTENTS:
             if extent.field not in found and (tensor := tensors[extent.tensor]) is not None:
                 found[extent.field] = self._shown(extent, tensor)
-        return found | {name: given[name] for name in self.parameters if given.get(name) is not None}
+        values = {name: given[name] for name in self.parameters if given.get(name) is not None}
+        return found | {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
 
     def _shown(self, extent: rt.Extent, tensor: Any) -> Any:
         if extent.axis is None:
             return tuple(tensor.shape)
         if tensor.dim() <= extent.axis:
-            known = {a.name: "..." for a in self.inputs} | {extent.tensor: tuple(tensor.shape)}
-            needs = f"{extent.tensor!r} must have more than {extent.axis} axes, got shape {known[extent.tensor]}"
+            needs = f"{extent.tensor!r} must have more than {extent.axis} axes, got shape {tuple(tensor.shape)}"
             raise rt.InvalidProblem(f"{self.plan.__name__}: {needs}")
         return tensor.shape[extent.axis] - extent.less
 

@@ -1,0 +1,261 @@
+"""Invariant: every plan is a torch op that traces, differentiates and compiles like torch's own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from baracuda.codegen.compare.torch_values import FORWARD
+from baracuda.codegen.load import load_folder
+from baracuda.codegen.verify.oracle import Problem
+from baracuda.codegen.verify.subject import Subject
+from baracuda.runtime import Unsupported
+
+torch = pytest.importorskip("torch")
+ft = pytest.importorskip("baracuda.frontends.torch")
+signatures = pytest.importorskip("baracuda.frontends.torch.signature")
+
+LOADED = load_folder(Path(__file__).parents[1] / "specs")
+SUBJECTS = {op: Subject(one, LOADED, "baracuda.generated") for op, one in LOADED.items()}
+FORWARDS = sorted(op for op, s in SUBJECTS.items() if s.spec.direction == "forward")
+DIFFERENTIABLE = sorted({s.spec.gradient.of for s in SUBJECTS.values() if s.spec.gradient})
+SMALL = 3000  # numbers that the host device computes in no time
+
+
+def signature(op: str) -> Any:
+    return signatures.Signature(SUBJECTS[op].plan)
+
+
+def overload(op: str) -> Any:
+    return getattr(torch.ops.baracuda, op).default
+
+
+def wrt(op: str) -> set[str]:
+    gradients = (s.spec.gradient for s in SUBJECTS.values() if s.spec.gradient)
+    return {name for g in gradients if g.of == op for name in g.wrt.values()}
+
+
+@cache
+def problems(op: str, element: str) -> tuple[Problem, ...]:
+    """The smallest problem of an op that has several of everything, and a small one of the most arguments."""
+    made = [Problem.of(SUBJECTS[op], case, element) for case in SUBJECTS[op].spec.tests.cases]
+    several = sorted((p for p in made if p.several), key=lambda p: p.size)
+    most = max((p for p in several if p.size <= SMALL), key=lambda p: len(p.arguments), default=several[0])
+    return tuple({id(p): p for p in (several[0], most)}.values())
+
+
+def numbers(problem: Problem, *, device: str = "cpu") -> dict[str, Any]:
+    return {n: torch.from_numpy(np.array(a)).to(device) for n, a in problem.draw().items()}
+
+
+def given(problem: Problem) -> dict[str, Any]:
+    return {name: problem.values[name] for name in signature(problem.spec.op).parameters}
+
+
+def called(problem: Problem, tensors: Mapping[str, Any], compiled: Any = None) -> dict[str, Any]:
+    """What the op gives, by output."""
+    known = signature(problem.spec.op)
+    found = (compiled or overload(known.name))(*(tensors.get(a.name) for a in known.inputs), **given(problem))
+    return dict(zip((a.name for a in known.outputs), (found,) if isinstance(found, torch.Tensor) else found, strict=True))
+
+
+def needing(problem: Problem, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: t.detach().requires_grad_(n in wrt(problem.spec.op)) for n, t in tensors.items()}
+
+
+def slopes(problem: Problem, outputs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Gradients of a weighted sum of all outputs that have some."""
+    torch.manual_seed(0)
+    weighed = [(o * torch.randn(o.shape, dtype=torch.float64).to(o.dtype)).sum() for o in outputs.values() if o.requires_grad]
+    names = [n for n, t in tensors.items() if t.requires_grad]
+    found = torch.autograd.grad(sum(weighed), [tensors[n] for n in names])
+    return dict(zip(names, found, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------ what shapes say
+
+
+@pytest.mark.parametrize("op", SUBJECTS)
+def test_a_descriptor_follows_from_shapes_and_keywords(op: str) -> None:
+    known = signature(op)
+    for case in SUBJECTS[op].spec.tests.cases:
+        problem = Problem.of(SUBJECTS[op], case, SUBJECTS[op].spec.dtypes[0])
+        tensors = {a.name: torch.empty(problem.shape_of(a.name), device="meta") for a in known.inputs if problem.plan.present(a.name)}
+        fields = known.fields({a.name: tensors.get(a.name) for a in known.inputs}, given(problem))
+        assert SUBJECTS[op].plan.DESCRIPTOR(element=problem.element, **fields) == problem.descriptor
+
+
+@pytest.mark.parametrize("op", SUBJECTS)
+def test_the_fake_op_says_what_the_plan_does(op: str) -> None:
+    from baracuda.frontends.torch.op import Op
+
+    for case in SUBJECTS[op].spec.tests.cases:
+        problem = Problem.of(SUBJECTS[op], case, "f16")
+        held = {a.name: signatures.dtype_of(problem.plan.elements_of(a.name)[0]) for a in signature(op).inputs}
+        tensors = [
+            torch.empty(problem.shape_of(n), dtype=dtype, device="meta") if problem.plan.present(n) else None
+            for n, dtype in held.items()
+        ]
+        found = Op(signature(op)).trace(*tensors, **given(problem))
+        for argument, tensor in zip(signature(op).outputs, (found,) if isinstance(found, torch.Tensor) else found, strict=True):
+            there = problem.plan.present(argument.name)
+            assert tensor.shape == (problem.shape_of(argument.name) if there else (0,))
+            assert not there or tensor.dtype == signatures.dtype_of(problem.plan.elements_of(argument.name)[0])
+
+
+# ------------------------------------------------------------------------------------------------- values and gradients
+
+
+@pytest.mark.parametrize("op", FORWARDS)
+def test_values_and_gradients_are_torchs(op: str) -> None:
+    for problem in problems(op, "f64"):
+        drawn = numbers(problem)
+        ours, theirs = needing(problem, drawn), needing(problem, {n: t.clone() for n, t in drawn.items()})
+        there = FORWARD[op](torch, problem.values, theirs)
+        here = called(problem, ours)
+        for name in here:
+            if problem.plan.present(name):
+                torch.testing.assert_close(here[name], there[name].reshape(here[name].shape), rtol=1e-9, atol=1e-9)
+        if op in DIFFERENTIABLE:
+            kept = {n: there[n] for n, t in here.items() if t.requires_grad and problem.plan.present(n)}
+            torch.testing.assert_close(
+                slopes(problem, {n: here[n] for n in kept}, ours), slopes(problem, kept, theirs), rtol=1e-8, atol=1e-8
+            )
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE)
+def test_gradcheck(op: str) -> None:
+    problem = problems(op, "f64")[0]
+    tensors = needing(problem, numbers(problem))
+    names = list(tensors)
+
+    def outputs(*arrays: Any) -> Any:
+        return tuple(o for o in called(problem, dict(zip(names, arrays, strict=True))).values() if o.requires_grad)
+
+    assert torch.autograd.gradcheck(outputs, [tensors[n] for n in names], fast_mode=True)
+
+
+@pytest.mark.parametrize("op", FORWARDS)
+def test_opcheck(op: str) -> None:
+    for problem in problems(op, "f32"):
+        tensors = needing(problem, numbers(problem))
+        arguments = [tensors.get(a.name) for a in signature(op).inputs]
+        torch.library.opcheck(overload(op), arguments, given(problem))
+
+
+@pytest.mark.parametrize("op", sorted({*SUBJECTS} - {*FORWARDS}))
+def test_there_is_no_second_derivative(op: str) -> None:
+    problem = problems(op, "f32")[0]
+    like = {a.name: torch.rand(problem.shape_of(a.name)) for a in signature(op).inputs if problem.plan.present(a.name)}
+    found = called(problem, {n: t.requires_grad_() for n, t in like.items()})
+    with pytest.raises(NotImplementedError, match=f"{op} has no gradient"):
+        next(o for o in found.values() if o.requires_grad).sum().backward()
+
+
+def test_a_tensor_without_a_gradient_is_not_taken_for_a_constant() -> None:
+    q, mask = torch.rand(1, 1, 2, 8), torch.zeros(1, 1, 2, 2, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="flash_sdpa has no gradient with respect to 'mask'; detach it"):
+        torch.ops.baracuda.flash_sdpa(q, q, q, mask, scale=1.0, is_causal=False)
+
+
+# ---------------------------------------------------------------------------------------------------------- compilation
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("op", DIFFERENTIABLE)
+def test_compilation_breaks_no_graph(op: str, dynamic: bool) -> None:
+    torch._dynamo.reset()
+    problem = problems(op, "f32")[0]
+    tensors, again = needing(problem, numbers(problem)), needing(problem, numbers(problem))
+    compiled = torch.compile(overload(op), backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    here, there = called(problem, tensors, compiled), called(problem, again)
+    torch.testing.assert_close(here, there, rtol=0, atol=0)
+    torch.testing.assert_close(slopes(problem, here, tensors), slopes(problem, there, again), rtol=0, atol=0)
+
+
+def test_other_extents_compile_nothing_new() -> None:
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    norm = torch.compile(
+        lambda x, g: torch.ops.baracuda.rms_norm(x * 2, g, norm_axes_mask=2, eps=1e-6)[0].sum(),
+        backend=counter,
+        fullgraph=True,
+        dynamic=True,
+    )
+    for rows, cols in ((3, 16), (5, 24), (7, 32)):
+        x, g = torch.rand(rows, cols, requires_grad=True), torch.rand(cols, requires_grad=True)
+        norm(x, g).backward()
+    assert counter.frame_count == 1
+
+
+# ------------------------------------------------------------------------------------------------------- torch's modes
+
+
+def test_autocast_leaves_what_the_op_takes_and_makes_others_agree() -> None:
+    x, gain = torch.rand(4, 16, dtype=torch.bfloat16), torch.rand(16)
+    q, k = torch.rand(1, 1, 4, 16), torch.rand(1, 1, 4, 16, dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, rms = torch.ops.baracuda.rms_norm(x, gain, norm_axes_mask=2, eps=1e-6)
+        attended, _ = torch.ops.baracuda.flash_sdpa(q, k, k, k.new_zeros(1, 1, 4, 4), scale=0.25, is_causal=False)
+    assert (y.dtype, rms.dtype, attended.dtype) == (torch.bfloat16, torch.float32, torch.bfloat16)
+    with pytest.raises(Unsupported, match="'k' must hold f32, got bf16"):
+        torch.ops.baracuda.flash_sdpa(q, k, k, scale=0.25, is_causal=False)
+
+
+def test_gradients_have_the_type_of_what_they_are_of() -> None:
+    x = torch.rand(4, 16, dtype=torch.bfloat16, requires_grad=True)
+    gain = torch.rand(2, 8, requires_grad=True)
+    torch.ops.baracuda.rms_norm(x.view(4, 2, 8), gain, norm_axes_mask=6, eps=1e-6)[0].sum().backward()
+    assert (x.grad.dtype, gain.grad.dtype, gain.grad.shape) == (torch.bfloat16, torch.float32, (2, 8))
+
+
+@pytest.fixture
+def deterministic() -> Any:
+    yield torch.use_deterministic_algorithms
+    torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_algorithms_are_asked_for(deterministic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel of ours adds in an order that changes, so one is made to look as if it did."""
+    plan = SUBJECTS["softmax"].plan
+    known = plan.select
+
+    def select(descriptor: Any, preference: Any = None, **rest: Any) -> Any:
+        if preference is not None and "deterministic" in preference.rungs:
+            raise Unsupported("does not promise deterministic")
+        return known(descriptor, preference, **rest)
+
+    x = torch.rand(3, 5)
+    monkeypatch.setattr(plan, "select", select)
+    wanted = torch.ops.baracuda.softmax(x, softmax_axis=-1)
+    deterministic(True)
+    with pytest.raises(Unsupported, match="does not promise deterministic"):
+        torch.ops.baracuda.softmax(x, softmax_axis=-1)
+    deterministic(True, warn_only=True)
+    with pytest.warns(UserWarning, match="softmax is not deterministic"):
+        assert torch.equal(torch.ops.baracuda.softmax(x, softmax_axis=-1), wanted)
+
+
+def test_outputs_lie_in_memory_as_inputs_do() -> None:
+    x = torch.rand(2, 6, 4).transpose(1, 2)
+    y, none = torch.ops.baracuda.causal_conv1d(x, torch.rand(4, 3), use_silu=False)
+    assert y.stride() == x.stride() and none.shape == (0,)
+    assert torch.ops.baracuda.softmax(x[:, :1].expand(2, 4, 6), softmax_axis=-1).is_contiguous()
+
+
+def test_wrong_shapes_are_told_as_plans_tell_them() -> None:
+    with pytest.raises(Exception, match="CausalConv1dPlan: 'x' must have more than 2 axes, got shape"):
+        torch.ops.baracuda.causal_conv1d(torch.rand(2, 3), torch.rand(2, 3), use_silu=False)
+    with pytest.raises(Exception, match="RMSNormPlan: 'gamma' must have shape"):
+        torch.ops.baracuda.rms_norm(torch.rand(2, 3), torch.rand(4), norm_axes_mask=2, eps=0.0)
+
+
+def test_halves_of_an_affine_pair_are_not_ignored() -> None:
+    with pytest.raises(Exception, match="'beta' is required when has_affine=True"):
+        torch.ops.baracuda.layer_norm(torch.rand(2, 3), torch.rand(3), norm_axes_mask=2, eps=0.0)

@@ -1,0 +1,83 @@
+"""Functions that are called as torch's own are, by way of the ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+_FLASH = 256  # the widest query, key or value that flash_sdpa takes
+
+
+def rms_norm(x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+    """As torch.nn.functional.rms_norm."""
+    axes = len(normalized_shape)
+    if tuple(x.shape[x.dim() - axes :]) != tuple(normalized_shape) or not axes:
+        raise ValueError(f"x must end in the axes {tuple(normalized_shape)}, got shape {tuple(x.shape)}")
+    mask = (1 << axes) - 1 << x.dim() - axes
+    used = torch.finfo(x.dtype).eps if eps is None else eps
+    return torch.ops.baracuda.rms_norm(x, weight, norm_axes_mask=mask, eps=used)[0]
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """As torch.nn.functional.scaled_dot_product_attention, without dropout; a query that sees no key gives 0."""
+    if dropout_p:
+        raise NotImplementedError(f"dropout_p is {dropout_p}; there is no kernel with dropout, pass 0")
+    if is_causal and attn_mask is not None:
+        raise ValueError("is_causal and attn_mask are both given; add the one to the other")
+    query, key, value = _autocast(query, key, value)
+    q, k, v = (_four_axes(t) for t in (query, key, value))
+    if q.shape[1] != k.shape[1] and not enable_gqa:
+        raise ValueError(f"query has {q.shape[1]} heads, key has {k.shape[1]}; pass enable_gqa=True to share keys")
+    mask = None if attn_mask is None else _added(attn_mask, q, k)
+    used = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+    y = _attention(q, k, v, mask, used, is_causal)
+    return y.reshape(*query.shape[:-1], value.shape[-1])
+
+
+def _attention(q: Any, k: Any, v: Any, mask: Any, scale: float, is_causal: bool) -> Any:
+    """Without keeping the probabilities, unless the mask is learnt or heads are too wide."""
+    learnt = mask is not None and mask.requires_grad and torch.is_grad_enabled()
+    if learnt or max(q.shape[3], v.shape[3]) > _FLASH:
+        fitted = None if mask is None else mask.to(q.dtype)
+        return torch.ops.baracuda.sdpa(q, k, v, fitted, scale=scale, is_causal=is_causal)[1]
+    sums = torch.float64 if q.dtype == torch.float64 else torch.float32
+    fitted = None if mask is None else mask.to(sums)
+    return torch.ops.baracuda.flash_sdpa(q, k, v, fitted, scale=scale, is_causal=is_causal)[0]
+
+
+def _autocast(*tensors: Any) -> tuple[Any, ...]:
+    """In the type that autocast has attention computed in."""
+    kind = tensors[0].device.type
+    if not torch.is_autocast_enabled(kind) or any(t.dtype == torch.float64 for t in tensors):
+        return tensors
+    return tuple(t.to(torch.get_autocast_dtype(kind)) for t in tensors)
+
+
+def _four_axes(tensor: Any) -> Any:
+    """Batches, heads, positions, features: with one batch, or all batches as one."""
+    if tensor.dim() < 2:
+        raise ValueError(f"queries, keys and values have at least 2 axes, got shape {tuple(tensor.shape)}")
+    while tensor.dim() < 4:
+        tensor = tensor.unsqueeze(0)
+    return tensor if tensor.dim() == 4 else tensor.flatten(0, -4)
+
+
+def _added(mask: Any, q: Any, k: Any) -> Any:
+    """What is added to each score; of a mask of truths, minus infinity for the keys that are not to be seen."""
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -math.inf)
+    if mask.dim() > 4:
+        mask = mask.flatten(0, -4)
+    return mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])

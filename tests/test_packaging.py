@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("benchmarks", "codegen", "generated", "runtime", "specs", "templates")
+FOLDERS = ("benchmarks", "codegen", "frontends", "generated", "runtime", "specs", "templates")
 IGNORED = shutil.ignore_patterns("__pycache__", ".*")
 
 BUILD = """
@@ -117,6 +117,7 @@ FORBIDDEN = {
     "generated": {f"baracuda.{folder}" for folder in FOLDERS} - {"baracuda.runtime"},
     "codegen": {"baracuda.codegen"},
     "benchmarks": {"baracuda.benchmarks"},
+    "frontends": {f"baracuda.{folder}" for folder in FOLDERS} - {"baracuda.generated", "baracuda.runtime"},
 }
 
 

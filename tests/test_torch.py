@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -62,7 +61,12 @@ def called(problem: Problem, tensors: Mapping[str, Any], compiled: Any = None) -
     """What the op gives, by output."""
     known = signature(problem.spec.op)
     found = (compiled or overload(known.name))(*(tensors.get(a.name) for a in known.inputs), **given(problem))
-    return dict(zip((a.name for a in known.outputs), (found,) if isinstance(found, torch.Tensor) else found, strict=True))
+    return by_output(known, found)
+
+
+def by_output(known: Any, found: Any) -> dict[str, Any]:
+    listed = (found,) if isinstance(found, torch.Tensor) else found
+    return {a.name: tensor for a, tensor in zip(known.outputs, listed, strict=True)}
 
 
 def needing(problem: Problem, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,7 +76,8 @@ def needing(problem: Problem, tensors: Mapping[str, Any]) -> dict[str, Any]:
 def slopes(problem: Problem, outputs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Gradients of a weighted sum of all outputs that have some."""
     torch.manual_seed(0)
-    weighed = [(o * torch.randn(o.shape, dtype=torch.float64).to(o.dtype)).sum() for o in outputs.values() if o.requires_grad]
+    differentiable = [o for o in outputs.values() if o.requires_grad]
+    weighed = [(o * torch.randn(o.shape, dtype=torch.float64).to(o.dtype)).sum() for o in differentiable]
     names = [n for n, t in tensors.items() if t.requires_grad]
     found = torch.autograd.grad(sum(weighed), [tensors[n] for n in names])
     return dict(zip(names, found, strict=True))
@@ -86,8 +91,10 @@ def test_a_descriptor_follows_from_shapes_and_keywords(op: str) -> None:
     known = signature(op)
     for case in SUBJECTS[op].spec.tests.cases:
         problem = Problem.of(SUBJECTS[op], case, SUBJECTS[op].spec.dtypes[0])
-        tensors = {a.name: torch.empty(problem.shape_of(a.name), device="meta") for a in known.inputs if problem.plan.present(a.name)}
-        fields = known.fields({a.name: tensors.get(a.name) for a in known.inputs}, given(problem))
+        there = [a.name for a in known.inputs if problem.plan.present(a.name)]
+        shown = {name: torch.empty(problem.shape_of(name), device="meta") for name in there}
+        tensors = {a.name: shown.get(a.name) for a in known.inputs}
+        fields = known.fields(tensors, given(problem))
         assert SUBJECTS[op].plan.DESCRIPTOR(element=problem.element, **fields) == problem.descriptor
 
 
@@ -103,10 +110,9 @@ def test_the_fake_op_says_what_the_plan_does(op: str) -> None:
             for n, dtype in held.items()
         ]
         found = Op(signature(op)).trace(*tensors, **given(problem))
-        for argument, tensor in zip(signature(op).outputs, (found,) if isinstance(found, torch.Tensor) else found, strict=True):
-            there = problem.plan.present(argument.name)
-            assert tensor.shape == (problem.shape_of(argument.name) if there else (0,))
-            assert not there or tensor.dtype == signatures.dtype_of(problem.plan.elements_of(argument.name)[0])
+        for name, tensor in by_output(signature(op), found).items():
+            assert tensor.shape == (problem.shape_of(name) if problem.plan.present(name) else (0,))
+            assert tensor.dtype == signatures.dtype_of(problem.plan.elements_of(name)[0])
 
 
 # ------------------------------------------------------------------------------------------------- values and gradients
@@ -173,7 +179,8 @@ def test_compilation_breaks_no_graph(op: str, dynamic: bool) -> None:
     torch._dynamo.reset()
     problem = problems(op, "f32")[0]
     tensors, again = needing(problem, numbers(problem)), needing(problem, numbers(problem))
-    compiled = torch.compile(overload(op), backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    call = overload(op)
+    compiled = torch.compile(lambda *a, **k: call(*a, **k), backend="aot_eager", fullgraph=True, dynamic=dynamic)
     here, there = called(problem, tensors, compiled), called(problem, again)
     torch.testing.assert_close(here, there, rtol=0, atol=0)
     torch.testing.assert_close(slopes(problem, here, tensors), slopes(problem, there, again), rtol=0, atol=0)

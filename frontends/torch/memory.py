@@ -7,14 +7,10 @@ from typing import Any
 
 import torch
 
-from baracuda.runtime import Argument
 
-
-def fitting(argument: Argument, tensor: Any) -> Any:
-    """`tensor` as the kernel can read it: itself, or a copy where its strides are not of the argument's layout."""
-    if argument.written or argument.layout == "any" or tensor.dim() == 0:
-        return tensor
-    if argument.layout == "inner" and tensor.stride(-1) == 1:
+def fitting(tensor: Any, layout: str) -> Any:
+    """`tensor` as kernels that want `layout` can read it: itself, or a copy."""
+    if tensor is None or tensor.dim() == 0 or (layout == "inner" and tensor.stride(-1) == 1):
         return tensor
     return tensor.contiguous()
 

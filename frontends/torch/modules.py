@@ -34,9 +34,8 @@ class CausalConv1d(torch.nn.Conv1d):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(
-            channels, channels, kernel_size, groups=channels, padding=kernel_size - 1, bias=bias, device=device, dtype=dtype
-        )
+        shape = {"groups": channels, "padding": kernel_size - 1}
+        super().__init__(channels, channels, kernel_size, bias=bias, device=device, dtype=dtype, **shape)
         self.silu = silu
 
     def forward(self, x: Any, initial_states: Any = None, cu_seqlens: Any = None) -> Any:

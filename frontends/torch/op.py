@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +12,22 @@ import torch
 import baracuda.runtime as rt
 
 from .memory import empty, fitting, order_of
-from .signature import Given, Signature, Tensors
+from .signature import Given, Signature
 
 _REMEMBERED = 1024  # calls of which an op keeps the plan
 _DETERMINISTIC = rt.PlanPreference(rungs=frozenset({"deterministic"}))
+_ABSENT = (0,)  # torch has no output that may be absent
+
+Spec = tuple[Sequence[Any], Any, bool]  # of an output: shape, dtype, and whether it is wanted
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A plan, and for each output its shape and dtype, or None where it is not wanted."""
+    """A plan, and what it writes to."""
 
-    plan: rt.Plan[Any]
-    outputs: tuple[tuple[tuple[int, ...], Any] | None, ...]
+    plan: Any
+    outputs: tuple[Spec, ...]
+    workspace_bytes: int
 
 
 class Op:
@@ -31,50 +35,57 @@ class Op:
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
+        self._names = tuple(a.name for a in (*signature.inputs, *signature.outputs))
+        self._laid_out = tuple((i, a.layout) for i, a in enumerate(signature.inputs) if a.layout != "any")
         self._made: dict[Any, Made] = {}
 
     def compute(self, *given_tensors: Any, **given: Any) -> Any:
         """Allocate the outputs and run the plan on the current stream."""
         tensors = self._fitted(given_tensors)
         made = self._plan(tensors, given)
-        first = next(iter(tensors.values()))
+        first, scratch = tensors[0], made.workspace_bytes
         outputs = self._allocated(made.outputs, first)
-        scratch = made.plan.workspace_bytes
         workspace = torch.empty(scratch, dtype=torch.uint8, device=first.device) if scratch else None
-        wanted = (array if spec else None for array, spec in zip(outputs, made.outputs, strict=True))
-        names = (argument.name for argument in self.signature.outputs)
-        made.plan.run(**tensors, **dict(zip(names, wanted, strict=True)), workspace=workspace)  # type: ignore[attr-defined]
+        wanted = [array if spec[2] else None for array, spec in zip(outputs, made.outputs, strict=True)]
+        made.plan.run(**dict(zip(self._names, (*tensors, *wanted), strict=True)), workspace=workspace)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def trace(self, *given_tensors: Any, **given: Any) -> Any:
         """The same outputs with nothing in them, for extents that may be symbols."""
         tensors = self._fitted(given_tensors)
-        element, fields = self.signature.element(tensors), self.signature.fields(tensors, given)
+        named = self.signature.named(tensors)
+        element, fields = self.signature.element(named), self.signature.fields(named, given)
         descriptor = self.signature.plan.DESCRIPTOR.unchecked(element=element, **fields)
-        outputs = self._allocated(self._specs(descriptor, element, given), next(iter(tensors.values())))
+        outputs = self._allocated(tuple(self._specs(descriptor, given)), tensors[0])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _fitted(self, given: Sequence[Any]) -> dict[str, Any]:
-        arguments = self.signature.plan.ARGUMENTS
-        named = self.signature.named(given)
-        return {name: t if t is None else fitting(arguments[name], t) for name, t in named.items()}
+    def _fitted(self, given: tuple[Any, ...]) -> Sequence[Any]:
+        """All inputs, those that torch leaves out as well, laid out as the kernels read them."""
+        missing = len(self.signature.inputs) - len(given)
+        if not missing and not self._laid_out:
+            return given
+        tensors = [*given, *[None] * missing]
+        for place, layout in self._laid_out:
+            tensors[place] = fitting(tensors[place], layout)
+        return tensors
 
-    def _allocated(self, specs: Sequence[tuple[Sequence[Any], Any] | None], first: Any) -> list[Any]:
-        order, absent = order_of(first), ((0,), first.dtype)  # torch has no output that may be absent
-        return [empty(shape, order, dtype, first.device) for shape, dtype in (spec or absent for spec in specs)]
+    @staticmethod
+    def _allocated(specs: tuple[Spec, ...], first: Any) -> list[Any]:
+        order, device = order_of(first), first.device
+        return [empty(shape, order, dtype, device) for shape, dtype, _ in specs]
 
-    def _specs(self, descriptor: Any, element: rt.ElementKind, given: Given) -> tuple[tuple[Any, Any] | None, ...]:
+    def _specs(self, descriptor: Any, given: Given) -> Iterator[Spec]:
         shapes = self.signature.plan.shapes_of(descriptor)
-        dtypes = self.signature.dtypes(element, given)
-        wanted = [not a.optional or getattr(descriptor, a.optional) for a in self.signature.outputs]
-        names = [a.name for a in self.signature.outputs]
-        return tuple((shapes[n][0], dtypes[n]) if there else None for n, there in zip(names, wanted, strict=True))
+        dtypes = self.signature.dtypes(descriptor.element, given)
+        for argument in self.signature.outputs:
+            there = not argument.optional or bool(getattr(descriptor, argument.optional))
+            yield shapes[argument.name][0] if there else _ABSENT, dtypes[argument.name], there
 
-    def _plan(self, tensors: Tensors, given: Given) -> Made:
-        seen = [None if t is None else (t.shape, t.dtype) for t in tensors.values()]
-        values = [(k, tuple(v) if isinstance(v, list) else v) for k, v in given.items()]
-        device = next(iter(tensors.values())).device
-        key = (*seen, *values, device, torch.get_deterministic_debug_mode())
+    def _plan(self, tensors: Sequence[Any], given: Given) -> Made:
+        seen = [None if t is None else (t.shape, t.dtype) for t in tensors]
+        device = tensors[0].device
+        values = [(k, tuple(v) if type(v) is list else v) for k, v in given.items()]
+        key = (device, torch.get_deterministic_debug_mode(), *seen, *values)
         made = self._made.get(key)
         if made is None:
             if len(self._made) >= _REMEMBERED:
@@ -82,10 +93,12 @@ class Op:
             made = self._made[key] = self._make(tensors, given, "host" if device.type == "cpu" else str(device))
         return made
 
-    def _make(self, tensors: Tensors, given: Given, device: str) -> Made:
-        element, fields = self.signature.element(tensors), self.signature.fields(tensors, given)
+    def _make(self, tensors: Sequence[Any], given: Given, device: str) -> Made:
+        named = self.signature.named(tensors)
+        element, fields = self.signature.element(named), self.signature.fields(named, given)
         descriptor = self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
-        return Made(self._selected(descriptor, device), self._specs(descriptor, element, given))
+        plan = self._selected(descriptor, device)
+        return Made(plan, tuple(self._specs(descriptor, given)), plan.workspace_bytes)
 
     def _selected(self, descriptor: Any, device: str) -> rt.Plan[Any]:
         plan = self.signature.plan

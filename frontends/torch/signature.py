@@ -1,7 +1,7 @@
 """What an op looks like to torch: its schema, and how a call's tensors and keywords become a descriptor.
 
-Tensors come first, in the plan's order; then, as keywords, the fields of the descriptor that no input shows by its shape
-or its presence, and the element types that the caller may choose for outputs.
+Tensors come first, in the plan's order; then, as keywords, the fields of the descriptor that no input shows by its
+shape or its presence, and the element types that the caller may choose for outputs.
 """
 
 from __future__ import annotations

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+import baracuda.generated
 from baracuda.codegen.compare.torch_values import FORWARD
 from baracuda.codegen.load import load_folder
 from baracuda.codegen.verify.oracle import Problem
@@ -201,6 +203,33 @@ def test_other_extents_compile_nothing_new() -> None:
     assert counter.frame_count == 1
 
 
+def test_tracers_know_how_outputs_lie_in_memory() -> None:
+    torch._dynamo.reset()
+    call, weight = torch.ops.baracuda.causal_conv1d, torch.rand(4, 3)
+    through = lambda x: call(x.transpose(1, 2), weight, use_silu=False)[0].transpose(1, 2) * 2  # noqa: E731
+    compiled = torch.compile(through, backend="aot_eager", fullgraph=True, dynamic=True)
+    for shape in ((2, 6, 4), (3, 7, 4)):
+        here, there = compiled(x := torch.rand(shape)), through(x)
+        assert torch.equal(here, there) and here.is_contiguous() and there.is_contiguous()
+
+
+def test_autocast_compiles() -> None:
+    torch._dynamo.reset()
+    linear, gain = torch.nn.Linear(16, 16), torch.rand(16)
+
+    def block(x: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = torch.ops.baracuda.rms_norm(linear(x), gain, norm_axes_mask=2, eps=1e-6)[0]
+            q, k = x.view(1, 1, 4, 16), y.view(1, 1, 4, 16)
+            return torch.ops.baracuda.flash_sdpa(q, k, k, scale=0.25, is_causal=True)[0]
+
+    x = torch.rand(4, 16, requires_grad=True)
+    here, there = torch.compile(block, backend="aot_eager", fullgraph=True)(x), block(x)
+    assert here.dtype == torch.bfloat16
+    torch.testing.assert_close(here, there, rtol=0, atol=0)
+    torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x) for y in (here, there)), rtol=0, atol=0)
+
+
 # ------------------------------------------------------------------------------------------------------- torch's modes
 
 
@@ -266,3 +295,13 @@ def test_wrong_shapes_are_told_as_plans_tell_them() -> None:
 def test_halves_of_an_affine_pair_are_not_ignored() -> None:
     with pytest.raises(Exception, match="'beta' is required when has_affine=True"):
         torch.ops.baracuda.layer_norm(torch.rand(2, 3), torch.rand(3), norm_axes_mask=2, eps=0.0)
+
+
+def test_a_package_of_ones_own_becomes_ops_of_a_namespace_of_ones_own() -> None:
+    names = ("SoftmaxPlan", "SoftmaxBackwardPlan", "SoftmaxDescriptor")
+    package = ModuleType("mine")
+    vars(package).update({"MODULES": dict.fromkeys(names), **{n: getattr(baracuda.generated, n) for n in names}})
+    assert ft.register(package, "baracuda_test") == ("softmax", "softmax_backward")
+    x = torch.rand(3, 5, requires_grad=True)
+    torch.ops.baracuda_test.softmax(x, softmax_axis=1)[:, 0].sum().backward()
+    assert x.grad is not None

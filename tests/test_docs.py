@@ -34,7 +34,7 @@ _VARIABLE = re.compile(r"(?:BARACUDA|XDG)(?:_[A-Z]+)+")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the word behind it ("gpu", "project") and where it begins."""
+    """A fenced block: its language, the word behind it ("gpu", "project", "torch") and where it begins."""
 
     page: Path
     line: int
@@ -96,6 +96,13 @@ def test_snippets_of_projects_run_on_what_their_specs_generate(block: Block, tmp
         specs_of(block.page, specs)
     (package,) = {m for m in re.findall(r"^from (\w+) import", block.text, re.MULTILINE) if m != "baracuda"}
     generate(specs, tmp_path / package)
+    run(block.text, tmp_path)
+
+
+@pytest.mark.parametrize("block", blocks("python", "torch"), ids=str)
+def test_snippets_for_torch_run_on_the_host_device(block: Block, tmp_path: Path) -> None:
+    """As above, with torch."""
+    pytest.importorskip("torch")
     run(block.text, tmp_path)
 
 

@@ -58,7 +58,7 @@ def explain(plan: str, fields: Iterable[str], device: str | None = None, package
     `device` is "host", "cuda:0" or an architecture such as "sm_80"; None leaves it open, as `select` does.
     """
     kind = _plan(plan, package)
-    explanation = kind.explain(_descriptor(kind, package, fields), device=device and _device(device))
+    explanation = kind.explain(_descriptor(kind, fields), device=device and _device(device))
     click.echo(explanation)
     return explanation.chosen is not None
 
@@ -79,10 +79,9 @@ def _plan(name: str, package: str) -> type[Plan[Any]]:
     return getattr(plans_of(package), name)  # type: ignore[no-any-return]
 
 
-def _descriptor(plan: type[Plan[Any]], package: str, assignments: Iterable[str]) -> Any:
-    name = plan.__name__
-    kind = getattr(plans_of(package), name.removesuffix("Plan") + "Descriptor")
-    known = {field.name: field for field in fields_of(kind)}
+def _descriptor(plan: type[Plan[Any]], assignments: Iterable[str]) -> Any:
+    name, kind = plan.__name__, plan.DESCRIPTOR
+    known = {field.name: field for field in fields_of(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")

@@ -74,7 +74,8 @@ def _of_row(
 def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any]:
     """Plans that selection gives to `sku`: of all benchmarks, and of the first of the tests' cases, or a random one."""
     spec = subject.spec
-    kind, descriptor = getattr(module, spec.plan), getattr(module, spec.plan.removesuffix("Plan") + "Descriptor")
+    kind = getattr(module, spec.plan)
+    descriptor = kind.DESCRIPTOR
     preference, served = PlanPreference(archs=frozenset({sku.arch})), False
     own = sku.arch.rstrip("a")
     devices = [own] if sku.fits(_LEAST) else [own, _LEAST]  # not whatever this machine happens to have

@@ -36,8 +36,7 @@ class Subject:
 
     def descriptor(self, values: Mapping[str, Any], element: ElementKind | str) -> Descriptor:
         """The descriptor of a test case, with the spec's defaults for what the case does not say."""
-        kind = getattr(self._module, self.spec.plan.removesuffix("Plan") + "Descriptor")
-        return kind(**self.values(values), element=element)  # type: ignore[no-any-return]
+        return self.plan.DESCRIPTOR(**self.values(values), element=element)  # type: ignore[no-any-return]
 
     def values(self, case: Mapping[str, Any]) -> dict[str, Any]:
         """Every field of the descriptor but `element`."""

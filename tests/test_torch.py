@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -172,6 +173,55 @@ def test_a_tensor_without_a_gradient_is_not_taken_for_a_constant() -> None:
         torch.ops.baracuda.flash_sdpa(q, q, q, mask, scale=1.0, is_causal=False)
 
 
+def test_a_gradient_of_a_gradient_is_refused() -> None:
+    x = torch.rand(3, 5, requires_grad=True)
+    (slope,) = torch.autograd.grad(torch.ops.baracuda.softmax(x, softmax_axis=1)[:, 0].sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="softmax_backward has no gradient"):
+        slope.sum().backward()
+
+
+def test_outputs_that_are_not_wanted_have_no_gradient() -> None:
+    weight = torch.rand(4, 3, requires_grad=True)
+    y, states = torch.ops.baracuda.causal_conv1d(torch.rand(2, 4, 5), weight, use_silu=False)
+    (y.sum() + states.sum()).backward()
+    assert weight.grad.shape == (4, 3)
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE)
+def test_one_input_alone_may_need_a_gradient(op: str) -> None:
+    problem = problems(op, "f64")[0]
+    drawn = numbers(problem)
+    wanted = slopes(problem, called(problem, every := needing(problem, drawn)), every)
+    for name in wanted:
+        alone = drawn | {name: drawn[name].detach().clone().requires_grad_()}
+        torch.testing.assert_close(slopes(problem, called(problem, alone), alone), {name: wanted[name]})
+
+
+def test_what_changes_its_inputs_is_no_part_of_a_graph() -> None:
+    def update(weight: Any) -> None:
+        torch.ops.baracuda.causal_conv1d_update(torch.rand(2, 4, 1), weight, None, states, use_silu=False)
+
+    states, other = torch.rand(2, 4, 2), torch.rand(2, 4, 2, requires_grad=True)
+    weight = torch.rand(4, 3, requires_grad=True)
+    with pytest.raises(NotImplementedError, match=r"update has no gradient; call it under torch\.no_grad\(\)"):
+        update(weight)
+    product = states * other
+    with torch.no_grad():
+        update(weight)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE)
+def test_nothing_gives_nothing(op: str) -> None:
+    """Where the first extent is 0, gradients are 0 or have no elements."""
+    cases = [Problem.of(SUBJECTS[op], case, "f32") for case in SUBJECTS[op].spec.tests.cases]
+    for problem in (p for p in cases if not p.size):
+        tensors = needing(problem, numbers(problem))
+        found = slopes(problem, called(problem, tensors), tensors)
+        assert all(g.shape == tensors[n].shape and not g.any() for n, g in found.items())
+
+
 # ---------------------------------------------------------------------------------------------------------- compilation
 
 
@@ -190,7 +240,7 @@ def test_compilation_breaks_no_graph(op: str, dynamic: bool) -> None:
 
 def test_other_extents_compile_nothing_new() -> None:
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    counter = pytest.importorskip("torch._dynamo.testing").CompileCounterWithBackend("aot_eager")
     norm = torch.compile(
         lambda x, g: torch.ops.baracuda.rms_norm(x * 2, g, norm_axes_mask=2, eps=1e-6)[0].sum(),
         backend=counter,
@@ -211,6 +261,23 @@ def test_tracers_know_how_outputs_lie_in_memory() -> None:
     for shape in ((2, 6, 4), (3, 7, 4)):
         here, there = compiled(x := torch.rand(shape)), through(x)
         assert torch.equal(here, there) and here.is_contiguous() and there.is_contiguous()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of inductor itself
+def test_inductor_gives_ops_what_they_are_traced_with() -> None:
+    torch._dynamo.reset()
+    through = lambda x: torch.ops.baracuda.softmax((x + 1).mT[:, None].expand(8, 3, 4), softmax_axis=-1)  # noqa: E731
+    here, there = torch.compile(through, fullgraph=True)(x := torch.rand(4, 8)), through(x)
+    torch.testing.assert_close(here, there, rtol=0, atol=0)
+    assert here.stride() == there.stride()
+
+
+def test_extents_that_depend_on_values_compile() -> None:
+    torch._dynamo.reset()
+    through = lambda x: torch.ops.baracuda.softmax(x[x[:, 0] > 0.5], softmax_axis=1) * 2  # noqa: E731
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(through, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x := torch.rand(9, 4)), through(x), rtol=0, atol=0)
 
 
 def test_autocast_compiles() -> None:
@@ -290,6 +357,35 @@ def test_wrong_shapes_are_told_as_plans_tell_them() -> None:
         torch.ops.baracuda.causal_conv1d(torch.rand(2, 3), torch.rand(2, 3), use_silu=False)
     with pytest.raises(Exception, match="RMSNormPlan: 'gamma' must have shape"):
         torch.ops.baracuda.rms_norm(torch.rand(2, 3), torch.rand(4), norm_axes_mask=2, eps=0.0)
+
+
+def test_tracers_refuse_tensors_on_several_devices() -> None:
+    with pytest.raises(Exception, match=r"rms_norm: tensors are on \['cpu', 'meta'\]; move them to one device"):
+        torch.ops.baracuda.rms_norm(torch.rand(2, 3), torch.rand(3, device="meta"), norm_axes_mask=2, eps=0.0)
+
+
+def test_tensors_of_inference_are_computed_with() -> None:
+    with torch.inference_mode():
+        states = torch.rand(2, 4, 2)
+        y = torch.ops.baracuda.causal_conv1d_update(torch.rand(2, 4, 1), torch.rand(4, 3), None, states, use_silu=False)
+    assert y.is_inference()
+    assert torch.ops.baracuda.softmax(states, softmax_axis=1).sum(1).allclose(torch.ones(2, 2))
+
+
+def test_vmap_maps_what_changes_nothing() -> None:
+    x, softmax = torch.rand(3, 4, 5), torch.ops.baracuda.softmax
+    assert torch.equal(torch.vmap(lambda one: softmax(one, softmax_axis=1))(x), softmax(x, softmax_axis=2))
+
+
+def test_threads_call_together() -> None:
+    def gradients(rows: int) -> Any:
+        x = torch.ones(rows, 5, requires_grad=True)
+        torch.ops.baracuda.softmax(x, softmax_axis=1)[:, 0].sum().backward()
+        return x.grad[:, 0]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(gradients, [1, 2, 3] * 8))
+    assert all(torch.allclose(g, torch.full_like(g, 0.16)) for g in found)
 
 
 def test_halves_of_an_affine_pair_are_not_ignored() -> None:

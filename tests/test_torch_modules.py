@@ -43,6 +43,12 @@ def test_attention_is_torchs(mask: str) -> None:
     same(ours, F.scaled_dot_product_attention(q, k, v, added, enable_gqa=True), inputs)
 
 
+def test_masks_are_broadcast_over_batches() -> None:
+    (q,) = leaves((2, 3, 2, 5, 8))
+    mask = torch.randn(2, 1, 1, 5, 5, dtype=torch.float64)
+    same(ft.scaled_dot_product_attention(q, q, q, mask), F.scaled_dot_product_attention(q, q, q, mask), [q])
+
+
 @pytest.mark.parametrize("axes", [2, 3, 5])
 def test_attention_takes_any_number_of_batches(axes: int) -> None:
     lead = (2, 1, 3)[: axes - 2]
@@ -91,6 +97,11 @@ def test_rms_norm_is_torchs(affine: bool, eps: float | None) -> None:
         torch.testing.assert_close(ours.weight.grad, theirs.weight.grad)
     with pytest.raises(ValueError, match=r"x must end in the axes \(3, 8\), got shape \(4, 8\)"):
         ours(torch.rand(4, 8, dtype=torch.float64))
+
+
+def test_the_usual_eps_is_torchs_for_halves_too() -> None:
+    x = torch.rand(4, 8, dtype=torch.bfloat16) * 1e-2
+    torch.testing.assert_close(ft.rms_norm(x, (8,)), F.rms_norm(x, (8,)))
 
 
 @pytest.mark.parametrize("silu", [False, True])

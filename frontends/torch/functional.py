@@ -17,7 +17,7 @@ def rms_norm(x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: f
     if tuple(x.shape[x.dim() - axes :]) != tuple(normalized_shape) or not axes:
         raise ValueError(f"x must end in the axes {tuple(normalized_shape)}, got shape {tuple(x.shape)}")
     mask = (1 << axes) - 1 << x.dim() - axes
-    used = torch.finfo(x.dtype).eps if eps is None else eps
+    used = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps if eps is None else eps
     return torch.ops.baracuda.rms_norm(x, weight, norm_axes_mask=mask, eps=used)[0]
 
 
@@ -40,7 +40,7 @@ def scaled_dot_product_attention(
     q, k, v = (_four_axes(t) for t in (query, key, value))
     if q.shape[1] != k.shape[1] and not enable_gqa:
         raise ValueError(f"query has {q.shape[1]} heads, key has {k.shape[1]}; pass enable_gqa=True to share keys")
-    mask = None if attn_mask is None else _added(attn_mask, q, k)
+    mask = None if attn_mask is None else _added(attn_mask, query, key)
     used = 1 / math.sqrt(q.shape[3]) if scale is None else scale
     y = _attention(q, k, v, mask, used, is_causal)
     return y.reshape(*query.shape[:-1], value.shape[-1])
@@ -74,10 +74,8 @@ def _four_axes(tensor: Any) -> Any:
     return tensor if tensor.dim() == 4 else tensor.flatten(0, -4)
 
 
-def _added(mask: Any, q: Any, k: Any) -> Any:
+def _added(mask: Any, query: Any, key: Any) -> Any:
     """What is added to each score; of a mask of truths, minus infinity for the keys that are not to be seen."""
     if mask.dtype == torch.bool:
-        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -math.inf)
-    if mask.dim() > 4:
-        mask = mask.flatten(0, -4)
-    return mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+        mask = torch.where(mask, 0.0, -math.inf)
+    return _four_axes(mask.expand(*query.shape[:-1], key.shape[-2]))

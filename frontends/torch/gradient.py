@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 
 import torch
 
+import baracuda.runtime as rt
+
 from .dtypes import dtype_of
 from .signature import Signature
 
@@ -48,10 +50,10 @@ class Derivative:
         tensors = self.forward.named(inputs)
         self._check(ctx, tensors)
         outputs = dict(zip((a.name for a in self.forward.outputs), self._listed(output), strict=True))
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(t for n, t in outputs.items() if n not in self._cotangents.values()))
-        ctx.save_for_backward(*((tensors | outputs)[name] for name in self._kept))
         ctx.fields = self.forward.fields(tensors, keyword_only_inputs or {})
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(outputs[a.name] for a in self.forward.outputs if self._is_constant(ctx, a)))
+        ctx.save_for_backward(*((tensors | outputs)[name] for name in self._kept))
         ctx.like = {n: (t.shape, t.dtype) for n, t in (tensors | outputs).items() if t is not None}
         ctx.device = next(iter(tensors.values())).device
         ctx.element = self.forward.element(tensors)
@@ -73,6 +75,11 @@ class Derivative:
         for name, needed in zip(tensors, ctx.needs_input_grad, strict=False):
             if needed and name not in self._wrt.values():
                 refuse(f"{self.forward.name} has no gradient with respect to {name!r}; detach it")
+
+    def _is_constant(self, ctx: Any, output: rt.Argument) -> bool:
+        """Whether no gradient comes from `output`: the backward takes none, or it was not wanted."""
+        unwanted = output.optional and not ctx.fields.get(output.optional)
+        return bool(unwanted) or output.name not in self._cotangents.values()
 
     def _cotangent(self, ctx: Any, given: Mapping[str, Any], name: str, optional: bool) -> Any:
         output = self._cotangents[name]

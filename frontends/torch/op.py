@@ -37,6 +37,7 @@ class Op:
         self.signature = signature
         self._names = tuple(a.name for a in (*signature.inputs, *signature.outputs))
         self._laid_out = tuple((i, a.layout) for i, a in enumerate(signature.inputs) if a.layout != "any")
+        self._written = tuple(i for i, a in enumerate(signature.inputs) if a.written)
         self._made: dict[Any, Made] = {}
 
     def compute(self, *given_tensors: Any, **given: Any) -> Any:
@@ -48,11 +49,15 @@ class Op:
         workspace = torch.empty(scratch, dtype=torch.uint8, device=first.device) if scratch else None
         wanted = [array if spec[2] else None for array, spec in zip(outputs, made.outputs, strict=True)]
         made.plan.run(**dict(zip(self._names, (*tensors, *wanted), strict=True)), workspace=workspace)
+        for place in self._written:  # so that autograd notices if it still needs what was there
+            torch.autograd.graph.increment_version(tensors[place])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def trace(self, *given_tensors: Any, **given: Any) -> Any:
         """The same outputs with nothing in them, for extents that may be symbols."""
         tensors = self._fitted(given_tensors)
+        if len(places := {str(t.device) for t in tensors if t is not None}) > 1:
+            raise rt.InvalidProblem(f"{self.signature.name}: tensors are on {sorted(places)}; move them to one device")
         named = self.signature.named(tensors)
         element, fields = self.signature.element(named), self.signature.fields(named, given)
         descriptor = self.signature.plan.DESCRIPTOR.unchecked(element=element, **fields)

@@ -17,6 +17,7 @@ from .op import Op
 from .signature import Signature
 
 _DEVICES = ("cuda", "cpu")
+_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)  # outputs lie in memory as inputs do
 _LIBRARIES: list[Any] = []  # what is registered goes with its library
 
 
@@ -29,9 +30,11 @@ def register(package: ModuleType, namespace: str) -> tuple[str, ...]:
         _define(library, namespace, signature)
     backwards = {s.plan.GRADIENT.of: s for s in signatures.values() if s.plan.GRADIENT is not None}
     for name, signature in signatures.items():
-        if signature.is_functional:  # autograd refuses others itself
+        if signature.is_functional:
             keep, go_back = _autograd(namespace, signature, backwards.get(name))
             torch.library.register_autograd(f"{namespace}::{name}", go_back, setup_context=keep, lib=library)
+        else:
+            library.impl(name, partial(_call_below, name, _overload(namespace, name)), "Autograd")
     return tuple(signatures)
 
 
@@ -44,7 +47,7 @@ def _plans(package: ModuleType) -> Iterator[type[rt.Plan[Any]]]:
 
 def _define(library: Any, namespace: str, signature: Signature) -> None:
     op, name = Op(signature), signature.name
-    library.define(signature.schema, tags=(torch.Tag.pt2_compliant_tag,))
+    library.define(signature.schema, tags=_TAGS)
     torch.library.register_fake(f"{namespace}::{name}", op.trace, lib=library)
     overload = _overload(namespace, name)
     for device in _DEVICES:
@@ -60,6 +63,14 @@ def _overload(namespace: str, name: str) -> Any:
 def _cast_and_call(signature: Signature, overload: Any, device: str, *tensors: Any, **given: Any) -> Any:
     with torch.autocast(device, enabled=False):
         return overload(*cast(signature, signature.named(tensors), device), **given)
+
+
+def _call_below(name: str, overload: Any, *tensors: Any, **given: Any) -> Any:
+    """An op that changes its inputs, which torch has no formula for."""
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        refuse(f"{name} has no gradient; call it under torch.no_grad()")
+    with torch._C._AutoDispatchBelowAutograd():
+        return overload(*tensors, **given)
 
 
 def _autograd(namespace: str, signature: Signature, backward: Signature | None) -> tuple[Any, Callable[..., Any]]:

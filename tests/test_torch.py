@@ -23,6 +23,7 @@ torch = pytest.importorskip("torch")
 ft = pytest.importorskip("baracuda.frontends.torch")
 signatures = pytest.importorskip("baracuda.frontends.torch.signature")
 
+forward_ad = torch.autograd.forward_ad
 LOADED = load_folder(Path(__file__).parents[1] / "specs")
 SUBJECTS = {op: Subject(one, LOADED, "baracuda.generated") for op, one in LOADED.items()}
 FORWARDS = sorted(op for op, s in SUBJECTS.items() if s.spec.direction == "forward")
@@ -375,6 +376,17 @@ def test_tensors_of_inference_are_computed_with() -> None:
 def test_vmap_maps_what_changes_nothing() -> None:
     x, softmax = torch.rand(3, 4, 5), torch.ops.baracuda.softmax
     assert torch.equal(torch.vmap(lambda one: softmax(one, softmax_axis=1))(x), softmax(x, softmax_axis=2))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of torch.func itself
+def test_what_torch_func_cannot_differentiate_is_told() -> None:
+    through = lambda x: torch.ops.baracuda.softmax(x, softmax_axis=0)[0]  # noqa: E731
+    x = torch.rand(3)
+    for transformed in (torch.func.grad(through), lambda x: torch.func.jvp(through, (x,), (x,))):
+        with pytest.raises(NotImplementedError, match=r"softmax is differentiated by torch\.autograd alone"):
+            transformed(x)
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="softmax has no derivative in forward mode"):
+        through(forward_ad.make_dual(x, x))
 
 
 def test_threads_call_together() -> None:

@@ -3,7 +3,7 @@
 Both begin with the same weights and read the same text in the same order. What two roundings alone can make of a run
 shows a third one: torch's ops again, from weights moved by half a unit in the last place.
 
-    python examples/transformer/train.py [--device cuda] [--steps 200] [--compile] [--plot picture.svg]
+    python examples/transformer/train.py [--device cuda] [--steps 200] [--compile [MODE]] [--plot picture.svg]
 """
 
 from __future__ import annotations
@@ -59,13 +59,15 @@ def text() -> Any:
     return torch.frombuffer(bytearray(b"\n".join(page.read_bytes() for page in pages)), dtype=torch.uint8)
 
 
-def train(setting: Setting, ops: Ops, steps: int, device: str, *, compiled: bool = False, moved: bool = False) -> Run:
-    """Train a new model; `moved` moves each weight by a random half unit in the last place of the type."""
+def train(
+    setting: Setting, ops: Ops, steps: int, device: str, *, mode: str | None = None, moved: bool = False
+) -> Run:
+    """Train a new model; `moved` moves each weight by up to half a unit in the last place of the type, at random."""
     torch.manual_seed(0)
     model = Decoder(setting.size, ops).to(device)
     if moved:
         _move(model, torch.finfo(setting.dtype).eps / 2)
-    step = _step_of(torch.compile(model, fullgraph=True) if compiled else model, setting, steps, device)
+    step = _step_of(torch.compile(model, fullgraph=True, mode=mode) if mode else model, setting, steps, device)
     where = text().to(device)
     order = torch.Generator().manual_seed(1)
     losses, half, begin = [], steps // 2, 0.0
@@ -145,7 +147,7 @@ def draw(runs: Mapping[str, Run], path: Path, title: str) -> None:
             apart = [abs(a - b) for a, b in zip(run.losses, runs["torch"].losses, strict=True)]
             below.plot(apart, style, label=f"{name} - torch")
     above.set(ylabel="loss", title=title)
-    below.set(xlabel="step", ylabel="difference of losses", yscale="log")
+    below.set(xlabel="step", ylabel="difference of losses")
     for axes in (above, below):
         axes.grid(True, alpha=0.25)
         axes.legend()
@@ -156,14 +158,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--compile", action="store_true", help="compile both models")
+    parser.add_argument("--compile", nargs="?", const="default", metavar="MODE", help="compile, as torch.compile says")
     parser.add_argument("--plot", type=Path, help="draw the losses: an .svg or .png")
     given = parser.parse_args(arguments)
     setting = SETTINGS[torch.device(given.device).type]
-    title = f"{setting.size}, batches of {setting.batch}, {setting.dtype}"
+    title = f"{setting.size}\nbatches of {setting.batch}, {setting.dtype}"
     print(title, f"{len(text())} bytes of text", sep="\n", flush=True)
     runs = {
-        name: train(setting, ops, given.steps, given.device, compiled=given.compile, moved=moved)
+        name: train(setting, ops, given.steps, given.device, mode=given.compile, moved=moved)
         for name, ops, moved in (("torch", TORCHS, False), ("ours", OURS, False), ("torch, moved", TORCHS, True))
     }
     print(report(runs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -12,7 +12,8 @@ import torch
 import baracuda.runtime as rt
 
 from .autocast import cast
-from .gradient import Derivative, refuse
+from .autograd import tracked
+from .gradient import Derivative
 from .op import Op
 from .signature import Signature
 
@@ -30,11 +31,10 @@ def register(package: ModuleType, namespace: str) -> tuple[str, ...]:
         _define(library, namespace, signature)
     backwards = {s.plan.GRADIENT.of: s for s in signatures.values() if s.plan.GRADIENT is not None}
     for name, signature in signatures.items():
-        if signature.is_functional:
-            keep, go_back = _autograd(namespace, signature, backwards.get(name))
-            torch.library.register_autograd(f"{namespace}::{name}", go_back, setup_context=keep, lib=library)
-        else:
-            library.impl(name, partial(_call_below, name, _overload(namespace, name)), "Autograd")
+        backward = backwards.get(name)
+        derivative = Derivative(signature, backward, _overload(namespace, backward.name)) if backward else None
+        call = tracked(signature, _overload(namespace, name), derivative)
+        library.impl(name, call, "Autograd", with_keyset=True)
     return tuple(signatures)
 
 
@@ -63,18 +63,3 @@ def _overload(namespace: str, name: str) -> Any:
 def _cast_and_call(signature: Signature, overload: Any, device: str, *tensors: Any, **given: Any) -> Any:
     with torch.autocast(device, enabled=False):
         return overload(*cast(signature, signature.named(tensors), device), **given)
-
-
-def _call_below(name: str, overload: Any, *tensors: Any, **given: Any) -> Any:
-    """An op that changes its inputs, which torch has no formula for."""
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
-        refuse(f"{name} has no gradient; call it under torch.no_grad()")
-    with torch._C._AutoDispatchBelowAutograd():
-        return overload(*tensors, **given)
-
-
-def _autograd(namespace: str, signature: Signature, backward: Signature | None) -> tuple[Any, Callable[..., Any]]:
-    if backward is None:
-        return None, lambda ctx, *grads: refuse(f"{signature.name} has no gradient")
-    derivative = Derivative(signature, backward, _overload(namespace, backward.name))
-    return derivative.keep, derivative.go_back

@@ -70,16 +70,20 @@ class Signature:
             default = "=None" if argument.optional and i > required[-1] else ""
             yield f"Tensor{mark} {argument.name}{default}"
 
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What keywords are when they are left out, but for those that are then another field's value."""
+        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
+        return {f.name: f.default for f in declared if isinstance(f.default, bool | int | float)}
+
     def _fields(self) -> Iterator[str]:
         declared: dict[str, Field[Any]] = {f.name: f for f in fields(self.plan.DESCRIPTOR)}  # type: ignore[arg-type]
         for name in self.parameters:
-            kind, default = _TYPES[self.plan.DESCRIPTOR._types[name]], declared[name].default
-            if default is MISSING:
-                yield f"{kind} {name}"
-            elif isinstance(default, bool | int | float):
-                yield f"{kind} {name}={float(default) if kind == 'float' else default!r}"
-            else:  # that of another field
-                yield f"{kind}? {name}=None"
+            kind = _TYPES[self.plan.DESCRIPTOR._types[name]]
+            if name in self.defaults:
+                yield f"{kind} {name}={float(self.defaults[name]) if kind == 'float' else self.defaults[name]!r}"
+            else:  # or that of another field
+                yield f"{kind} {name}" if declared[name].default is MISSING else f"{kind}? {name}=None"
 
     def named(self, tensors: Sequence[Any]) -> dict[str, Any]:
         """The inputs by name; torch leaves out the last ones that have their default."""
@@ -106,9 +110,13 @@ class Signature:
             raise rt.InvalidProblem(f"{self.plan.__name__}: {needs}")
         return tensor.shape[extent.axis] - extent.less
 
+    @cached_property
+    def typed(self) -> rt.Argument:
+        """The input that shows the descriptor's element: the first that can hold no other."""
+        return next(a for a in self.inputs if a.dtypes == ("T",) and not a.optional)
+
     def element(self, tensors: Tensors) -> rt.ElementKind:
-        """The descriptor's element: that of the first input that can hold no other."""
-        return kind_of(next(tensors[a.name] for a in self.inputs if a.dtypes == ("T",) and not a.optional).dtype)
+        return kind_of(tensors[self.typed.name].dtype)
 
     def dtypes(self, element: rt.ElementKind, given: Given) -> dict[str, Any]:
         """The torch.dtype of each output: the one asked for or the usual one."""

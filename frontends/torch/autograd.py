@@ -1,0 +1,60 @@
+"""What autograd does with a call of an op: it keeps what the derivative needs, or says that there is none.
+
+As torch.library.register_autograd has it, without what that does at every call for ops of any kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from .gradient import Derivative, refuse
+from .signature import Signature
+
+
+def tracked(signature: Signature, overload: Any, derivative: Derivative | None) -> Callable[..., Any]:
+    """The op at the dispatch key Autograd."""
+    name, changes = signature.name, not signature.is_functional
+    recorded = _function(name, overload, derivative)
+
+    def call(keys: Any, *tensors: Any, **given: Any) -> Any:
+        needed = torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors)
+        if needed and changes:
+            refuse(f"{name} has no gradient; call it under torch.no_grad()")
+        if changes or not (needed or forward_ad._current_level >= 0):
+            return _compute(overload, keys, given, tensors)
+        if torch._C._are_functorch_transforms_active():
+            refuse(f"{name} is differentiated by torch.autograd alone, not by the transforms of torch.func")
+        return recorded.apply(keys, given, *tensors)
+
+    return call
+
+
+def _compute(overload: Any, keys: Any, given: Any, tensors: Any) -> Any:
+    with torch._C._AutoDispatchBelowAutograd():
+        return overload.redispatch(keys & torch._C._after_autograd_keyset, *tensors, **given)
+
+
+def _function(name: str, overload: Any, derivative: Derivative | None) -> Any:
+    class Call(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, keys: Any, given: Any, *tensors: Any) -> Any:
+            output = _compute(overload, keys, given, tensors)
+            if derivative is not None:
+                derivative.keep(ctx, ctx.needs_input_grad[2:], tensors, given, output)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            if derivative is None:
+                refuse(f"{name} has no gradient")
+            return None, None, *derivative.go_back(ctx, ctx.needs_input_grad[2:], grads)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            refuse(f"{name} has no derivative in forward mode")
+
+    return Call

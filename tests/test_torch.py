@@ -81,7 +81,7 @@ def slopes(problem: Problem, outputs: Mapping[str, Any], tensors: Mapping[str, A
     """Gradients of a weighted sum of all outputs that have some."""
     torch.manual_seed(0)
     differentiable = [o for o in outputs.values() if o.requires_grad]
-    weighed = [(o * torch.randn(o.shape, dtype=torch.float64).to(o.dtype)).sum() for o in differentiable]
+    weighed = [(o * torch.randn(o.shape, dtype=torch.float64).to(o)).sum() for o in differentiable]
     names = [n for n, t in tensors.items() if t.requires_grad]
     found = torch.autograd.grad(sum(weighed), [tensors[n] for n in names])
     return dict(zip(names, found, strict=True))

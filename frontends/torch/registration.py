@@ -18,7 +18,9 @@ from .op import Op
 from .signature import Signature
 
 _DEVICES = ("cuda", "cpu")
-_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)  # outputs lie in memory as inputs do
+# Outputs lie in memory as inputs do, so compiled code gives what was traced; an old torch knows only of the order.
+_STRIDES = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
+_TAGS = (torch.Tag.pt2_compliant_tag, _STRIDES)
 _LIBRARIES: list[Any] = []  # what is registered goes with its library
 
 

@@ -7,30 +7,45 @@ says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
 
-from baracuda.runtime import ElementKind
+import baracuda.runtime as rt
 
 from .dtypes import dtype_of, kind_of
-from .signature import Signature, Tensors
+from .signature import Signature
 
 
-def cast(signature: Signature, tensors: Tensors, device_type: str) -> list[Any]:
-    """The inputs, with the types that the op takes."""
-    floating = {n: t for n, t in tensors.items() if t is not None and t.is_floating_point()}
-    held = {t.dtype for n, t in floating.items() if signature.plan.ARGUMENTS[n].dtypes == ("T",)}
+def casting(signature: Signature, overload: Any, device: str) -> Callable[..., Any]:
+    """The op at autocast's dispatch key of a kind of device."""
+    within = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
+    within = within | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+
+    def call(*tensors: Any, **given: Any) -> Any:
+        seen = tuple([None if t is None else t.dtype for t in tensors])
+        wanted = _types(signature, seen, torch.get_autocast_dtype(device))
+        with torch._C._ExcludeDispatchKeyGuard(within):
+            return overload(*[t if d is None else t.to(d) for t, d in zip(tensors, wanted, strict=True)], **given)
+
+    return call
+
+
+@lru_cache(maxsize=1024)
+def _types(signature: Signature, seen: tuple[Any, ...], usual: Any) -> tuple[Any, ...]:
+    """For each input of a type that was seen, the type that it becomes; None for one that stays as it is."""
+    inputs = list(zip(signature.inputs, seen, strict=False))  # fewer, if the last are left out
+    held = {d for a, d in inputs if a.dtypes == ("T",) and d is not None and d.is_floating_point}
     if len(held) > 1 and torch.float64 not in held:
-        held = {torch.get_autocast_dtype(device_type)}
+        held = {usual}
     if len(held) != 1:
-        return list(tensors.values())
+        return (None,) * len(seen)
     element = kind_of(held.pop())
-    allowed = {n: signature.plan.ARGUMENTS[n].elements(element) for n in floating}
-    return [_fitted(t, allowed[n]) if n in floating else t for n, t in tensors.items()]
+    return tuple(_fitted(a, d, element) if d is not None and d.is_floating_point else None for a, d in inputs)
 
 
-def _fitted(tensor: Any, kinds: Iterable[ElementKind]) -> Any:
-    allowed = [dtype_of(kind) for kind in kinds]
-    return tensor if tensor.dtype in allowed else tensor.to(allowed[0])
+def _fitted(argument: rt.Argument, dtype: Any, element: rt.ElementKind) -> Any:
+    allowed = [dtype_of(kind) for kind in argument.elements(element)]
+    return None if dtype in allowed else allowed[0]

@@ -18,7 +18,7 @@ def rms_norm(x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: f
         raise ValueError(f"x must end in the axes {tuple(normalized_shape)}, got shape {tuple(x.shape)}")
     mask = (1 << axes) - 1 << x.dim() - axes
     used = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps if eps is None else eps
-    return torch.ops.baracuda.rms_norm(x, weight, norm_axes_mask=mask, eps=used)[0]
+    return torch.ops.baracuda.rms_norm.default(x, weight, norm_axes_mask=mask, eps=used)[0]
 
 
 def scaled_dot_product_attention(
@@ -43,7 +43,7 @@ def scaled_dot_product_attention(
     mask = None if attn_mask is None else _added(attn_mask, query, key)
     used = 1 / math.sqrt(q.shape[3]) if scale is None else scale
     y = _attention(q, k, v, mask, used, is_causal)
-    return y.reshape(*query.shape[:-1], value.shape[-1])
+    return y if query.dim() == 4 else y.reshape(*query.shape[:-1], value.shape[-1])
 
 
 def _attention(q: Any, k: Any, v: Any, mask: Any, scale: float, is_causal: bool) -> Any:
@@ -51,10 +51,10 @@ def _attention(q: Any, k: Any, v: Any, mask: Any, scale: float, is_causal: bool)
     learnt = mask is not None and mask.requires_grad and torch.is_grad_enabled()
     if learnt or max(q.shape[3], v.shape[3]) > _FLASH:
         fitted = None if mask is None else mask.to(q.dtype)
-        return torch.ops.baracuda.sdpa(q, k, v, fitted, scale=scale, is_causal=is_causal)[1]
+        return torch.ops.baracuda.sdpa.default(q, k, v, fitted, scale=scale, is_causal=is_causal)[1]
     sums = torch.float64 if q.dtype == torch.float64 else torch.float32
     fitted = None if mask is None else mask.to(sums)
-    return torch.ops.baracuda.flash_sdpa(q, k, v, fitted, scale=scale, is_causal=is_causal)[0]
+    return torch.ops.baracuda.flash_sdpa.default(q, k, v, fitted, scale=scale, is_causal=is_causal)[0]
 
 
 def _autocast(*tensors: Any) -> tuple[Any, ...]:

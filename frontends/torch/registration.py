@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 
 import baracuda.runtime as rt
 
-from .autocast import cast
+from .autocast import casting
 from .autograd import tracked
 from .gradient import Derivative
 from .op import Op
@@ -55,13 +54,8 @@ def _define(library: Any, namespace: str, signature: Signature) -> None:
     for device in _DEVICES:
         key = device.upper()
         library.impl(name, op.compute, key)
-        library.impl(name, partial(_cast_and_call, signature, overload, device), f"Autocast{key}")
+        library.impl(name, casting(signature, overload, device), f"Autocast{key}")
 
 
 def _overload(namespace: str, name: str) -> Any:
     return getattr(getattr(torch.ops, namespace), name).default
-
-
-def _cast_and_call(signature: Signature, overload: Any, device: str, *tensors: Any, **given: Any) -> Any:
-    with torch.autocast(device, enabled=False):
-        return overload(*cast(signature, signature.named(tensors), device), **given)

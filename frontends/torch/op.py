@@ -36,8 +36,9 @@ class Op:
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self._names = tuple(a.name for a in (*signature.inputs, *signature.outputs))
-        self._laid_out = tuple((i, a.layout) for i, a in enumerate(signature.inputs) if a.layout != "any")
-        self._written = tuple(i for i, a in enumerate(signature.inputs) if a.written)
+        inputs = tuple(enumerate(signature.inputs))
+        self._laid_out = tuple((i, a.layout) for i, a in inputs if a.layout != "any" and not a.written)
+        self._written = tuple(i for i, a in inputs if a.written)
         self._made: dict[Any, Made] = {}
 
     def compute(self, *given_tensors: Any, **given: Any) -> Any:

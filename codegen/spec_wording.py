@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .yaml_source import Loc
+if TYPE_CHECKING:
+    from .yaml_source import Loc
 
 # The value has the wrong shape. A branch of a union that says so was not meant by the author.
 SHAPES = {

@@ -19,7 +19,6 @@ from .ptx import Ptx, read_ptx
 from .sass import Sass, disassembler
 
 _REVISION = 3  # of how facts are read; entries of another revision are not found
-_NUMBER = re.compile(r"-?\d+")
 _SERIALISED = re.compile(r"^.*\bwgmma\b.*\bserialized\b.*$", re.MULTILINE)
 
 
@@ -75,19 +74,15 @@ def encode(facts: Facts) -> bytes:
 
 
 def decode(body: bytes) -> Facts:
-    held = json.loads(body, object_hook=_numbered)
-    return Facts(
-        Resources(**held["resources"]),
-        Ptx(**held["ptx"]),
-        Sass(**held["sass"]),
-        held["hidden"],
-        tuple(held["serialised"]),
-        held["digest"],
-    )
+    held = json.loads(body)
+    ptx, sass = held["ptx"], held["sass"]
+    for side in ("loads", "stores"):
+        ptx[side] = {offset: _numbered(widths) for offset, widths in _numbered(ptx[side]).items()}
+        sass[side] = _numbered(sass[side])
+    resources, serialised = Resources(**held["resources"]), tuple(held["serialised"])
+    return Facts(resources, Ptx(**ptx), Sass(**sass), held["hidden"], serialised, held["digest"])
 
 
-def _numbered(held: dict[str, Any]) -> dict[Any, Any]:
-    """JSON has no numbers for keys; widths and offsets are, and what has one has no other keys."""
-    if not _NUMBER.fullmatch(next(iter(held), "")):
-        return held
+def _numbered(held: dict[str, Any]) -> dict[int, Any]:
+    """Widths and offsets as the numbers they are, for which JSON has no keys."""
     return {int(key): value for key, value in held.items()}

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from baracuda.runtime import BaracudaError
+from baracuda.runtime import BaracudaError, RowPlan
 
 Command = Callable[..., None]
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -45,10 +45,8 @@ def read_archs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, .
 
 
 def read_layouts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
-    from .compile import LAYOUTS
-
-    if unknown := [name for name in value.split(",") if name not in LAYOUTS]:
-        raise click.BadParameter(f"{unknown[0]!r} is no layout; known are {', '.join(LAYOUTS)}")
+    if unknown := [name for name in value.split(",") if name not in RowPlan.LAYOUTS]:
+        raise click.BadParameter(f"{unknown[0]!r} is no layout; known are {', '.join(RowPlan.LAYOUTS)}")
     return tuple(value.split(","))
 
 

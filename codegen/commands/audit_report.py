@@ -28,11 +28,12 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Everything that was looked at, and how long that took on the wall, in seconds."""
+    """Everything that was looked at, how many seconds that took on the wall, and how many kernels more are known."""
 
     audited: list[Audited]
     violations: list[Violation]
     seconds: float
+    known: int = 0
 
     @classmethod
     def of(cls, variants: Sequence[Variant], ops: Mapping[str, Op], *, workers: int | None = None) -> Audit:
@@ -63,9 +64,9 @@ class Audit:
 
     def __str__(self) -> str:
         facts = [a.outcome for a in self.audited if isinstance(a.outcome, Facts)]
-        cached = sum(not f.resources.seconds for f in facts)
+        cached = sum(not f.resources.seconds for f in facts) + self.known
         return (
-            f"{len(self.audited)} kernels audited in {self.seconds:.1f} s: {cached} cached, "
+            f"{len(self.audited) + self.known} kernels audited in {self.seconds:.1f} s: {cached} cached, "
             f"{len({id(v.subject) for v in self.violations})} against their contracts, {len(self.failed)} failed"
         )
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from baracuda.runtime.cubin import supported_archs
+from baracuda.runtime import CompileError, KernelSource, RowPlan
+from baracuda.runtime.cubin import cubin_key, supported_archs
 
+from ..audit.facts import facts_key
 from ..audit.limits import ARCHS
-from ..generate import compare
-from ..tuned import stale
+from ..output import Changes, compare
+from ..remembered import Question
 from .audit_report import Audit
-from .compile import LAYOUTS, variants_of
 from .generate import show_changes, summary
 from .project import PACKAGE, Project
 
@@ -27,24 +29,49 @@ def check(
     *,
     archs: Sequence[str] = ("sm_90",),
     all_archs: bool = False,
-    layouts: Sequence[str] = LAYOUTS,
+    layouts: Sequence[str] = RowPlan.LAYOUTS,
     package: str = PACKAGE,
 ) -> bool:
     """Validate, lower, render, compare with `out`, audit the kernels; true when nothing is wrong."""
     start = time.perf_counter()
-    project = Project.read(specs, templates)
     chosen = every_arch() if all_archs else tuple(archs)
-    variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
-    changes = compare(project.files, out)
-    click.echo(summary(len(project.ops), changes))
-    show_changes(changes, out, "would be ")
-    for op in project.chosen(ops):
-        for line in stale(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]):
+    question = Question(specs, templates, ("check", tuple(ops), chosen, tuple(layouts), package, _compilers(chosen)))
+    if known := question.recall():
+        count, files, kernels = known
+        changes = _compared(count, files, out)
+        audit = Audit([], [], 0.0, kernels)
+    else:
+        from ..tuned import stale
+        from .compile import variants_of
+
+        project = Project.read(specs, templates)
+        variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
+        changes = _compared(len(project.ops), project.files, out)
+        told = [(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]) for op in project.chosen(ops)]
+        warnings = [line for op in told for line in stale(*op)]
+        for line in warnings:
             click.echo(f"warning: {line}")
-    audit = Audit.of(variants, project.ops)
+        audit = Audit.of(variants, project.ops)
+        if not (warnings or audit.failed or audit.violations):
+            question.remember([len(project.ops), project.files, len(variants)])
     audit.show()
     click.echo(f"{time.perf_counter() - start:.1f} s")
     return not (changes.any or audit.failed or audit.violations)
+
+
+def _compared(ops: int, files: dict[str, str], out: Path) -> Changes:
+    """What is not as it should be in `out`, shown."""
+    changes = compare(files, out)
+    click.echo(summary(ops, changes))
+    show_changes(changes, out, "would be ")
+    return changes
+
+
+def _compilers(archs: Sequence[str]) -> list[bytes]:
+    """What stands for the compiler and the disassembler; nothing where one is missing, which compiling will say."""
+    with suppress(CompileError):
+        return [facts_key(cubin_key(KernelSource("", "", ""), arch)) for arch in archs]
+    return []
 
 
 def every_arch() -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import click
 
 from baracuda.runtime import Unsupported
 
-from ..generate import write
+from ..output import write
 from .compile import ARCHS, variants_of
 from .compile_report import Report
 from .generate import show_changes, summary

@@ -8,17 +8,24 @@ from pathlib import Path
 
 import click
 
-from ..generate import Changes, compare, write
+from ..output import Changes, compare, write
+from ..remembered import Question
 from .project import Project
 
 
 def generate(specs: Path, out: Path, templates: Sequence[Path] = (), *, check: bool = False) -> bool:
     """Bring `out` up to date with `specs`, or only say what would change; false if anything would."""
     start = time.perf_counter()
-    project = Project.read(specs, templates)
-    changes = compare(project.files, out) if check else write(project.files, out)
+    question = Question(specs, templates, ("generate",))
+    if known := question.recall():
+        ops, files = known
+    else:
+        project = Project.read(specs, templates)
+        ops, files = len(project.ops), project.files
+        question.remember([ops, files])
+    changes = compare(files, out) if check else write(files, out)
     show_changes(changes, out, "would be " if check else "")
-    click.echo(f"{summary(len(project.ops), changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
+    click.echo(f"{summary(ops, changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
     return not (check and changes.any)
 
 

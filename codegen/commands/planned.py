@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from types import ModuleType
 from typing import Any
 
@@ -38,7 +38,9 @@ def planned_variants(
         rows = REGISTRY.candidates(op.name)
         for row in rows:
             vars(row.source)["raw"] = files[f"{path}.cu"]  # where the cached property keeps what it has read
-        return [v for row in rows for v in _of_row(module, subject, row, archs, layouts)]
+        drawn = tee(islice(drawn_cases(subject, np.random.default_rng(0)), _TRIES), len(rows))  # each case once for all
+        plans = [_plans(module, subject, row.sku, random) for row, random in zip(rows, drawn, strict=True)]
+        return [v for row, of in zip(rows, plans, strict=True) for v in _of_row(row, of, archs, layouts)]
 
 
 def _module(name: str, text: str) -> ModuleType:
@@ -56,10 +58,10 @@ def _module(name: str, text: str) -> ModuleType:
 
 
 def _of_row(
-    module: ModuleType, subject: Subject, row: Registered, archs: Sequence[str], layouts: Sequence[str]
+    row: Registered, plans: Iterator[Any], archs: Sequence[str], layouts: Sequence[str]
 ) -> Iterator[Variant]:
     seen: set[Any] = set()
-    for plan in _plans(module, subject, row.sku):
+    for plan in plans:
         usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
         for layout, held, source in plan.variants():
             if held != usual or source in seen or (layouts and layout not in layouts):
@@ -71,15 +73,16 @@ def _of_row(
                     yield Variant(row, layout, only, source)
 
 
-def _plans(module: ModuleType, subject: Subject, sku: KernelSku) -> Iterator[Any]:
-    """Plans that selection gives to `sku`: of all benchmarks, and of the first of the tests' cases, or a random one."""
+def _plans(
+    module: ModuleType, subject: Subject, sku: KernelSku, random: Iterator[dict[str, Any]]
+) -> Iterator[Any]:
+    """Plans that selection gives to `sku`: of all benchmarks, and of the first of the tests' cases, or of `random`."""
     spec = subject.spec
     kind = getattr(module, spec.plan)
     descriptor = kind.DESCRIPTOR
     preference, served = PlanPreference(archs=frozenset({sku.arch})), False
     own = sku.arch.rstrip("a")
     devices = [own] if sku.fits(_LEAST) else [own, _LEAST]  # not whatever this machine happens to have
-    random = islice(drawn_cases(subject, np.random.default_rng(0)), _TRIES)
     benched = [(case, True) for case in spec.bench.cases]
     for case, always in chain(benched, ((case, False) for case in chain(spec.tests.cases, random))):
         if served and not always:

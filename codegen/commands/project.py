@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from baracuda.runtime import REGISTRY, Registered, SpecError, Unsupported
 
-from ..generate import lower_all, texts
-from ..load import Loaded, load_folder
 from ..model import Op
 from ..spec_wording import did_you_mean
+
+if TYPE_CHECKING:
+    from ..load import Loaded
 
 SPECS, OUT, PACKAGE = Path("specs"), Path("generated"), "baracuda.generated"
 
@@ -32,6 +34,9 @@ class Project:
     @classmethod
     def read(cls, specs: Path, templates: Iterable[Path] = ()) -> Project:
         """Check, lower and render all of `specs`; SpecError has a line for each thing that is wrong."""
+        from ..generate import lower_all, texts  # what reads and renders specs is a third of all imports
+        from ..load import load_folder
+
         loaded = load_folder(specs)
         if not loaded:
             raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("benchmarks", "codegen", "frontends", "generated", "runtime", "specs", "templates")
+FOLDERS = ("benchmarks", "codegen", "frontends", "generated", "ops", "runtime", "specs", "templates")
 IGNORED = shutil.ignore_patterns("__pycache__", ".*")
 
 BUILD = """
@@ -117,7 +117,9 @@ FORBIDDEN = {
     "generated": {f"baracuda.{folder}" for folder in FOLDERS} - {"baracuda.runtime"},
     "codegen": {"baracuda.codegen"},
     "benchmarks": {"baracuda.benchmarks"},
-    "frontends": {f"baracuda.{folder}" for folder in FOLDERS} - {"baracuda.generated", "baracuda.runtime"},
+    "ops": {f"baracuda.{folder}" for folder in FOLDERS} - {"baracuda.generated", "baracuda.runtime"},
+    "frontends": {f"baracuda.{folder}" for folder in FOLDERS}
+    - {"baracuda.generated", "baracuda.ops", "baracuda.runtime"},
 }
 
 

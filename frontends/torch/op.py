@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 import baracuda.runtime as rt
+from baracuda.ops import signature as plain
 
 from .memory import empty, fitting, order_of
-from .signature import Given, Signature
+from .signature import Signature
 
 _REMEMBERED = 1024  # calls of which an op keeps the plan
 _DETERMINISTIC = rt.PlanPreference(rungs=frozenset({"deterministic"}))
@@ -80,14 +81,14 @@ class Op:
         order, device = order_of(first), first.device
         return [empty(shape, order, dtype, device) for shape, dtype, _ in specs]
 
-    def _specs(self, descriptor: Any, given: Given) -> Iterator[Spec]:
+    def _specs(self, descriptor: Any, given: plain.Given) -> Iterator[Spec]:
         shapes = self.signature.plan.shapes_of(descriptor)
         dtypes = self.signature.dtypes(descriptor.element, given)
         for argument in self.signature.outputs:
             there = not argument.optional or bool(getattr(descriptor, argument.optional))
             yield shapes[argument.name][0] if there else _ABSENT, dtypes[argument.name], there
 
-    def _plan(self, tensors: Sequence[Any], given: Given) -> Made:
+    def _plan(self, tensors: Sequence[Any], given: plain.Given) -> Made:
         seen = [None if t is None else (t.shape, t.dtype) for t in tensors]
         device = tensors[0].device
         values = [(k, tuple(v) if type(v) is list else v) for k, v in given.items()]
@@ -99,7 +100,7 @@ class Op:
             made = self._made[key] = self._make(tensors, given, "host" if device.type == "cpu" else str(device))
         return made
 
-    def _make(self, tensors: Sequence[Any], given: Given, device: str) -> Made:
+    def _make(self, tensors: Sequence[Any], given: plain.Given, device: str) -> Made:
         named = self.signature.named(tensors)
         element, fields = self.signature.element(named), self.signature.fields(named, given)
         descriptor = self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]

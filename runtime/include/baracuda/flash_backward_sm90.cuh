@@ -71,6 +71,11 @@ struct HopperBackwardShape {
     static constexpr int STREAM_USERS = CONSUMER_WARPS * (OWN_KEYS ? 32 : 1);  // and the statistics of a tile
 };
 
+// The barrier's 8 bytes are memory as any other again; nobody waits.
+__device__ __forceinline__ void retire_barrier(Barrier barrier) {
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier.address) : "memory");
+}
+
 // The shared memory of a block. A tile's `full` barrier says that it is there, `empty` that all have used it.
 template <class Shape> struct HopperBackwardShared {
     unsigned base;
@@ -108,13 +113,13 @@ template <class Shape> struct HopperBackwardShared {
     __device__ __forceinline__ Barrier v_empty() const { return chained(4, 1); }
 
     __device__ void retire() const {
-        own_full().invalidate();
-        own_empty().invalidate();
+        retire_barrier(own_full());
+        retire_barrier(own_empty());
         if (Shape::APART) {
-            v_full().invalidate();
-            v_empty().invalidate();
+            retire_barrier(v_full());
+            retire_barrier(v_empty());
         }
-        for (int i = 0; i < 2 * Shape::STAGES; ++i) full(i).invalidate();
+        for (int i = 0; i < 2 * Shape::STAGES; ++i) retire_barrier(full(i));
         asm volatile("fence.proxy.async;" ::: "memory");  // the copy engine may write here next
     }
     __device__ void init() const {

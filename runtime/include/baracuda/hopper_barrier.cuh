@@ -17,10 +17,6 @@ struct Barrier {
     __device__ __forceinline__ void init(unsigned arrivals) const {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
     }
-    // Afterwards the 8 bytes are memory as any other; nobody waits.
-    __device__ __forceinline__ void invalidate() const {
-        asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(address) : "memory");
-    }
     __device__ __forceinline__ void arrive() const {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
     }

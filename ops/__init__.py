@@ -1,0 +1,41 @@
+"""Generated kernels as functions that allocate what they return: `y, rms = baracuda.ops.rms_norm(x, gamma)`.
+
+Each op of `baracuda.generated` is a function here, made when it is first used; `functions` makes those of another
+package. See `Function` for what a call takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType, ModuleType
+
+import baracuda.generated
+import baracuda.runtime as rt
+
+from .function import Function
+
+__all__ = ["Function", "functions"]
+
+
+def functions(package: ModuleType) -> Mapping[str, Function]:
+    """A function for each op of a package that `baracuda-gen generate` has written, by the op's name."""
+    plans = (getattr(package, name) for name in package.MODULES)
+    # Not those that narrow another plan's kernels.
+    made = [plan for plan in plans if issubclass(plan, rt.Plan) and "OP" in vars(plan)]
+    return MappingProxyType({plan.OP: Function(plan) for plan in made})
+
+
+@cache
+def _ours() -> Mapping[str, Function]:
+    return functions(baracuda.generated)
+
+
+def __getattr__(name: str) -> Function:
+    if name.startswith("_") or (found := _ours().get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ops are {', '.join(_ours())}")
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_ours()]

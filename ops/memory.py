@@ -1,0 +1,43 @@
+"""Arrays for what a call returns: of its first input's library, on its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+import baracuda.runtime as rt
+from baracuda.runtime.tensor import by_ancestry
+
+Allocate = Callable[[Sequence[int], rt.ElementKind], Any]
+
+
+def allocator(like: object, device: str) -> Allocate:
+    """What makes an uninitialised array as `like` is: of torch or CuPy, of NumPy on the host, else of CuPy."""
+    if by_ancestry(type(like), {"torch.Tensor": True}):
+        return _of_torch(device)
+    return _of_numpy if device == "host" else _of_cupy(int(device.removeprefix("cuda:")))
+
+
+def _of_numpy(shape: Sequence[int], element: rt.ElementKind) -> Any:
+    return np.empty(shape, element.row.numpy)
+
+
+def _of_torch(device: str) -> Allocate:
+    import torch
+
+    where = "cpu" if device == "host" else device
+    return lambda shape, element: torch.empty(shape, dtype=getattr(torch, str(element.row.numpy)), device=where)
+
+
+def _of_cupy(ordinal: int) -> Allocate:
+    import cupy
+
+    def allocate(shape: Sequence[int], element: rt.ElementKind) -> Any:
+        current = cupy.cuda.Device().id == ordinal
+        with nullcontext() if current else cupy.cuda.Device(ordinal):
+            return cupy.empty(shape, element.row.numpy)
+
+    return allocate

@@ -1,0 +1,94 @@
+"""What a plan looks like as a function: how a call's tensors and keywords become a descriptor.
+
+Tensors come first, in the plan's order; then, as keywords, the fields of the descriptor that no input shows by its
+shape or its presence, and the element types that the caller may choose for outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import baracuda.runtime as rt
+
+Tensors = Mapping[str, Any]  # by argument; None for one that is absent
+Given = Mapping[str, Any]  # keywords; None or left out for the default
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A plan class as a function of tensors: of all libraries' that have a `shape`."""
+
+    plan: type[rt.Plan[Any]]
+
+    @property
+    def name(self) -> str:
+        return self.plan.OP
+
+    @cached_property
+    def inputs(self) -> tuple[rt.Argument, ...]:
+        return tuple(a for a in self.plan.ARGUMENTS.values() if a.role != "out")
+
+    @cached_property
+    def outputs(self) -> tuple[rt.Argument, ...]:
+        return tuple(a for a in self.plan.ARGUMENTS.values() if a.role == "out")
+
+    @property
+    def is_functional(self) -> bool:
+        """Whether it leaves its inputs as they are."""
+        return not any(a.written for a in self.inputs)
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Fields of the descriptor that a call must or may give."""
+        shown = {e.field for e in self.plan.EXTENTS} | {a.optional for a in self.inputs}
+        return tuple(name for name in self.plan.DESCRIPTOR._types if name not in shown)
+
+    @cached_property
+    def chosen(self) -> dict[str, rt.Argument]:
+        """Outputs whose element type the caller may choose, by the keyword for it."""
+        return {f"{a.name}_dtype": a for a in self.outputs if len(a.dtypes) > 1}
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What keywords are when they are left out, but for those that are then another field's value."""
+        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
+        return {f.name: f.default for f in declared if isinstance(f.default, bool | int | float)}
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """Keywords without a default."""
+        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
+        return tuple(f.name for f in declared if f.default is MISSING and f.name in self.parameters)
+
+    def named(self, tensors: Sequence[Any]) -> dict[str, Any]:
+        """The inputs by name; the last ones may be left out."""
+        missing = len(self.inputs) - len(tensors)
+        return {a.name: t for a, t in zip(self.inputs, [*tensors, *[None] * missing], strict=True)}
+
+    def fields(self, tensors: Tensors, given: Given) -> dict[str, Any]:
+        """The fields of the descriptor, but for those that are left at their defaults."""
+        found: dict[str, Any] = {}
+        for argument in self.inputs:
+            if argument.optional:  # one flag may stand for several
+                found[argument.optional] = found.get(argument.optional, False) or tensors[argument.name] is not None
+        for extent in self.plan.EXTENTS:
+            if extent.field not in found and (tensor := tensors[extent.tensor]) is not None:
+                found[extent.field] = self._shown(extent, tensor)
+        values = {name: given[name] for name in self.parameters if given.get(name) is not None}
+        return found | {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+
+    def _shown(self, extent: rt.Extent, tensor: Any) -> Any:
+        if extent.axis is None:
+            return tuple(tensor.shape)
+        if len(tensor.shape) <= extent.axis:
+            needs = f"{extent.tensor!r} must have more than {extent.axis} axes, got shape {tuple(tensor.shape)}"
+            raise rt.InvalidProblem(f"{self.plan.__name__}: {needs}")
+        return tensor.shape[extent.axis] - extent.less
+
+    @cached_property
+    def typed(self) -> rt.Argument:
+        """The input that shows the descriptor's element: the first that can hold no other."""
+        return next(a for a in self.inputs if a.dtypes == ("T",) and not a.optional)

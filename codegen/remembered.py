@@ -1,4 +1,4 @@
-"""What a command found out, kept on disk under a digest of all that it follows from: its input, and the tools here."""
+"""The last answer to a question, kept on disk for as long as all that it follows from stays the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,38 +14,43 @@ from pathlib import Path
 from typing import Any
 
 from baracuda.runtime.cache_root import cache_root
-from baracuda.runtime.entry_store import EntryStore, entry_store
 
 from . import STARTED
+from .publish import publish
 
 _OURS = tuple(Path(__file__).resolve().parent.parent / name for name in ("codegen", "runtime", "templates"))
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is `asked` of a folder of specs, in values whose reprs are exact; the answer is for JSON to hold."""
+    """What is `asked` of a folder of specs, and what else decides, in values whose reprs are exact."""
 
     specs: Path
     templates: Sequence[Path]
     asked: tuple[object, ...]
+    given: tuple[object, ...] = ()
     tools: tuple[Path, ...] = _OURS
 
     def recall(self) -> Any:
-        """The answer that was remembered, or None."""
-        with suppress(ImportError):  # the store needs cuda.core, which generating does not
-            if body := self._store.get(self._began_as):
-                return json.loads(zlib.decompress(body))
+        """The answer, as JSON holds it, if it was remembered and still holds; else None."""
+        began_as = self._began_as  # before anything else is read
+        with suppress(OSError, ValueError):
+            mark, _, answer = self._path.read_text(encoding="utf-8").partition("\n")
+            if mark == _digest(began_as + answer.encode()):
+                return json.loads(answer)
         return None
 
     def remember(self, answer: Any) -> None:
-        """Keep `answer`, unless something was written since it was asked for."""
-        with suppress(ImportError):
-            if self._key() == self._began_as:
-                self._store.put(self._began_as, zlib.compress(json.dumps(answer).encode()))
+        """Keep `answer`, unless something was written since it was asked for, or the cache cannot be."""
+        if self._key() == self._began_as:
+            text = json.dumps(answer)
+            with suppress(OSError):
+                publish(self._path, f"{_digest(self._began_as + text.encode())}\n{text}")
 
     @property
-    def _store(self) -> EntryStore:
-        return entry_store(cache_root() / "answers")
+    def _path(self) -> Path:
+        """Each question has a file, for its last answer."""
+        return cache_root() / "answers" / _digest(repr((self.specs.resolve(), self.asked)).encode())
 
     @cached_property
     def _began_as(self) -> bytes:
@@ -61,23 +65,32 @@ class Question:
         sources = [_files_of(folder) for folder in self.tools]
         specs = sorted(self.specs.rglob("*.yaml")), sorted(self.specs.glob("tuned/*/*.json"))  # as `load_folder` does
         folders = *zip(self.tools, sources, strict=True), *((self.specs, found) for found in specs)
-        held = [[(path.relative_to(folder), _digest(path)) for path in found] for folder, found in folders]
-        young = any(path.stat().st_mtime >= STARTED for found in sources for path in found)
-        once = os.urandom(32) if young or self.templates else b""
-        facts = sys.version, [*_installed()], held, self.specs.resolve().name, self.asked, once
-        return hashlib.sha256(repr(facts).encode(), usedforsecurity=False).digest()
+        held = [[(path.relative_to(folder), _content(path)) for path in found] for folder, found in folders]
+        old = all(_is_old(path) for found in sources for path in found)  # asked after they were read
+        once = os.urandom(32) if self.templates or not old else b""
+        return repr((sys.version, [*_installed()], held, self.given, once)).encode()
 
 
 def _files_of(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.relative_to(folder).parts)
 
 
-def _digest(path: Path) -> bytes:
-    """Of what a file holds; none where there is nothing to be read."""
+def _is_old(path: Path) -> bool:
+    with suppress(OSError):
+        return path.stat().st_mtime < STARTED
+    return False
+
+
+def _content(path: Path) -> str:
+    """A digest of what a file holds; none where there is nothing to be read."""
     with suppress(OSError):
         if path.is_file():  # reading a pipe would wait for ever
-            return hashlib.sha256(path.read_bytes(), usedforsecurity=False).digest()
-    return b""
+            return _digest(path.read_bytes())
+    return ""
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content, usedforsecurity=False).hexdigest()
 
 
 def _installed() -> Iterator[str]:

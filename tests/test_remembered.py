@@ -43,7 +43,7 @@ def question(tmp_path: Path) -> Question:
     for name in EVERY:
         write(tmp_path / name, f"text of {name}")
     tools = tuple(tmp_path / name for name in ("codegen", "runtime", "templates"))
-    made = Question(tmp_path / "specs", (), ("what",), tools)
+    made = Question(tmp_path / "specs", (), ("what",), tools=tools)
     made.remember(["this"])
     assert replace(made).recall() == ["this"]
     return made
@@ -84,14 +84,18 @@ def test_each_file_counts(question: Question, tmp_path: Path, name: str) -> None
 def test_all_that_is_asked_counts(question: Question, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So are other words, a folder of another name, another Python, and another version of a package."""
     assert replace(question, asked=("what", "else")).recall() is None
+    assert replace(question, given=("another",)).recall() is None
     assert replace(question, specs=(tmp_path / "specs").rename(tmp_path / "moved")).recall() is None
     (tmp_path / "moved").rename(tmp_path / "specs")
-    monkeypatch.setattr(sys, "version", "4.0")
-    assert replace(question).recall() is None
-    monkeypatch.undo()
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    (tmp_path / "numpy-99.0.dist-info").mkdir()
-    assert replace(question).recall() is None
+    with monkeypatch.context() as other:
+        other.setattr(sys, "version", "4.0")
+        assert replace(question).recall() is None
+    with monkeypatch.context() as other:
+        other.setattr(sys, "path", [*sys.path, str(tmp_path)])
+        assert replace(question).recall() == ["this"]
+        (tmp_path / "numpy-99.0.dist-info").mkdir()
+        assert replace(question).recall() is None
+    assert replace(question).recall() == ["this"]
 
 
 def test_what_may_have_been_seen_by_halves_is_forgotten(question: Question, tmp_path: Path) -> None:
@@ -114,9 +118,19 @@ def test_what_may_have_been_seen_by_halves_is_forgotten(question: Question, tmp_
     assert replace(question).recall() == ["this"]
 
 
-def test_without_a_store_everything_is_looked_at(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Generating needs no cuda.core, and goes without what it would remember."""
-    monkeypatch.setattr(remembered, "entry_store", lambda folder: (_ for _ in ()).throw(ImportError("no cuda.core")))
+def test_what_cannot_be_kept_or_read_is_looked_at(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged answer is none, an earlier one goes, and where nothing can be written nothing is said of it."""
+    path = question._path
+    text = path.read_text()
+    for damaged in (text.replace("this", "that"), text[:-1], "", "\xff"):
+        path.write_text(damaged)
+        assert replace(question).recall() is None
+    path.write_text(text)
+    assert replace(question).recall() == ["this"]
+    other = replace(question, given=("of another compiler",))
+    other.remember(["other"])
+    assert (replace(other).recall(), replace(question).recall()) == (["other"], None)
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", "/dev/null/none")
     replace(question).remember(["this"])
     assert replace(question).recall() is None
 

@@ -35,7 +35,8 @@ def check(
     """Validate, lower, render, compare with `out`, audit the kernels; true when nothing is wrong."""
     start = time.perf_counter()
     chosen = every_arch() if all_archs else tuple(archs)
-    question = Question(specs, templates, ("check", tuple(ops), chosen, tuple(layouts), package, _compilers(chosen)))
+    asked = "check", tuple(ops), chosen, tuple(layouts), package
+    question = Question(specs, templates, asked, _compilers(chosen))
     if known := question.recall():
         count, files, kernels = known
         changes = _compared(count, files, out)
@@ -67,11 +68,11 @@ def _compared(ops: int, files: dict[str, str], out: Path) -> Changes:
     return changes
 
 
-def _compilers(archs: Sequence[str]) -> list[bytes]:
+def _compilers(archs: Sequence[str]) -> tuple[bytes, ...]:
     """What stands for the compiler and the disassembler; nothing where one is missing, which compiling will say."""
     with suppress(CompileError):
-        return [facts_key(cubin_key(KernelSource("", "", ""), arch)) for arch in archs]
-    return []
+        return tuple(facts_key(cubin_key(KernelSource("", "", ""), arch)) for arch in archs)
+    return ()
 
 
 def every_arch() -> tuple[str, ...]:

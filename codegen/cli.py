@@ -272,3 +272,21 @@ def tune(**given: Any) -> None:
     from .commands.tune import tune
 
     arguments.end(tune(**given))
+
+
+@main.command()
+@arguments.ANY_SPECS
+@click.option("--out", type=arguments.FOLDER, default=Path("site"), show_default=True, help="Where the pages go.")
+@arguments.PACKAGE
+@click.option("--root", type=arguments.FOLDER, default=Path(), help="Of README.md and docs; by default this folder.")
+@click.option("--resources", is_flag=True, help="Compile what is not in the cache, to say what kernels occupy.")
+@arguments.archs("sm_90")
+@click.option("--accuracy", type=arguments.FILE, multiple=True, help="State files of `compare`: histograms of errors.")
+@click.option("--speed", type=arguments.FILE, multiple=True, help="State files of `bench`: rooflines.")
+@click.option("--sweep", "sweeps", type=arguments.FILE, multiple=True, help="State files of `bench --sweep`.")
+@click.option("--markdown", type=arguments.FOLDER, help="Keep the Markdown and mkdocs.yml there.")
+def site(**given: Any) -> None:
+    """Write the catalogue: a page for each op, to read in a browser without a network."""
+    from .commands.site import site
+
+    arguments.end(site(**given))

@@ -112,7 +112,7 @@ def show(
         click.echo()
     for kernel in chosen:
         click.echo(str(kernel.sku))
-        if held := list(_resources(kernel, variants)):
+        if held := list(resources_of(kernel, variants)):
             show_table(held)
     if source:
         click.echo()
@@ -131,7 +131,7 @@ def _facts(kernel: Registered, op: Op, variants: Sequence[Variant], source: bool
         "plan": op.plan,
         "source": str(_source_path(kernel)),
         "traffic": [_traffic(t, op, wide) for t in op.tensors],
-        "resources": list(_resources(kernel, variants)),
+        "resources": list(resources_of(kernel, variants)),
     }
     return {**facts, "text": kernel.source.raw} if source else facts
 
@@ -167,7 +167,7 @@ def _walks(tensor: Tensor, op: RowOp) -> int:
     return max(1, sum(tensor in p.reads for p in passes if p.walks) + bool(op.column_sums))
 
 
-def _resources(kernel: Registered, variants: Sequence[Variant]) -> Iterator[Row]:
+def resources_of(kernel: Registered, variants: Sequence[Variant]) -> Iterator[Row]:
     """What the assembler reported of each variant that is in the cache."""
     several = isinstance(kernel.sku.schedule, Schedule)
     for variant in (v for v in variants if v.row.sku == kernel.sku):

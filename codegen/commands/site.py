@@ -1,0 +1,68 @@
+"""`site`: the catalogue of a package of plans as pages to read offline."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from baracuda.runtime import KernelSku, Registered
+
+from ..site.documents import Documents
+from ..site.html import build, config, write_config
+from ..site.pages import Catalogue, navigation, pages
+from ..site.pictures import Measurements
+from ..site.table import Row
+from .catalog import resources_of
+from .compile import variants_of
+from .compile_report import Report, Variant
+from .project import Project, kernels_of
+
+
+def site(
+    specs: Path,
+    out: Path,
+    *,
+    package: str,
+    root: Path,
+    resources: bool = False,
+    archs: Sequence[str] = (),
+    markdown: Path | None = None,
+    accuracy: Sequence[Path] = (),
+    speed: Sequence[Path] = (),
+    sweeps: Sequence[Path] = (),
+) -> bool:
+    """Write the site to `out`, and its Markdown to the folder `markdown` if one is given; true unless a kernel that
+    `resources` asks for does not compile."""
+    start = time.perf_counter()
+    project = Project.read(specs)
+    variants = variants_of(project, archs=archs, package=package)
+    report = Report.of(variants if resources else [])
+    report.show_failures()
+    measured = Measurements(tuple(accuracy), tuple(speed), tuple(sweeps))
+    made = project.loaded, project.ops, project.files
+    documents = Documents(root)
+    catalogue = Catalogue(*made, kernels_of(package), _resources(variants), documents, package, measured)
+    with tempfile.TemporaryDirectory() if markdown is None else nullcontext(str(markdown)) as folder:
+        _write(catalogue, Path(folder), out)
+    click.echo(f"{out}: {len(project.ops)} ops in {time.perf_counter() - start:.1f} s; open {out / 'index.html'}")
+    return not report.failed
+
+
+def _write(catalogue: Catalogue, folder: Path, out: Path) -> None:
+    pages(catalogue).write(folder / "pages")
+    write_config(folder / "mkdocs.yml", config(catalogue.package, navigation(catalogue), "pages", out))
+    build(folder / "mkdocs.yml", out)
+
+
+def _resources(variants: Sequence[Variant]) -> Callable[[Registered], list[Row]]:
+    """What each kernel's variants in the cache occupy."""
+    by_sku: dict[KernelSku, list[Variant]] = defaultdict(list)
+    for variant in variants:
+        by_sku[variant.row.sku].append(variant)
+    return lambda kernel: list(resources_of(kernel, by_sku[kernel.sku]))

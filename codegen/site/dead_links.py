@@ -1,0 +1,58 @@
+"""What is wrong with the links of a finished site: targets and anchors that are not there, and what a network serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
+_ELSEWHERE = "404.html"  # whose links are those of a server's root
+
+
+@dataclass
+class _Reader(HTMLParser):
+    """The ids and links of a page, and those of its links that a browser follows by itself."""
+
+    ids: set[str] = field(default_factory=set)
+    links: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("id", "name") and value:
+                self.ids.add(value)
+            elif (tag, name) in _LOADED and value:
+                self.loaded.add(value)
+            elif (tag, name) == ("a", "href") and value:
+                self.links.add(value)
+
+
+def dead_links(site: Path) -> list[str]:
+    """A line for each link of a page that leads nowhere, and for each file that a page loads from a network."""
+    pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html")) if path.name != _ELSEWHERE}
+    return [f"{path.relative_to(site.resolve())}: {what}" for path, page in pages.items() for what in _of(path, page, pages)]
+
+
+def _read(path: Path) -> _Reader:
+    reader = _Reader()
+    reader.feed(path.read_text(encoding="utf-8"))
+    return reader
+
+
+def _of(path: Path, page: _Reader, pages: dict[Path, _Reader]) -> Iterator[str]:
+    yield from (f"loads {url} from a network" for url in sorted(page.loaded) if urlsplit(url).netloc)
+    for url in sorted(page.links | page.loaded):
+        parts = urlsplit(url)
+        if parts.scheme or parts.netloc:
+            continue
+        target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+        if not target.is_file():
+            yield f"{url} leads to no file"
+        elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids:
+            yield f"{url} leads to no anchor"

@@ -1,0 +1,72 @@
+"""The repository's own pages in the site: its README, `docs`, and what these link to."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from baracuda.runtime import Unsupported
+
+from .excerpts import excerpt
+from .links import relinked
+from .source_pages import SourcePages
+from .tree import Tree, link
+
+_PICTURES = (".png", ".svg")
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Pages of the repository in `root`; none where it has none, as that of a project with specs alone."""
+
+    root: Path
+
+    @cached_property
+    def pages(self) -> dict[str, str]:
+        """For each page its path in the tree, by its path in the repository."""
+        found = {"README.md": "about.md"} if (self.root / "README.md").is_file() else {}
+        return found | {path: path for path in self._below_docs(".md")}
+
+    @property
+    def known(self) -> dict[str, str]:
+        """All files that the tree has beside sources."""
+        return self.pages | {path: path for suffix in _PICTURES for path in self._below_docs(suffix)}
+
+    def _below_docs(self, suffix: str) -> list[str]:
+        return [p.relative_to(self.root).as_posix() for p in sorted((self.root / "docs").glob(f"*{suffix}"))]
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_text(encoding="utf-8")
+
+    def add(self, tree: Tree, sources: SourcePages) -> None:
+        """Put pages and pictures into the tree, and a page for every file and folder that they link to."""
+        for path, page in self.known.items():
+            content = (self.root / path).read_bytes()
+            tree.add(page, self._led(path, page, self.text(path), sources) if path in self.pages else content)
+
+    def excerpts(self, op: str, page: str, sources: SourcePages) -> Iterator[tuple[str, str, str]]:
+        """What the pages below `docs` say of an op: heading, page, and Markdown for another page."""
+        for path, home in self.pages.items():
+            if home == path and (said := excerpt(self.text(path), op)):
+                yield heading_of(path), home, self._led(path, page, said, sources)
+
+    def _led(self, path: str, page: str, text: str, sources: SourcePages) -> str:
+        """The text of the file at `path`, for a page of the tree."""
+
+        def lead(target: str) -> str:
+            name, mark, anchor = target.partition("#")
+            found = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+            if found.startswith("..") or not (self.root / found).exists():
+                raise Unsupported(f"{path}: links to {target!r}, which is not in {self.root}")
+            return link(page, sources.on_disk(found)) + mark + anchor
+
+        return relinked(text, lead)
+
+
+def heading_of(path: str) -> str:
+    """The file's name as words."""
+    words = posixpath.basename(path).removesuffix(".md").replace("-", " ")
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,73 @@
+"""The kernels of an op as rows: how each cuts up its work, what it serves, and what it occupies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from baracuda.runtime import KernelSku, Registered, Tile
+
+from ..body_model import BodyOp
+from ..model import Op
+from .table import Ready, Row, code
+
+_ENTRY = re.compile(r"^#ifdef SKU_(\w+)$", re.MULTILINE)
+Resources = Callable[[Registered], Sequence[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of one element type; `held` is what those that were compiled occupy."""
+
+    element: str
+    rows: list[Row]
+    held: list[Row]
+
+
+def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resources, source: str) -> list[Kernels]:
+    """The op's kernels in order of preference; `source` is the link to the page with their text."""
+    lines = entry_lines(kernels[0].source.raw) if kernels else {}
+    found = []
+    for element in op.elements:
+        own = [kernel for kernel in kernels if kernel.sku.element == element]
+        rows = [_row(op, kernel.sku, source, lines) for kernel in own]
+        found.append(Kernels(element, rows, [row for kernel in own for row in _held(kernel, resources)]))
+    return found
+
+
+def entry_lines(text: str) -> dict[str, int]:
+    """The line of the declaration of each entry point, which is the one below its condition."""
+    return {match[1]: text.count("\n", 0, match.end()) + 2 for match in _ENTRY.finditer(text)}
+
+
+def line_anchor(line: int) -> str:
+    """What the line of a page's only block of text is called; as mkdocs names it."""
+    return f"#__codelineno-0-{line}"
+
+
+def _row(op: Op, sku: KernelSku, source: str, lines: dict[str, int]) -> Row:
+    at = next((line for symbol, line in lines.items() if symbol == sku.symbol), None)
+    at = at or next((line for symbol, line in lines.items() if symbol.startswith(f"{sku.symbol}_")), None)
+    return {
+        "kernel": Ready(f"[{code(sku.symbol)}]({source}{line_anchor(at) if at else ''})"),
+        "schedule": code(str(sku.schedule)),
+        "architecture": sku.arch,
+        "layout": sku.layout,
+        "serves": _serves(op, sku),
+    }
+
+
+def _serves(op: Op, sku: KernelSku) -> str | Ready:
+    """Which problems of its element and architecture a kernel may get."""
+    if isinstance(sku.schedule, Tile):
+        return "rows of any length" if sku.schedule.wide else f"rows up to {sku.schedule.columns(sku.element.row.bytes)}"
+    for row in op.rows if isinstance(op, BodyOp) else ():
+        same = row.arch == sku.arch and row.schedule == sku.schedule and row.layout == (sku.layout or "")
+        if same and sku.element in row.elements and row.serves:
+            return code(row.serves)
+    return ""
+
+
+def _held(kernel: Registered, resources: Resources) -> list[Row]:
+    return [{"kernel": code(kernel.sku.symbol), **row} for row in resources(kernel)]

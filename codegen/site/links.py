@@ -1,0 +1,43 @@
+"""Links of the repository's pages, led to where their targets are in the site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+FENCE = re.compile(r"^(`{3,}|~{3,})([^\n]*)\n.*?^\1[ ]*$\n?", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+_ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:")
+
+
+def parts(text: str) -> Iterator[tuple[bool, str]]:
+    """The text in pieces, each with whether it is a fenced block."""
+    end = 0
+    for fence in FENCE.finditer(text):
+        yield False, text[end : fence.start()]
+        yield True, fence[0]
+        end = fence.end()
+    yield False, text[end:]
+
+
+def targets(text: str) -> list[str]:
+    """What a page links to within its site, fenced blocks left out."""
+    prose = "".join(piece for fenced, piece in parts(text) if not fenced)
+    return [found for _, found, _ in _LINK.findall(prose) if not _ABSOLUTE.match(found)]
+
+
+def relinked(text: str, lead: Callable[[str], str]) -> str:
+    """The page with what `lead` makes of each relative link; blocks keep the language alone, for highlighting."""
+
+    def led(match: re.Match[str]) -> str:
+        found = match[2]
+        return match[1] + (found if _ABSOLUTE.match(found) or found[0] == "#" else lead(found)) + match[3]
+
+    pieces = parts(text)
+    return "".join(_bare(piece) if fenced else _LINK.sub(led, piece) for fenced, piece in pieces)
+
+
+def _bare(block: str) -> str:
+    """A fenced block without the words behind its language, which only tests read."""
+    head, _, rest = block.partition("\n")
+    return f"{head.split(' ')[0]}\n{rest}"

@@ -1,0 +1,81 @@
+"""The page of an op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jinja2
+
+from baracuda.runtime import Registered
+
+from ..body_model import BodyOp
+from ..load import Loaded
+from ..model import Op
+from .kernel_rows import Resources, kernels_by_element
+from .op_rows import (
+    allowance_rows,
+    argument_rows,
+    field_rows,
+    precision_rows,
+    promise_rows,
+    relation_of,
+    requirement_rows,
+)
+from .table import fenced
+from .tree import link
+
+FAMILY_HEADERS = {"row": ("row.cuh",), "map": ("map.cuh",), "body": ()}
+Named = tuple[str, str]  # a title and a path of the tree
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a page shows beside spec and kernels: paths in the tree, and Markdown of other pages."""
+
+    sources: Sequence[Named]  # the generated kernels come first
+    excerpts: Sequence[tuple[str, str, str]]  # heading, path of the page, Markdown
+    pictures: Sequence[Named]
+
+
+def path_of(name: str) -> str:
+    """Where the page of an op is."""
+    return f"ops/{name}.md"
+
+
+def headers_of(op: Op) -> list[str]:
+    """The device headers whose text is the op's or its family's."""
+    own = [header for _, header in op.headers] if isinstance(op, BodyOp) else []
+    return list(dict.fromkeys([*own, *FAMILY_HEADERS[op.family]]))
+
+
+def op_page(
+    env: jinja2.Environment,
+    op: Op,
+    loaded: dict[str, Loaded],
+    kernels: Sequence[Registered],
+    resources: Resources,
+    extras: Extras,
+    package: str,
+) -> str:
+    """Everything that is known of an op, as Markdown."""
+    page, spec = path_of(op.name), loaded[op.name].spec
+    sources = [(title, link(page, path)) for title, path in extras.sources]
+    return env.get_template("op.md.jinja").render(
+        op=op,
+        package=package,
+        formula=fenced("\n".join(op.formula), "text"),
+        relations=[(name, link(page, path_of(name))) for name in relation_of(loaded, op.name)],
+        arguments=argument_rows(op, spec),
+        fields=field_rows(op, spec),
+        requirements=requirement_rows(op),
+        promises=promise_rows(op),
+        precision=precision_rows(spec),
+        allowances=allowance_rows(spec),
+        count=len(kernels),
+        elements=kernels_by_element(op, kernels, resources, sources[0][1]),
+        excerpts=[(heading, link(page, path), text) for heading, path, text in extras.excerpts],
+        pictures=[(title, link(page, path)) for title, path in extras.pictures],
+        sources=sources,
+        spec_text="",
+    )

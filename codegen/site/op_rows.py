@@ -1,0 +1,105 @@
+"""The tables of an op's page, as rows: arguments, fields, requirements, promises, bounds and allowances."""
+
+from __future__ import annotations
+
+from baracuda.runtime import ElementKind
+from baracuda.runtime.sku import RUNGS
+
+from ..load import Loaded
+from ..model import Op
+from ..spec import ArchSpec, BodyTensor, BoundSpec, OpSpec, TensorSpec
+from .table import Ready, Row, code, plain
+
+_STRIDES = {"any": "any", "contiguous": "contiguous", "inner": "any, the last 1"}
+
+
+def argument_rows(op: Op, spec: OpSpec) -> list[Row]:
+    """The arrays that `run` takes, in the order of the plan's signature."""
+    return [
+        {
+            "array": code(t.name),
+            "role": t.role,
+            "shape": _shape(spec.tensors[t.name]),
+            "types": ", ".join(t.dtypes),
+            "strides": _STRIDES[t.layout],
+            "given": Ready(f"exactly when {code(t.optional)}") if t.optional else "always",
+            "may be": Ready(", ".join(map(code, t.may_alias))),
+            "what it is": t.doc,
+        }
+        for t in op.tensors
+    ]
+
+
+def _shape(tensor: TensorSpec) -> Ready:
+    if isinstance(tensor, BodyTensor):
+        return Ready(" or ".join(code(shape) for shape in (tensor.shape, *tensor.shapes)))
+    return code(f"[{', '.join(getattr(tensor, 'dims', ()))}]")
+
+
+def field_rows(op: Op, spec: OpSpec) -> list[Row]:
+    """The descriptor's fields."""
+    rows = [
+        {
+            "field": code(field.name),
+            "type": code(field.annotation),
+            "default": _default(spec, field.name),
+            "what it means": spec.descriptor[field.name].doc,
+        }
+        for field in op.fields
+    ]
+    named = Ready(f"one of {', '.join(map(code, op.elements))}")
+    return [*rows, {"field": code("element"), "type": code("str"), "default": "", "what it means": named}]
+
+
+def _default(spec: OpSpec, name: str) -> Ready:
+    field = spec.descriptor[name]
+    if field.same_as:
+        return Ready(f"as {code(field.same_as)}")
+    return code("" if field.default is None else str(field.default))
+
+
+def requirement_rows(op: Op) -> list[Row]:
+    """What must hold of the fields, in the order it is checked."""
+    return [{"must hold": code(check.that), "else": code(check.raises)} for check in op.checks]
+
+
+def promise_rows(op: Op) -> list[Row]:
+    """For each output, which of the four promises is made of its bits."""
+    return [
+        {"output": code(output), **{rung.replace("_", " "): rung in rungs for rung in RUNGS}}
+        for output, rungs in op.promises
+    ]
+
+
+def precision_rows(spec: OpSpec) -> list[Row]:
+    """For each element type that rounds, the type that sums are kept in and the constants of its bound."""
+    rows: list[Row] = []
+    for kind in map(ElementKind, spec.dtypes):
+        if kind.row.unit_roundoff:
+            bound = next((b for name, b in spec.precision.bound.items() if name == kind), BoundSpec())
+            rows.append({"element": str(kind), "sums in": str(kind.row.acc), "c1": bound.c1, "c2": bound.c2})
+    return rows
+
+
+def allowance_rows(spec: OpSpec) -> list[Row]:
+    """What kernels of each architecture need and may use; what is not said is the architecture's own limit."""
+    return [_allowance(arch, given) for arch, given in spec.arch.items()]
+
+
+def _allowance(arch: str, given: ArchSpec) -> Row:
+    spills = ", ".join(f"{layout} {count}" for layout, count in given.spill_bytes.items())
+    return {
+        "architecture": plain(arch),
+        "needs": ", ".join(given.needs),
+        "registers of a thread": given.registers,
+        "shared bytes of a block": given.shared_bytes,
+        "stack bytes": given.stack_bytes or None,
+        "spilled bytes, by layout": spills,
+    }
+
+
+def relation_of(loaded: dict[str, Loaded], name: str) -> tuple[str, ...]:
+    """The op that `name` differentiates and those that differentiate it."""
+    gradient = loaded[name].spec.gradient
+    forward = (gradient.of,) if gradient is not None and gradient.of in loaded else ()
+    return (*forward, *(n for n, o in loaded.items() if o.spec.gradient is not None and o.spec.gradient.of == name))

@@ -1,0 +1,126 @@
+"""All pages of the site, from a project, its kernels and its repository."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from baracuda.runtime import Registered
+from baracuda.runtime.cubin import INCLUDE
+
+from ..generate import TEMPLATES
+from ..load import Loaded
+from ..model import Op
+from ..render import environment
+from .documents import Documents, heading_of
+from .kernel_rows import Resources
+from .op_page import Extras, Named, headers_of, op_page, path_of
+from .pictures import Measurements
+from .source_pages import SourcePages
+from .table import Ready, Row, code, plain, table
+from .tree import Tree, link
+
+_ASSETS = ("iframe-worker-shim.js", "site.css")
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What the site is made of; `files` are the generated ones by their path below the folder called `out`."""
+
+    loaded: dict[str, Loaded]
+    ops: dict[str, Op]
+    files: dict[str, str]
+    kernels: Sequence[Registered]
+    resources: Resources
+    documents: Documents
+    package: str
+    measurements: Measurements = field(default_factory=Measurements)
+
+    def kernels_of(self, op: Op) -> list[Registered]:
+        return [kernel for kernel in self.kernels if kernel.sku.op == op.name]
+
+
+def pages(catalogue: Catalogue) -> Tree:
+    """The Markdown, the pictures and what the site's pages load."""
+    env, tree = _environment(), Tree()
+    sources = SourcePages(env, tree, catalogue.documents.root, catalogue.documents.known)
+    for op in catalogue.ops.values():
+        extras = Extras(
+            sources=_sources(catalogue, op, sources),
+            excerpts=list(catalogue.documents.excerpts(op.name, path_of(op.name), sources)),
+            pictures=_pictures(catalogue, op, tree),
+        )
+        given = catalogue.kernels_of(op), catalogue.resources, extras, catalogue.package
+        tree.add(path_of(op.name), op_page(env, op, catalogue.loaded, *given))
+    catalogue.documents.add(tree, sources)
+    tree.add("index.md", _index(env, catalogue))
+    for name in _ASSETS:
+        tree.add(f"assets/{name}", (TEMPLATES / "site" / name).read_bytes())
+    return tree
+
+
+def navigation(catalogue: Catalogue) -> list[Any]:
+    """The tabs: the catalogue with its ops by category, then the repository's pages."""
+    grouped = [{category.replace("_", " "): [path_of(op.name) for op in ops]} for category, ops in _grouped(catalogue)]
+    pages = catalogue.documents.pages.items()
+    about = [{"Overview" if page == "about.md" else heading_of(path): page} for path, page in pages]
+    return [{"Catalogue": ["index.md", *grouped]}, *([{"Documentation": about}] if about else [])]
+
+
+def _environment() -> jinja2.Environment:
+    env = environment((TEMPLATES / "site",))
+    env.filters.update(table=table, plain=plain, code=code)
+    return env
+
+
+def _grouped(catalogue: Catalogue) -> list[tuple[str, list[Op]]]:
+    """The ops of each category, a forward before its backward."""
+    categories = sorted({op.category for op in catalogue.ops.values()})
+    return [(name, [op for op in catalogue.ops.values() if op.category == name]) for name in categories]
+
+
+def _sources(catalogue: Catalogue, op: Op, sources: SourcePages) -> list[Named]:
+    """Pages of all that the op is made of, the generated kernels first."""
+    found = [(f"{op.category}/{op.name}{suffix}", what) for suffix, what in ((".cu", "kernels"), (".py", "plan"))]
+    shown = [(what, f"generated/{path}", catalogue.files[path]) for path, what in found]
+    shown.append(("spec", op.spec_path, catalogue.loaded[op.name].source.path.read_text(encoding="utf-8")))
+    for name in headers_of(op):
+        shown.append(("device code", f"runtime/include/baracuda/{name}", _header(name)))
+    return [(f"{what}: {path}", sources.text(path, text)) for what, path, text in shown]
+
+
+def _header(name: str) -> str:
+    return (Path(INCLUDE) / "baracuda" / name).read_text(encoding="utf-8")
+
+
+def _pictures(catalogue: Catalogue, op: Op, tree: Tree) -> list[Named]:
+    drawn = catalogue.measurements.pictures(op.name).items()
+    return [(title, tree.add(f"pictures/{op.name}_{n}.svg", svg)) for n, (title, svg) in enumerate(drawn)]
+
+
+def _index(env: jinja2.Environment, catalogue: Catalogue) -> str:
+    used = {element for op in catalogue.ops.values() for element in op.elements}
+    tables = []
+    for category, ops in _grouped(catalogue):
+        elements = [e for e in dict.fromkeys(e for op in ops for e in op.elements) if e in used]
+        tables.append((category, [_grid(catalogue, op, elements) for op in ops]))
+    return env.get_template("index.md.jinja").render(
+        ops=catalogue.ops, count=len(catalogue.kernels), categories=tables
+    )
+
+
+def _grid(catalogue: Catalogue, op: Op, elements: Sequence[str]) -> Row:
+    """An op's row: a number of kernels for each element type."""
+    page, kernels = link("index.md", path_of(op.name)), catalogue.kernels_of(op)
+    counts = {e: sum(k.sku.element == e for k in kernels) for e in elements}
+    archs = sorted({k.sku.arch for k in kernels}, key=lambda arch: (int(arch[3:].rstrip("a")), arch))
+    return {
+        "operation": Ready(f"[{code(op.name)}]({page})"),
+        **{e: Ready(f"[{n}]({page}#{e})") if n else "" for e, n in counts.items()},
+        "made for": ", ".join(archs),
+        "what it does": op.doc,
+    }

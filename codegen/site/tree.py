@@ -1,0 +1,39 @@
+"""The Markdown of a site before it is one: pages and pictures by their path, and how they link to each other."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..publish import publish
+
+Content = str | bytes
+
+
+@dataclass
+class Tree:
+    """Files by their path below the folder of Markdown; paths have `/` on every system."""
+
+    files: dict[str, Content] = field(default_factory=dict)
+
+    def add(self, path: str, content: Content) -> str:
+        """Put a file where none is, or the same one again; returns its path."""
+        if self.files.setdefault(path, content) != content:
+            raise AssertionError(f"two files of the site would be {path!r}")
+        return path
+
+    def write(self, folder: Path) -> None:
+        """Write all files below `folder`."""
+        for path, content in self.files.items():
+            if isinstance(content, str):
+                publish(folder / path, content)
+            else:
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(content)
+
+
+def link(page: str, target: str) -> str:
+    """The link from one file to another, both by their paths; an anchor stays behind."""
+    path, mark, anchor = target.partition("#")
+    return posixpath.relpath(path, posixpath.dirname(page) or ".") + mark + anchor

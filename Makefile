@@ -16,9 +16,10 @@ unexport CUDA_HOME CUDA_PATH CUDA_ROOT PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET
 identity := $(shell printf '%s' '$(CURDIR) $(PYTHON) $(CUDA)' | cksum | cut -d ' ' -f 1)
 ready := .venv/.ready-$(identity)
 lint_ready := .venv-lint/.ready-$(identity)
+site_ready := .venv/.site-$(identity)
 pip := bin/python -m pip --disable-pip-version-check -qq
 
-.PHONY: demo test lint clean
+.PHONY: demo test site lint clean
 .DEFAULT_GOAL := test
 
 demo: $(ready)
@@ -27,6 +28,9 @@ demo: $(ready)
 # Each worker may hold a CUDA context, so a large machine's core count is no guide.
 test: $(ready)
 	@.venv/bin/pytest --quiet --numprocesses auto --maxprocesses 8 $(ARGS)
+
+site: $(ready) $(site_ready)
+	@.venv/bin/baracuda-gen site $(ARGS)
 
 lint: $(ready) $(lint_ready)
 	@.venv-lint/bin/ruff check --quiet .
@@ -43,6 +47,12 @@ $(ready): pyproject.toml
 	@.venv/$(pip) install --editable '.[cuda$(CUDA),test]'
 	@touch $@
 
+# The site is made by our own command, so its tools are in the same environment.
+$(site_ready): $(ready)
+	@echo "preparing the site's tools (once)"
+	@.venv/$(pip) install --editable '.[cuda$(CUDA),docs]'
+	@touch $@
+
 # Tools apart from what they check: their dependencies must not satisfy ours.
 project := tomllib.load(open("pyproject.toml", "rb"))["project"]
 lint_tools := import tomllib; print(*$(project)["optional-dependencies"]["lint"])
@@ -54,5 +64,5 @@ $(lint_ready): pyproject.toml
 	@touch $@
 
 clean:
-	@rm -rf .venv .venv-lint build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-lint build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -56,7 +56,8 @@ def site(
 
 def _write(catalogue: Catalogue, folder: Path, out: Path) -> None:
     pages(catalogue).write(folder / "pages")
-    write_config(folder / "mkdocs.yml", config(catalogue.package, navigation(catalogue), "pages", out))
+    name = catalogue.documents.title or catalogue.package
+    write_config(folder / "mkdocs.yml", config(name, navigation(catalogue), "pages", out))
     build(folder / "mkdocs.yml", out)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the links of a finished site: targets and anchors that are not there, and what a network serves."""
+"""What is wrong with the links of a finished site: targets that are not there, and what only a network serves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class _Reader(HTMLParser):
 def dead_links(site: Path) -> list[str]:
     """A line for each link of a page that leads nowhere, and for each file that a page loads from a network."""
     pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html")) if path.name != _ELSEWHERE}
-    return [f"{path.relative_to(site.resolve())}: {what}" for path, page in pages.items() for what in _of(path, page, pages)]
+    found = ((path.relative_to(site.resolve()), what) for path in pages for what in _of(path, pages))
+    return [f"{path.as_posix()}: {what}" for path, what in found]
 
 
 def _read(path: Path) -> _Reader:
@@ -45,7 +46,8 @@ def _read(path: Path) -> _Reader:
     return reader
 
 
-def _of(path: Path, page: _Reader, pages: dict[Path, _Reader]) -> Iterator[str]:
+def _of(path: Path, pages: dict[Path, _Reader]) -> Iterator[str]:
+    page = pages[path]
     yield from (f"loads {url} from a network" for url in sorted(page.loaded) if urlsplit(url).netloc)
     for url in sorted(page.links | page.loaded):
         parts = urlsplit(url)

@@ -35,6 +35,12 @@ class Documents:
         """All files that the tree has beside sources."""
         return self.pages | {path: path for suffix in _PICTURES for path in self._below_docs(suffix)}
 
+    @property
+    def title(self) -> str:
+        """The heading of the README, or nothing."""
+        first = self.text("README.md").partition("\n")[0] if "README.md" in self.pages else ""
+        return first.removeprefix("# ") if first.startswith("# ") else ""
+
     def _below_docs(self, suffix: str) -> list[str]:
         return [p.relative_to(self.root).as_posix() for p in sorted((self.root / "docs").glob(f"*{suffix}"))]
 

@@ -61,7 +61,8 @@ def _row(op: Op, sku: KernelSku, source: str, lines: dict[str, int]) -> Row:
 def _serves(op: Op, sku: KernelSku) -> str | Ready:
     """Which problems of its element and architecture a kernel may get."""
     if isinstance(sku.schedule, Tile):
-        return "rows of any length" if sku.schedule.wide else f"rows up to {sku.schedule.columns(sku.element.row.bytes)}"
+        longest = sku.schedule.columns(sku.element.row.bytes)
+        return "rows of any length" if sku.schedule.wide else f"rows up to {longest}"
     for row in op.rows if isinstance(op, BodyOp) else ():
         same = row.arch == sku.arch and row.schedule == sku.schedule and row.layout == (sku.layout or "")
         if same and sku.element in row.elements and row.serves:

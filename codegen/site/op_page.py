@@ -77,5 +77,4 @@ def op_page(
         excerpts=[(heading, link(page, path), text) for heading, path, text in extras.excerpts],
         pictures=[(title, link(page, path)) for title, path in extras.pictures],
         sources=sources,
-        spec_text="",
     )

@@ -17,7 +17,7 @@ _LANGUAGES = {
 
 
 class SourcePages:
-    """Adds pages of files to a tree, each once; `known` has those that are pages already, by their path below `root`."""
+    """Adds pages of files to a tree, each once; `known` says which files below `root` are in it by other names."""
 
     def __init__(self, env: jinja2.Environment, tree: Tree, root: Path, known: Mapping[str, str]) -> None:
         self._template = env.get_template("source.md.jinja")

@@ -36,7 +36,9 @@ def fenced(text: str, language: str, options: str = "") -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """A table of rows with the same keys, the headings; columns that are empty throughout are left out."""
-    names = [name for name in (rows[0] if rows else ()) if any(row[name] not in (None, "") for row in rows)]
+    if not rows:
+        return ""
+    names = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]
     numbers = [all(isinstance(row[n], int | float | None) and row[n] is not True for row in rows) for n in names]
     lines = [names, ["---:" if right else "---" for right in numbers]]
     lines += [[_cell(row[name]) for name in names] for row in rows]

@@ -257,7 +257,7 @@ def test_the_site_is_whole(site: Path) -> None:
 
 @pytest.mark.filterwarnings("default")
 def test_a_browser_shows_it_without_a_complaint_and_without_a_network(site: Path) -> None:
-    """Every page, from files; and search finds an op. BARACUDA_TEST_BROWSER names another Chromium than playwright's."""
+    """Every page, from files; and search finds an op. BARACUDA_TEST_BROWSER is a Chromium other than playwright's."""
     api = pytest.importorskip("playwright.sync_api")
     said: list[str] = []
     with api.sync_playwright() as play:
@@ -275,8 +275,9 @@ def test_a_browser_shows_it_without_a_complaint_and_without_a_network(site: Path
                 page.goto(path.as_uri())
                 assert page.locator("h1").count() == 1, path
         page.goto((site / "index.html").as_uri())
-        page.locator("label.md-search__icon[for=__search]").first.click(force=True)
-        page.locator("input.md-search__input").fill("rms_norm")
+        page.keyboard.press("f")  # opens the search
+        page.wait_for_function("document.activeElement.matches('input.md-search__input')")
+        page.keyboard.type("rms_norm", delay=50)
         page.locator("a.md-search-result__link[href*='rms_norm']").first.wait_for(timeout=20_000)
         browser.close()
     assert said == []

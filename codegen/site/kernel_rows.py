@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,36 @@ def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resourc
     return found
 
 
+def by_arch(kernels: Sequence[Registered]) -> dict[str, int]:
+    """How many kernels are made for each architecture, the least first."""
+    count = Counter(kernel.sku.arch for kernel in kernels)
+    return {arch: count[arch] for arch in sorted(count, key=lambda arch: (int(arch[3:].rstrip("a")), arch))}
+
+
+def grid_rows(op: Op, kernels: Sequence[Registered]) -> list[Row]:
+    """How many kernels each element type has for each architecture."""
+    archs = by_arch(kernels)
+    rows: list[Row] = []
+    for element in op.elements:
+        own = by_arch([kernel for kernel in kernels if kernel.sku.element == element])
+        rows.append({"element": Ready(f"[{element}](#{element})"), **{arch: own.get(arch) for arch in archs}})
+    return rows
+
+
+def tuned_rows(op: Op) -> list[Row]:
+    """The problems for which another kernel than the rule's was measured to be faster, microseconds of both."""
+    found = [
+        (arch, case, KernelSku.parse(one.sku).symbol, times)
+        for arch, measured in op.tuned
+        for one in measured
+        for case, times in one.cases.items()
+    ]
+    return [
+        {"architecture": arch, "case": case, "kernel": code(symbol), "us": us, "by rule": by_rule}
+        for arch, case, symbol, (us, by_rule) in found
+    ]
+
+
 def entry_lines(text: str) -> dict[str, int]:
     """The line of the declaration of each entry point, which is the one below its condition."""
     return {match[1]: text.count("\n", 0, match.end()) + 2 for match in _ENTRY.finditer(text)}
@@ -51,7 +82,7 @@ def _row(op: Op, sku: KernelSku, source: str, lines: dict[str, int]) -> Row:
     at = at or next((line for symbol, line in lines.items() if symbol.startswith(f"{sku.symbol}_")), None)
     return {
         "kernel": Ready(f"[{code(sku.symbol)}]({source}{line_anchor(at) if at else ''})"),
-        "schedule": code(str(sku.schedule)),
+        "tile": code(str(sku.schedule) if isinstance(sku.schedule, Tile) else ""),  # else the symbol says it all
         "architecture": sku.arch,
         "layout": sku.layout,
         "serves": _serves(op, sku),

@@ -9,10 +9,9 @@ import jinja2
 
 from baracuda.runtime import Registered
 
-from ..body_model import BodyOp
 from ..load import Loaded
 from ..model import Op
-from .kernel_rows import Resources, kernels_by_element
+from .kernel_rows import Resources, grid_rows, kernels_by_element, tuned_rows
 from .op_rows import (
     allowance_rows,
     argument_rows,
@@ -25,7 +24,6 @@ from .op_rows import (
 from .table import fenced
 from .tree import link
 
-FAMILY_HEADERS = {"row": ("row.cuh",), "map": ("map.cuh",), "body": ()}
 Named = tuple[str, str]  # a title and a path of the tree
 
 
@@ -41,12 +39,6 @@ class Extras:
 def path_of(name: str) -> str:
     """Where the page of an op is."""
     return f"ops/{name}.md"
-
-
-def headers_of(op: Op) -> list[str]:
-    """The device headers whose text is the op's or its family's."""
-    own = [header for _, header in op.headers] if isinstance(op, BodyOp) else []
-    return list(dict.fromkeys([*own, *FAMILY_HEADERS[op.family]]))
 
 
 def op_page(
@@ -73,6 +65,8 @@ def op_page(
         precision=precision_rows(spec),
         allowances=allowance_rows(spec),
         count=len(kernels),
+        grid=grid_rows(op, kernels),
+        tuned=tuned_rows(op),
         elements=kernels_by_element(op, kernels, resources, sources[0][1]),
         excerpts=[(heading, link(page, path), text) for heading, path, text in extras.excerpts],
         pictures=[(title, link(page, path)) for title, path in extras.pictures],

@@ -82,8 +82,8 @@ def precision_rows(spec: OpSpec) -> list[Row]:
 
 
 def allowance_rows(spec: OpSpec) -> list[Row]:
-    """What kernels of each architecture need and may use; what is not said is the architecture's own limit."""
-    return [_allowance(arch, given) for arch, given in spec.arch.items()]
+    """What kernels of each architecture need and may use, where the spec says it."""
+    return [_allowance(arch, given) for arch, given in spec.arch.items() if given != ArchSpec()]
 
 
 def _allowance(arch: str, given: ArchSpec) -> Row:
@@ -91,10 +91,10 @@ def _allowance(arch: str, given: ArchSpec) -> Row:
     return {
         "architecture": plain(arch),
         "needs": ", ".join(given.needs),
-        "registers of a thread": given.registers,
-        "shared bytes of a block": given.shared_bytes,
+        "registers at most": given.registers,
+        "shared bytes at most": given.shared_bytes,
         "stack bytes": given.stack_bytes or None,
-        "spilled bytes, by layout": spills,
+        "may spill, bytes by layout": spills,
     }
 
 

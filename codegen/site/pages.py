@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -17,13 +17,14 @@ from ..load import Loaded
 from ..model import Op
 from ..render import environment
 from .documents import Documents, heading_of
-from .kernel_rows import Resources
-from .op_page import Extras, Named, headers_of, op_page, path_of
+from .kernel_rows import Resources, by_arch
+from .op_page import Extras, Named, op_page, path_of
 from .pictures import Measurements
 from .source_pages import SourcePages
 from .table import Ready, Row, code, plain, table
 from .tree import Tree, link
 
+_INCLUDED = re.compile(r"^#include <(baracuda/[\w.]+)>", re.MULTILINE)
 _ASSETS = ("iframe-worker-shim.js", "site.css")
 
 
@@ -57,6 +58,7 @@ def pages(catalogue: Catalogue) -> Tree:
         given = catalogue.kernels_of(op), catalogue.resources, extras, catalogue.package
         tree.add(path_of(op.name), op_page(env, op, catalogue.loaded, *given))
     catalogue.documents.add(tree, sources)
+    sources.add_folders()
     tree.add("index.md", _index(env, catalogue))
     for name in _ASSETS:
         tree.add(f"assets/{name}", (TEMPLATES / "site" / name).read_bytes())
@@ -88,13 +90,19 @@ def _sources(catalogue: Catalogue, op: Op, sources: SourcePages) -> list[Named]:
     found = [(f"{op.category}/{op.name}{suffix}", what) for suffix, what in ((".cu", "kernels"), (".py", "plan"))]
     shown = [(what, f"generated/{path}", catalogue.files[path]) for path, what in found]
     shown.append(("spec", op.spec_path, catalogue.loaded[op.name].source.path.read_text(encoding="utf-8")))
-    for name in headers_of(op):
-        shown.append(("device code", f"runtime/include/baracuda/{name}", _header(name)))
+    shown += [("device code", f"runtime/include/{name}", text) for name, text in _headers(shown[0][2]).items()]
     return [(f"{what}: {path}", sources.text(path, text)) for what, path, text in shown]
 
 
-def _header(name: str) -> str:
-    return (Path(INCLUDE) / "baracuda" / name).read_text(encoding="utf-8")
+def _headers(text: str) -> dict[str, str]:
+    """Our headers that a text includes, and those that these include, with their texts."""
+    found: dict[str, str] = {}
+    names = _INCLUDED.findall(text)
+    for name in names:  # which grows
+        if name not in found:
+            found[name] = (INCLUDE / name).read_text(encoding="utf-8")
+            names += _INCLUDED.findall(found[name])
+    return found
 
 
 def _pictures(catalogue: Catalogue, op: Op, tree: Tree) -> list[Named]:
@@ -103,10 +111,9 @@ def _pictures(catalogue: Catalogue, op: Op, tree: Tree) -> list[Named]:
 
 
 def _index(env: jinja2.Environment, catalogue: Catalogue) -> str:
-    used = {element for op in catalogue.ops.values() for element in op.elements}
     tables = []
     for category, ops in _grouped(catalogue):
-        elements = [e for e in dict.fromkeys(e for op in ops for e in op.elements) if e in used]
+        elements = list(dict.fromkeys(element for op in ops for element in op.elements))
         tables.append((category, [_grid(catalogue, op, elements) for op in ops]))
     return env.get_template("index.md.jinja").render(
         ops=catalogue.ops, count=len(catalogue.kernels), categories=tables
@@ -117,10 +124,9 @@ def _grid(catalogue: Catalogue, op: Op, elements: Sequence[str]) -> Row:
     """An op's row: a number of kernels for each element type."""
     page, kernels = link("index.md", path_of(op.name)), catalogue.kernels_of(op)
     counts = {e: sum(k.sku.element == e for k in kernels) for e in elements}
-    archs = sorted({k.sku.arch for k in kernels}, key=lambda arch: (int(arch[3:].rstrip("a")), arch))
     return {
         "operation": Ready(f"[{code(op.name)}]({page})"),
         **{e: Ready(f"[{n}]({page}#{e})") if n else "" for e, n in counts.items()},
-        "made for": ", ".join(archs),
+        "made for": ", ".join(f"{arch} {n}" for arch, n in by_arch(kernels).items()),
         "what it does": op.doc,
     }

@@ -22,6 +22,8 @@ class SourcePages:
     def __init__(self, env: jinja2.Environment, tree: Tree, root: Path, known: Mapping[str, str]) -> None:
         self._template = env.get_template("source.md.jinja")
         self._tree, self._root, self._known = tree, root, known
+        self._shown: dict[str, str] = dict(known)
+        self._folders: set[str] = set()
 
     def text(self, path: str, text: str) -> str:
         """The page of a file that is called `path`; its lines have anchors."""
@@ -30,6 +32,7 @@ class SourcePages:
             language = _LANGUAGES.get(PurePosixPath(path).suffix, "text")
             shown = fenced(text, language, 'linenums="1"')
             self._tree.add(page, self._template.render(title=path, text=shown))
+            self._shown[path] = page
         return page
 
     def on_disk(self, path: str) -> str:
@@ -40,19 +43,21 @@ class SourcePages:
         return self._folder(path) if place.is_dir() else self.text(path, place.read_text(encoding="utf-8"))
 
     def _folder(self, path: str) -> str:
-        page = f"source/{path}/folder.md"
-        if page not in self._tree.files:
-            inside = (child for child in sorted((self._root / path).iterdir()) if _is_shown(child))
-            lines = "\n".join(self._entry(page, child) for child in inside)
-            self._tree.add(page, self._template.render(title=f"{path}/", text=lines))
-        return page
+        """The page of a folder, which `add_folders` makes, and those of the files directly in it."""
+        self._folders.add(path)
+        for child in sorted((self._root / path).iterdir()):
+            if _is_shown(child):
+                self.on_disk(child.relative_to(self._root).as_posix())
+        return f"source/{path}/folder.md"
 
-    def _entry(self, page: str, child: Path) -> str:
-        """A line for what is in a folder; folders in it are named only."""
-        if child.is_dir():
-            return f"- {code(child.name + '/')}"
-        return f"- [{code(child.name)}]({link(page, self.on_disk(child.relative_to(self._root).as_posix()))})"
+    def add_folders(self) -> None:
+        """Make the pages of folders that were linked to: of what is below them, the files that have a page."""
+        for folder in sorted(self._folders):
+            page = f"source/{folder}/folder.md"
+            below = sorted(path for path in self._shown if path.startswith(f"{folder}/"))
+            lines = [f"- [{code(path.removeprefix(f'{folder}/'))}]({link(page, self._shown[path])})" for path in below]
+            self._tree.add(page, self._template.render(title=f"{folder}/", text="\n".join(lines)))
 
 
 def _is_shown(path: Path) -> bool:
-    return path.name[0] not in "._" and (path.is_dir() or path.suffix in _LANGUAGES)
+    return path.name[0] not in "._" and path.is_file() and path.suffix in _LANGUAGES

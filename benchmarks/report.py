@@ -97,9 +97,10 @@ def write_csv(measured: Iterable[Measured], path: Path) -> None:
         writer.writerows([getattr(one, name) for name in _COLUMNS] for one in measured)
 
 
-def markdown(measured: Sequence[Measured], command: str) -> str:
+def markdown(measured: Sequence[Measured], command: str, title: str = "Benchmarks", picture: str = "") -> str:
     """The page: what it was measured on and how, a table for each op, and what could not be timed."""
-    parts = ["# Benchmarks\n", _about(measured), f"```sh\n{command}\n```\n"]
+    parts = [f"# {title}\n", _about(measured), f"```sh\n{command}\n```\n"]
+    parts += [f"![the same as a picture]({picture})\n"] * bool(picture)
     for op, rows in rows_of(measured).items():
         parts += [f"## {op}\n", _table(rows)]
     if problems := problems_of(measured):

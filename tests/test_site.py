@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from baracuda.codegen.site.documents import Documents
 from baracuda.codegen.site.excerpts import excerpt, marked_ops
 from baracuda.codegen.site.kernel_rows import entry_lines, line_anchor
 from baracuda.codegen.site.links import relinked, targets
+from baracuda.codegen.site.meters import metered
 from baracuda.codegen.site.op_page import path_of
 from baracuda.codegen.site.pages import Catalogue, navigation, pages
 from baracuda.codegen.site.pictures import Measurements
@@ -189,6 +191,14 @@ def test_links_are_led_and_blocks_left_alone() -> None:
     assert link("ops/a.md", "docs/b.md#c") == "../docs/b.md#c"
 
 
+def test_parts_of_a_whole_have_bars() -> None:
+    text = "| a | worst / bound | ceiling |\n| --- | ---: | ---: |\n| x\\|y | 0.25 | 97% of copy |\n| z | - |  |\n"
+    bars = ['<meter value="0.25" max="1"></meter>', '<meter value="0.97" max="1"></meter>']
+    row = f"| x\\|y | 0.25 {bars[0]} | 97% of copy {bars[1]} |"
+    assert metered(f"Text.\n\n{text}") == "Text.\n\n" + text.replace("| x\\|y | 0.25 | 97% of copy |", row)
+    assert metered("| a |\n| --- |\n| 0.5 |\n") == "| a |\n| --- |\n| 0.5 |\n"
+
+
 def test_two_files_cannot_have_a_place() -> None:
     made = Tree()
     assert made.add("a", "b") == made.add("a", "b")
@@ -238,11 +248,15 @@ def test_histograms_are_the_same_each_time(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole site, made in a process of its own."""
+    """The site of two ops, with all pages of the repository."""
     pytest.importorskip("material")
     pytest.importorskip("matplotlib")
     folder = tmp_path_factory.mktemp("site")
-    given = ["--out", folder / "out", "--root", ROOT, "--accuracy", state_file(folder / "s.jsonl")]
+    specs = shutil.copytree(installed("baracuda.specs") / "normalization", folder / "specs" / "normalization")
+    for unwanted in specs.glob("layer_norm*"):
+        unwanted.unlink()
+    given = ["--specs", folder / "specs", "--out", folder / "out", "--root", ROOT]
+    given += ["--accuracy", state_file(folder / "s.jsonl")]
     done = CliRunner().invoke(main, ["site", *map(str, given)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return folder / "out"
@@ -252,7 +266,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_is_whole(site: Path) -> None:
     assert dead_links(site) == []
     assert (site / "ops" / "rms_norm.html").is_file()
-    assert "__codelineno-0-1" in (site / "source" / "specs" / "normalization" / "rms_norm.yaml.html").read_text()
+    assert "__codelineno-0-1" in (site / "source" / "generated" / "normalization" / "rms_norm.cu.html").read_text()
+    assert "Errors as a part of their bound" in (site / "ops" / "rms_norm.html").read_text()
 
 
 @pytest.mark.filterwarnings("default")

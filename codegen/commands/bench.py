@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -143,7 +144,8 @@ def write_report(paths: Sequence[Path], out: Path | None, csv: Path | None, plot
 
     results = latest(paths)
     command = f"baracuda-gen bench{' --sweep' if sweep else ''} --state {shlex.join(p.name for p in paths)}"
-    text = markdown(results, command)
+    shown = os.path.relpath(plot, out.parent) if plot and out else ""
+    text = markdown(results, command, "Benchmarks by the length of rows" if sweep else "Benchmarks", shown)
     if out is None:
         click.echo(text, nl=False)
     else:

@@ -12,6 +12,7 @@ from baracuda.runtime import Unsupported
 
 from .excerpts import excerpt
 from .links import relinked
+from .meters import metered
 from .source_pages import SourcePages
 from .tree import Tree, link
 
@@ -69,7 +70,7 @@ class Documents:
                 raise Unsupported(f"{path}: links to {target!r}, which is not in {self.root}")
             return link(page, sources.on_disk(found)) + mark + anchor
 
-        return relinked(text, lead)
+        return metered(relinked(text, lead))
 
 
 def heading_of(path: str) -> str:

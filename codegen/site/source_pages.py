@@ -43,20 +43,22 @@ class SourcePages:
         return self._folder(path) if place.is_dir() else self.text(path, place.read_text(encoding="utf-8"))
 
     def _folder(self, path: str) -> str:
-        """The page of a folder, which `add_folders` makes, and those of the files directly in it."""
+        """The page of a folder, which `add_folders` makes."""
         self._folders.add(path)
-        for child in sorted((self._root / path).iterdir()):
-            if _is_shown(child):
-                self.on_disk(child.relative_to(self._root).as_posix())
         return f"source/{path}/folder.md"
 
     def add_folders(self) -> None:
-        """Make the pages of folders that were linked to: of what is below them, the files that have a page."""
+        """Make the pages of folders that were linked to: their files, and of what is below those with a page."""
         for folder in sorted(self._folders):
             page = f"source/{folder}/folder.md"
-            below = sorted(path for path in self._shown if path.startswith(f"{folder}/"))
-            lines = [f"- [{code(path.removeprefix(f'{folder}/'))}]({link(page, self._shown[path])})" for path in below]
+            direct = {f"{folder}/{child.name}" for child in (self._root / folder).iterdir() if _is_shown(child)}
+            below = {path for path in self._shown if path.startswith(f"{folder}/")}
+            lines = [self._entry(page, folder, path) for path in sorted(direct | below)]
             self._tree.add(page, self._template.render(title=f"{folder}/", text="\n".join(lines)))
+
+    def _entry(self, page: str, folder: str, path: str) -> str:
+        name = code(path.removeprefix(f"{folder}/"))
+        return f"- [{name}]({link(page, self._shown[path])})" if path in self._shown else f"- {name}"
 
 
 def _is_shown(path: Path) -> bool:

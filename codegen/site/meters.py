@@ -1,0 +1,38 @@
+"""Bars behind the figures of tables that are parts of a whole: of an error's bound, of what the machine can do."""
+
+from __future__ import annotations
+
+import re
+
+_TABLE = re.compile(r"(?:^\|.*\|$\n?)+", re.MULTILINE)
+_CELL = re.compile(r"(?<!\\)\|")  # what ends a cell
+_WHOLES = {"worst / bound": re.compile(r"(\S+)()"), "ceiling": re.compile(r"(\d+)(%) of .*")}
+
+
+def metered(text: str) -> str:
+    """The page with a bar behind each figure of the columns that have one."""
+    return _TABLE.sub(lambda found: _table(found[0]), text)
+
+
+def _table(text: str) -> str:
+    head, *rows = text.splitlines()
+    names = [name.strip() for name in _CELL.split(head)]
+    places = {place: _WHOLES[name] for place, name in enumerate(names) if name in _WHOLES}
+    return "".join(f"{line}\n" for line in (head, *(_row(row, places) for row in rows))) if places else text
+
+
+def _row(row: str, places: dict[int, re.Pattern[str]]) -> str:
+    cells = _CELL.split(row)
+    for place, pattern in places.items():
+        if place < len(cells) and (found := pattern.fullmatch(cells[place].strip())) and (bar := _bar(*found.groups())):
+            cells[place] = f" {found[0]} {bar} "
+    return "|".join(cells)
+
+
+def _bar(figure: str, percent: str) -> str:
+    """Nothing for what is no number, such as a table's rule."""
+    try:
+        part = float(figure) / (100 if percent else 1)
+    except ValueError:
+        return ""
+    return f'<meter value="{part:.3g}" max="1"></meter>'

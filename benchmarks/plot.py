@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from baracuda.runtime import InvalidProblem, Unsupported
+from baracuda.runtime import ElementKind, InvalidProblem, Unsupported
 
 from .case import columns
 from .contest import OURS, Measured
@@ -26,10 +26,13 @@ def draw(measured: Sequence[Measured], path: Path, *, sweep: bool) -> None:
         pyplot = import_module("matplotlib.pyplot")
     except ModuleNotFoundError:
         raise Unsupported("matplotlib is not installed; get it with 'pip install baracuda-gen[bench]'") from None
-    figure, axes = pyplot.subplots(figsize=(9, 5.5), layout="constrained")
-    (_sweep if sweep else _roofline)(axes, timed)
-    axes.grid(True, which="both", alpha=0.25)
-    axes.legend(fontsize=7, ncols=2)
+    shown = [[one for one in timed if one.op == op] for op in dict.fromkeys(o.op for o in timed)] if sweep else [timed]
+    size = 9, 4 * len(shown) if sweep else 5.5
+    figure, places = pyplot.subplots(len(shown), figsize=size, squeeze=False, sharex=True, layout="constrained")
+    for axes, some in zip(places[:, 0], shown, strict=True):
+        (_sweep if sweep else _roofline)(axes, some)
+        axes.grid(True, which="both", alpha=0.25)
+        axes.legend(fontsize=7, ncols=2)
     figure.suptitle(timed[0].facts.get("device", ""))
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
@@ -76,14 +79,20 @@ def _tera(one: Measured) -> float:
 
 
 def _sweep(axes: Any, timed: Sequence[Measured]) -> None:
-    """GB/s by the length of the rows, a line for each op and contestant."""
-    for op, peer in dict.fromkeys((one.op, one.peer) for one in timed):
-        points = sorted((n, rate_of(one)) for one in timed if (one.op, one.peer) == (op, peer)
-                        for n in [columns(one.case)] if n is not None)  # fmt: skip
-        if points:
-            style = "o-" if peer == OURS else "x--"
-            axes.plot(*zip(*points, strict=True), style, ms=3, lw=1, label=f"{op}, {peer}")
+    """GB/s of an op by the length of its rows, for each contestant a line of whole packs and one of others."""
+    for number, peer in enumerate(dict.fromkeys(one.peer for one in timed)):
+        for whole, style in ((True, "o-"), (False, "x--")):
+            points = sorted((n, rate_of(one)) for one in timed if one.peer == peer
+                            for n in [columns(one.case)] if n is not None and _is_whole(one, n) == whole)  # fmt: skip
+            if points:
+                label = f"{peer}, {'whole packs' if whole else 'others'}"
+                axes.plot(*zip(*points, strict=True), style, color=f"C{number % 10}", ms=3, lw=1, label=label)
     if ceiling := timed[-1].ceilings.get("copy"):
         axes.axhline(ceiling, color="k", lw=1, label="copy")
-    axes.set(xlabel="elements of a row", ylabel="GB/s", ylim=(0, None))
+    axes.set(title=timed[0].op, xlabel="elements of a row", ylabel="GB/s", ylim=(0, None))
     axes.set_xscale("log", base=2)
+
+
+def _is_whole(one: Measured, length: int) -> bool:
+    """Whether a row is packs of 16 bytes with nothing left over."""
+    return length * ElementKind(one.element).row.bytes % 16 == 0

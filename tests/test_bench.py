@@ -572,6 +572,16 @@ def test_a_page_of_state_files(tmp_path: Path) -> None:
     assert invoke(path, "--report").stdout == text
 
 
+def test_a_page_shows_the_picture_that_is_drawn_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path, out, plot = tmp_path / "s.jsonl", tmp_path / "page.md", tmp_path / "pictures" / "rows.svg"
+    plot.parent.mkdir()
+    State(path, "texts").add(MEASURED)
+    assert invoke(path, "--report", "--sweep", "--out", out, "--plot", plot).exit_code == 0
+    assert out.read_text().startswith("# Benchmarks by the length of rows\n")
+    assert "](pictures/rows.svg)" in out.read_text() and plot.is_file()
+
+
 @pytest.mark.parametrize("sweep", [False, True])
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_pictures(tmp_path: Path, sweep: bool, kind: str) -> None:

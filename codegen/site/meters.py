@@ -1,4 +1,4 @@
-"""Bars behind the figures of tables that are parts of a whole: of an error's bound, of what the machine can do."""
+"""Bars below the figures of tables that are parts of a whole: of an error's bound, of what the machine can do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHOLES = {"worst / bound": re.compile(r"(\S+)()"), "ceiling": re.compile(r"(\d+
 
 
 def metered(text: str) -> str:
-    """The page with a bar behind each figure of the columns that have one."""
+    """The page with a bar below each figure of the columns that have one."""
     return _TABLE.sub(lambda found: _table(found[0]), text)
 
 

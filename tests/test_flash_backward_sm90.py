@@ -31,6 +31,9 @@ CASES = [
     (128, 128, "f16", True, False),
     (128, 128, "bf16", True, True),
     (96, 64, "bf16", True, False),
+    (256, 256, "bf16", False, False),
+    (256, 256, "bf16", True, False),
+    (136, 192, "f16", True, False),
 ]
 Case = tuple[int, int, str, bool, bool]
 
@@ -58,9 +61,11 @@ def test_what_makes_it_fast(case: Case, tmp_path: Path) -> None:
     schedule, sources = kernels(case)
     numbers = dict(schedule.numbers)
     chained = numbers["chained"] == 1
-    assert chained == (case[0] == 128 and not case[4])
-    depth = sum(-(-size // 32) * 2 for size in case[:2])  # of S and dP, in steps of 16
+    assert chained == (case[0] == 128 and not case[4]) and (numbers["kv_parts"] == 2) == (max(case[:2]) > 128)
+    k_depth, v_depth = (-(-size // (64 if size > 128 else 32)) * (4 if size > 128 else 2) for size in case[:2])
+    depth = k_depth + v_depth  # of S and dP, in steps of 16
     kv_products = depth + 2 * numbers["kv_block_q"] // 16 + chained * numbers["kv_block_k"] // 16
+    kv_products += (numbers["kv_parts"] - 1) * k_depth  # the part that makes dv has S again
     products = {"dkdv": kv_products, "dq": 0 if chained else depth + numbers["q_block_k"] // 16}
     for name, expected in products.items():
         made = assemble(sources[name], "sm_90a")
@@ -95,8 +100,8 @@ def test_a_chain_needs_room() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"d_k": 136},
-        {"d_v": 256},
+        {"d_k": 136, "softcap": 1.0},
+        {"d_v": 256, "softcap": 1.0},
         {"d_k": 100},
         {"key_len": 0},
         {"has_mask": True},

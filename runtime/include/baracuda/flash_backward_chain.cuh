@@ -18,10 +18,10 @@ namespace baracuda {
 // makes their weights 0.
 constexpr int BACKWARD_UNIT = 64;
 
-// Where a query's lse and delta are among the 64 of its unit. EARLY: a thread that has columns 2 t and the next of every
-// 8, as wgmma lays sums out, reads those of 16 columns at once.
-template <bool EARLY> __device__ __forceinline__ constexpr int place_in_unit(int query) {
-    return EARLY ? query / 16 * 16 + query % 8 / 2 * 4 + query / 8 % 2 * 2 + query % 2 : query;
+// Where a query's lse and delta are among the 64 of its unit. GATHERED: a thread that has columns 2 t and the next of
+// every 8, as wgmma lays sums out, reads those of 16 columns at once.
+template <bool GATHERED> __device__ __forceinline__ constexpr int place_in_unit(int query) {
+    return GATHERED ? query / 16 * 16 + query % 8 / 2 * 4 + query / 8 % 2 * 2 + query % 2 : query;
 }
 
 // Of a head.

@@ -37,9 +37,9 @@ struct HopperBackwardShape {
     static constexpr int CONSUMERS = 2, CONSUMER_WARPS = 4 * CONSUMERS;
 
     static constexpr bool PARTS = Schedule::KV_PARTS == 2;
-    // Whether lse and delta of a tile are read while its products run: with a chain there are no registers for that, and
-    // causal problems take 4 % longer.
-    static constexpr bool EARLY = OWN_KEYS && !CHAINED;
+    // Whether lse and delta of a tile are read while its products run, and lie as that wants them: with a chain or a cap
+    // there are no registers for it; causal problems with a chain take 4 % longer.
+    static constexpr bool GATHERED = !CHAINED && !Variant::SOFTCAP, EARLY = OWN_KEYS && GATHERED;
     // In two parts, what passes by for dP alone is there once: it is free early, and the place of another is not there.
     static constexpr bool APART = PARTS && !SUM_V;
 
@@ -330,13 +330,11 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     template <bool EDGE>
     __device__ __forceinline__ void change(const float (&score)[N], const float (&grad)[N],
                                            const float (&early)[OF_QUERIES], unsigned (&rounded)[N / 2]) const {
-        float again[OF_QUERIES];
-        if (EARLY && SOFTCAP) of_queries(again, 0);
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
             float base[2], mean[2];
             if (OWN_KEYS && !EARLY) of_queries(mean, i, 1);
-            if (OWN_KEYS && !EARLY && SOFTCAP) of_queries(base, i, 0);
+            if (OWN_KEYS && SOFTCAP) of_queries(base, i, 0);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 float change[2];
@@ -345,7 +343,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                     const float at = score[i + 2 * r + e];
                     float weight = at, bend = 1.0f;
                     if (SOFTCAP) {
-                        weight = quick_exp2(fmaf(at, factor, -among(again, base, lse, i, r, e)));
+                        weight = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
                         bend = fmaf(-at, at, 1.0f);
                     }
                     change[e] = weight * (grad[i + 2 * r + e] - among(early, mean, delta, i, r, e));
@@ -419,11 +417,12 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
 
         if constexpr (!OWN_KEYS) {
             const long long query = work.head * (long long)(query_units(args) * BACKWARD_UNIT) + row;
-            const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit<true>(query % BACKWARD_UNIT);
+            const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) +
+                              place_in_unit<Shape::GATHERED>(query % BACKWARD_UNIT);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-                weights.lse[r] = at[place_in_unit<true>(8 * r)];
-                weights.delta[r] = at[place_in_unit<true>(8 * r) + BACKWARD_UNIT];
+                weights.lse[r] = at[place_in_unit<Shape::GATHERED>(8 * r)];
+                weights.delta[r] = at[place_in_unit<Shape::GATHERED>(8 * r) + BACKWARD_UNIT];
             }
         }
 
@@ -633,8 +632,8 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
     for (int step = DELTA_LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (held && lane == 0) {
         const float lse = inside ? *args.lse.at(batch, head, query) : -math::infinity<float>();
-        constexpr bool EARLY = OwnsKeys<Schedule, Variant>::EARLY;
-        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit<EARLY>(row % BACKWARD_UNIT);
+        constexpr bool GATHERED = OwnsKeys<Schedule, Variant>::GATHERED;
+        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit<GATHERED>(row % BACKWARD_UNIT);
         to[0] = lse == -math::infinity<float>() ? math::infinity<float>() : lse * LOG2_E;
         to[BACKWARD_UNIT] = sum;
     }

@@ -11,19 +11,16 @@ from functools import cache
 from types import MappingProxyType, ModuleType
 
 import baracuda.generated
-import baracuda.runtime as rt
 
 from .function import Function
+from .signature import plans_of
 
 __all__ = ["Function", "functions"]
 
 
 def functions(package: ModuleType) -> Mapping[str, Function]:
     """A function for each op of a package that `baracuda-gen generate` has written, by the op's name."""
-    plans = (getattr(package, name) for name in package.MODULES)
-    # Not those that narrow another plan's kernels.
-    made = [plan for plan in plans if issubclass(plan, rt.Plan) and "OP" in vars(plan)]
-    return MappingProxyType({plan.OP: Function(plan) for plan in made})
+    return MappingProxyType({plan.OP: Function(plan) for plan in plans_of(package)})
 
 
 @cache

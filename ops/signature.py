@@ -6,15 +6,24 @@ shape or its presence, and the element types that the caller may choose for outp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import baracuda.runtime as rt
 
 Tensors = Mapping[str, Any]  # by argument; None for one that is absent
 Given = Mapping[str, Any]  # keywords; None or left out for the default
+
+
+def plans_of(package: ModuleType) -> Iterator[type[rt.Plan[Any]]]:
+    """The plan of each op of a generated package; not those that narrow another one's kernels."""
+    for name in package.MODULES:
+        plan = getattr(package, name)
+        if issubclass(plan, rt.Plan) and "OP" in vars(plan):
+            yield plan
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import torch
 
-import baracuda.runtime as rt
+from baracuda.ops.signature import plans_of
 
 from .autocast import casting
 from .autograd import tracked
@@ -27,7 +26,7 @@ def register(package: ModuleType, namespace: str) -> tuple[str, ...]:
     """Define the op of every plan of a generated `package` as ``torch.ops.<namespace>.<op>``; returns their names."""
     library = torch.library.Library(namespace, "FRAGMENT")
     _LIBRARIES.append(library)
-    signatures = {s.name: s for s in map(Signature, _plans(package))}
+    signatures = {s.name: s for s in map(Signature, plans_of(package))}
     for signature in signatures.values():
         _define(library, namespace, signature)
     backwards = {s.plan.GRADIENT.of: s for s in signatures.values() if s.plan.GRADIENT is not None}
@@ -37,13 +36,6 @@ def register(package: ModuleType, namespace: str) -> tuple[str, ...]:
         call = tracked(signature, _overload(namespace, name), derivative)
         library.impl(name, call, "Autograd", with_keyset=True)
     return tuple(signatures)
-
-
-def _plans(package: ModuleType) -> Iterator[type[rt.Plan[Any]]]:
-    for name in package.MODULES:
-        plan = getattr(package, name)
-        if issubclass(plan, rt.Plan) and "OP" in vars(plan):  # not those that narrow another one's kernels
-            yield plan
 
 
 def _define(library: Any, namespace: str, signature: Signature) -> None:

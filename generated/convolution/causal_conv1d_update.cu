@@ -13,6 +13,7 @@ struct Variant {
     static constexpr bool HAS_BIAS = BARACUDA_HAS_BIAS;
     static constexpr int WIDTH = BARACUDA_WIDTH;
     static constexpr bool SILU = BARACUDA_SILU;
+    static constexpr int STATE = BARACUDA_STATE;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 0;
 };
 template <typename T> using weight_of = BARACUDA_WEIGHT;
@@ -62,5 +63,5 @@ extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_update_f64_t1
     causal_conv1d_update_main<double, Schedule_sm_80_t128, Variant>(args);
 }
 #endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +2 1 -1 1 +2 1 +1 1 +1 1 -1 1 +2 1 +1 1 +1 2 +1 1 +8
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1 6 -6 6 -6 6 -6 5
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +2 1 -1 1 -1 1 +2 1 +1 1 +1 1 -1 1 +2 1 +1 1 +1 2 +1
+// @lines 1 +8 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1 6 -6 6 -6 6 -6 5

@@ -151,7 +151,14 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         return {
             "WIDTH": d.width,
             "SILU": d.use_silu,
+            "STATE": d.state_len if d.seq_len == 1 and d.state_len <= 8 else 0,
         }
+
+    @staticmethod
+    def _add_terms(d: Any, s: Any, v: Any) -> None:
+        v.pack = (16 // s.itemsize)
+        v.even = (4 if v.STATE % 4 == 0 else 2 if v.STATE % 2 == 0 else 1)
+        v.each = (max(1, v.pack // v.even) if v.STATE > 0 else 1)
 
     @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
@@ -162,7 +169,7 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         return (
             rt.BodyKernel(
                 "main",
-                (rt.ceil_div(d.channels, s.threads) * d.batch_size if d.seq_len > 0 else 0, 1, 1),
+                (rt.ceil_div(d.channels, s.threads * v.each) * d.batch_size if d.seq_len > 0 else 0, 1, 1),
                 s.threads,
                 (0),
             ),

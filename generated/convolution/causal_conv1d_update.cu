@@ -18,6 +18,10 @@ struct Variant {
 };
 template <typename T> using weight_of = BARACUDA_WEIGHT;
 template <typename T> using bias_of = BARACUDA_BIAS;
+struct Schedule_sm_80_t128_blocks_per_sm12 {
+    static constexpr int THREADS = 128;
+    static constexpr int BLOCKS_PER_SM = 12;
+};
 struct Schedule_sm_80_t128 {
     static constexpr int THREADS = 128;
 };
@@ -40,21 +44,21 @@ template <typename T> struct causal_conv1d_update_args {
 
 using namespace baracuda;
 
-#ifdef SKU_causal_conv1d_update_f32_t128_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_update_f32_t128_main(__grid_constant__ const causal_conv1d_update_args<float> args) {
-    causal_conv1d_update_main<float, Schedule_sm_80_t128, Variant>(args);
+#ifdef SKU_causal_conv1d_update_f32_t128_blocks_per_sm12_main
+extern "C" __global__ void __launch_bounds__(128, 12) causal_conv1d_update_f32_t128_blocks_per_sm12_main(__grid_constant__ const causal_conv1d_update_args<float> args) {
+    causal_conv1d_update_main<float, Schedule_sm_80_t128_blocks_per_sm12, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_update_f16_t128_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_update_f16_t128_main(__grid_constant__ const causal_conv1d_update_args<f16> args) {
-    causal_conv1d_update_main<f16, Schedule_sm_80_t128, Variant>(args);
+#ifdef SKU_causal_conv1d_update_f16_t128_blocks_per_sm12_main
+extern "C" __global__ void __launch_bounds__(128, 12) causal_conv1d_update_f16_t128_blocks_per_sm12_main(__grid_constant__ const causal_conv1d_update_args<f16> args) {
+    causal_conv1d_update_main<f16, Schedule_sm_80_t128_blocks_per_sm12, Variant>(args);
 }
 #endif
 
-#ifdef SKU_causal_conv1d_update_bf16_t128_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_update_bf16_t128_main(__grid_constant__ const causal_conv1d_update_args<bf16> args) {
-    causal_conv1d_update_main<bf16, Schedule_sm_80_t128, Variant>(args);
+#ifdef SKU_causal_conv1d_update_bf16_t128_blocks_per_sm12_main
+extern "C" __global__ void __launch_bounds__(128, 12) causal_conv1d_update_bf16_t128_blocks_per_sm12_main(__grid_constant__ const causal_conv1d_update_args<bf16> args) {
+    causal_conv1d_update_main<bf16, Schedule_sm_80_t128_blocks_per_sm12, Variant>(args);
 }
 #endif
 
@@ -63,5 +67,5 @@ extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_update_f64_t1
     causal_conv1d_update_main<double, Schedule_sm_80_t128, Variant>(args);
 }
 #endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +2 1 -1 1 -1 1 +2 1 +1 1 +1 1 -1 1 +2 1 +1 1 +1 2 +1
-// @lines 1 +8 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1 6 -6 6 -6 6 -6 5
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +2 1 -1 1 -1 1 +2 1 +1 1 +1 1 -1 1 +2 1 +1 1 -1 1 +1
+// @lines 1 -5 1 +1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1 6 -6 6 -6 6 -6 5

@@ -265,7 +265,16 @@ rt.REGISTRY.register(
         schedules=(
             (
                 "sm_80",
-                (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),
+                (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    128,
+                    blocks_per_sm=12,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F64,),
                 rt.Schedule.of(
                     128,
                 ),

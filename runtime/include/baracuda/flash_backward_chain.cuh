@@ -58,14 +58,16 @@ template <int DK, class Args> __device__ __forceinline__ float* chain_sums(const
 }
 
 // Of a head, early keys come first, which most queries see. As many heads as fit in the L2 cache are dealt together, a
-// tile of each in turn. With a band four times as many: tiles of a head that begin one after the other end together, so
-// that the next ones wait for each other again, the longer the more of them there are, and what they read is near.
-// All threads of the launch write the list; `Shape` is that of own keys.
+// tile of each in turn. All threads of the launch write the list; `Shape` is that of own keys.
+//
+// With a band a few tiles of a head at once are best: those that begin one after the other end together, and the next
+// ones wait for each other again. As they read nearly the same queries, more heads than fit in whole may be at work.
 template <class Shape, class Args> __device__ __forceinline__ void deal_chain(const Args& args) {
     constexpr int CACHED_QUERIES = (32 << 20) / (6 * Shape::DK + 2 * Shape::DV);  // with dy and sums of dq
     const int heads = int(args.batch_size * args.num_kv_heads), length = chain_length<Shape::OWN>(args);
     const int tiles = length / heads, group = int(args.num_heads) / int(args.num_kv_heads);
-    const int section = max(1, CACHED_QUERIES / int(args.query_len) / group) * (Shape::BAND ? 4 : 1);
+    const int cached = max(1, CACHED_QUERIES / int(args.query_len) / group);
+    const int section = Shape::BAND ? max(cached, min(4 * cached, 32)) : cached;
     const FlashBand<Shape> band = met_by_own<Shape>(args);
     const long long thread = (long long)(blockIdx.x) * blockDim.x + threadIdx.x;
     if (thread == 0) *chain_tickets<Shape::OWN>(args) = 0;

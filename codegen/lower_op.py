@@ -11,7 +11,7 @@ from baracuda.runtime.element import ElementKind
 
 from .conditions import fields_of, read_condition, to_python
 from .extents import extents_of
-from .model import Allowance, Check, DescriptorField, Method, Scalar, Tensor
+from .model import Allowance, Check, DescriptorField, Method, Scalar, Tensor, arch_number
 from .spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec
 
 _ANNOTATION = {"shape": "tuple[int, ...]", "int": "int", "float": "float", "bool": "bool"}
@@ -36,7 +36,7 @@ def shared_fields(
         "source": spec.source,
         "spec_path": spec_path,
         "template_path": f"templates/{spec.family}.cu.jinja",
-        "allowances": tuple((arch, _allowance(s)) for arch, s in spec.arch.items()),
+        "allowances": tuple((arch, _allowance(arch, s)) for arch, s in spec.arch.items()),
         "contraction": spec.precision.contraction,
         "flush_subnormals": spec.precision.subnormals == "flush",
         "elements": tuple(spec.dtypes),
@@ -63,11 +63,12 @@ def scalar(name: str, field: FieldSpec) -> Scalar:
 
 def first_arch(spec: OpSpec) -> Arch:
     """The least architecture that the op runs on."""
-    return min(spec.arch, key=lambda a: int(a[3:].rstrip("a")))
+    return min(spec.arch, key=arch_number)
 
 
-def _allowance(spec: ArchSpec) -> Allowance:
-    spills = tuple(spec.spill_bytes.items())
+def _allowance(arch: Arch, spec: ArchSpec) -> Allowance:
+    given = {layout: {arch: said} if isinstance(said, int) else said for layout, said in spec.spill_bytes.items()}
+    spills = tuple((layout, least, count) for layout, by_device in given.items() for least, count in by_device.items())
     return Allowance(spec.registers, spec.shared_bytes, spec.stack_bytes, spills, in_turns="turns" in spec.needs)
 
 

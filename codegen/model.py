@@ -173,6 +173,11 @@ class Entry:
     tile: Tile
 
 
+def arch_number(arch: str) -> int:
+    """90 for sm_90 and sm_90a."""
+    return int(arch[3:].rstrip("a"))
+
+
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """How much of a multiprocessor a kernel may use; None leaves it to the architecture."""
@@ -180,11 +185,14 @@ class Allowance:
     registers: int | None  # of a thread
     shared_bytes: int | None  # of a block
     stack_bytes: int  # of a thread, beside what it spills
-    spill_bytes: tuple[tuple[str, int], ...]  # layout -> of a thread; other layouts may not spill
+    spill_bytes: tuple[tuple[str, str, int], ...]  # layout, device from which on, of a thread; others may not spill
     in_turns: bool = False  # blocks add to the same sums by bulk copies, in turns: always in one order
 
-    def spills(self, layout: str) -> int:
-        return dict(self.spill_bytes).get(layout, 0)
+    def spills(self, layout: str, device: str) -> int:
+        """What the latest architecture that is no later than the device says."""
+        given = {least: count for of, least, count in self.spill_bytes if of == layout}
+        known = [least for least in given if arch_number(least) <= arch_number(device)]
+        return given[max(known, key=arch_number)] if known else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +269,11 @@ class Op:
     @property
     def chosen_names(self) -> tuple[str, ...]:
         return tuple(t.name for t in self.chosen)
+
+    @property
+    def float8(self) -> bool:
+        """Is a tensor stored in 8-bit floats?"""
+        return any(dtype.startswith("f8") for t in self.tensors for dtype in t.dtypes)
 
     @property
     def flags(self) -> tuple[Tensor, ...]:

@@ -16,10 +16,11 @@ Element = Literal[
     "f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
     "f8e4m3", "f8e5m2", "c64", "c128",
 ]  # fmt: skip
-Stored = Literal["T", "acc", "f32", "f16", "bf16", "f64", "i32", "i64"]
+Stored = Literal["T", "acc", "f32", "f16", "bf16", "f64", "f8e4m3", "f8e5m2", "i32", "i64"]
 Rung = Literal["deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"]
 Layout = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Arch = Literal["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
+Spilled = Annotated[int, Field(ge=1, le=4096)]
 
 
 Family = Literal["row", "map", "body"]
@@ -105,7 +106,7 @@ class ArchSpec(Strict):
     shared_bytes: Annotated[int, Field(ge=0)] | None = None
     registers: Annotated[int, Field(ge=16, le=255)] | None = None
     stack_bytes: Annotated[int, Field(ge=0, le=4096)] = 0
-    spill_bytes: dict[Layout, Annotated[int, Field(ge=1, le=4096)]] = {}
+    spill_bytes: dict[Layout, Spilled | dict[Arch, Spilled]] = {}  # on any device, or from each of these on
 
 
 class RangeSpec(Strict):

@@ -25,6 +25,8 @@ MODULES = {
     "FlashSdpaPlan": "attention.flash_sdpa",
     "FlashSdpaSm89Plan": "attention.flash_sdpa",
     "FlashSdpaSm90Plan": "attention.flash_sdpa",
+    "Fp8QuantizeDescriptor": "quantization.fp8_quantize",
+    "Fp8QuantizePlan": "quantization.fp8_quantize",
     "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
     "LayerNormBackwardPlan": "normalization.layer_norm_backward",
     "LayerNormDescriptor": "normalization.layer_norm",

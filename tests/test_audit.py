@@ -182,9 +182,13 @@ def test_allowances_are_used_up_to_the_last_byte() -> None:
     """What a spec allows passes, and a byte less does not."""
     spilling = look(written(*reversed(DEFECTS["spills"])))
     size = spilling.resources.spill_bytes
-    assert broken(spilling, spill_bytes=(("strided", size),)) == set()
-    assert broken(spilling, spill_bytes=(("strided", size - 1),)) == {"spills"}
-    assert broken(spilling, layout="gathered", spill_bytes=(("strided", size),)) == {"spills"}
+    assert broken(spilling, spill_bytes=(("strided", "sm_80", size),)) == set()
+    assert broken(spilling, spill_bytes=(("strided", "sm_80", size - 1),)) == {"spills"}
+    assert broken(spilling, layout="gathered", spill_bytes=(("strided", "sm_80", size),)) == {"spills"}
+    later = ("strided", "sm_120", size)
+    assert broken(spilling, spill_bytes=(later,)) == {"spills"}
+    assert broken(spilling, spill_bytes=(later, ("strided", "sm_80", size - 1))) == {"spills"}
+    assert broken(spilling, spill_bytes=(("strided", "sm_80", 1), ("strided", "sm_89", size))) == set()
     stacked = look(written(DEFECTS["local memory"][1]))
     assert broken(stacked, stack_bytes=stacked.resources.stack_bytes) == set()
     assert broken(stacked, stack_bytes=stacked.resources.stack_bytes - 1) == {"local memory"}

@@ -98,6 +98,12 @@ def _causal_conv1d_update(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.silu(pre) if fields["use_silu"] else pre, "conv_state": state}
 
 
+def _fp8_quantize(fields: Fields, t: Tensors) -> dict[str, Any]:
+    largest = t["x"].abs().amax(fields["quantize_axis"], keepdim=True).to(torch.float32)
+    scale = torch.where(largest == 0, 1.0, (largest / 448).clamp(min=2.0**-126))
+    return {"q": (t["x"].to(torch.float32) * (1 / scale)).to(torch.float8_e4m3fn), "scale": scale}
+
+
 FORWARD: dict[str, Function] = {
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
@@ -108,6 +114,7 @@ FORWARD: dict[str, Function] = {
     "sdpa": _sdpa,
     "causal_conv1d": _causal_conv1d,
     "causal_conv1d_update": _causal_conv1d_update,
+    "fp8_quantize": _fp8_quantize,
 }
 BACKWARD: dict[str, Function] = {
     "alibi_backward": _alibi_backward,

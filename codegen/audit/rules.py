@@ -65,7 +65,7 @@ def shared_memory(s: Subject) -> Iterator[str]:
 
 def spills(s: Subject) -> Iterator[str]:
     """Registers kept in memory for lack of room."""
-    used, allowed = s.facts.resources.spill_bytes, s.op.allowance(s.sku.arch).spills(s.layout)
+    used, allowed = s.facts.resources.spill_bytes, s.op.allowance(s.sku.arch).spills(s.layout, s.arch)
     if used > allowed:
         yield f"{used} bytes spilled, allowed are {allowed}; give the op a smaller tile or say spill_bytes in its spec"
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from baracuda.runtime.cubin import INCLUDE
 
 from ..conditions import ConditionError, read_condition
+from ..model import arch_number
 from ..spec import BodySpec
 from .finding import Finding, Place, Rule, near
 
@@ -120,7 +121,7 @@ def references(spec: BodySpec) -> Iterator[Finding]:
     for plan, pinned in spec.pinned.items():
         if pinned.arch not in spec.arch:
             yield ("pinned", plan, "arch"), 0, f"{pinned.arch!r} is not under arch; {near(pinned.arch, spec.arch)}"
-    if min(spec.arch, key=lambda a: int(a[3:].rstrip("a"))) not in spec.body:
+    if min(spec.arch, key=arch_number) not in spec.body:
         yield ("body",), 0, "the least architecture needs a header: others fall back on it"
     for arch, header in spec.body.items():
         if arch not in spec.arch:

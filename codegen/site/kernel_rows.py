@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from baracuda.runtime import KernelSku, Registered, Tile
 
 from ..body_model import BodyOp
-from ..model import Op
+from ..model import Op, arch_number
 from .table import Ready, Row, code
 
 _ENTRY = re.compile(r"^#ifdef SKU_(\w+)$", re.MULTILINE)
@@ -40,7 +40,7 @@ def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resourc
 def by_arch(kernels: Sequence[Registered]) -> dict[str, int]:
     """How many kernels are made for each architecture, the least first."""
     count = Counter(kernel.sku.arch for kernel in kernels)
-    return {arch: count[arch] for arch in sorted(count, key=lambda arch: (int(arch[3:].rstrip("a")), arch))}
+    return {arch: count[arch] for arch in sorted(count, key=lambda arch: (arch_number(arch), arch))}
 
 
 def grid_rows(op: Op, kernels: Sequence[Registered]) -> list[Row]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from baracuda.runtime import ElementKind
 from baracuda.runtime.sku import RUNGS
 
 from ..load import Loaded
 from ..model import Op
-from ..spec import ArchSpec, BodyTensor, BoundSpec, OpSpec, TensorSpec
+from ..spec import Arch, ArchSpec, BodyTensor, BoundSpec, OpSpec, TensorSpec
 from .table import Ready, Row, code, plain
 
 _STRIDES = {"any": "any", "contiguous": "contiguous", "inner": "any, the last 1"}
@@ -86,8 +88,14 @@ def allowance_rows(spec: OpSpec) -> list[Row]:
     return [_allowance(arch, given) for arch, given in spec.arch.items() if given != ArchSpec()]
 
 
+def _by_device(said: int | Mapping[Arch, int]) -> str:
+    if isinstance(said, int):
+        return str(said)
+    return " ".join(f"{count} from {plain(least)} on" for least, count in said.items())
+
+
 def _allowance(arch: str, given: ArchSpec) -> Row:
-    spills = ", ".join(f"{layout} {count}" for layout, count in given.spill_bytes.items())
+    spills = ", ".join(f"{layout} {_by_device(said)}" for layout, said in given.spill_bytes.items())
     return {
         "architecture": plain(arch),
         "needs": ", ".join(given.needs),

@@ -34,7 +34,7 @@ _VARIABLE = re.compile(r"(?:BARACUDA|XDG)(?:_[A-Z]+)+")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the word behind it ("gpu", "project", "torch") and where it begins."""
+    """A fenced block: its language, the word behind it ("gpu", "project", "torch", "jax") and where it begins."""
 
     page: Path
     line: int
@@ -99,10 +99,10 @@ def test_snippets_of_projects_run_on_what_their_specs_generate(block: Block, tmp
     run(block.text, tmp_path)
 
 
-@pytest.mark.parametrize("block", blocks("python", "torch"), ids=str)
-def test_snippets_for_torch_run_on_the_host_device(block: Block, tmp_path: Path) -> None:
-    """As above, with torch."""
-    pytest.importorskip("torch")
+@pytest.mark.parametrize("block", blocks("python", "torch", "jax"), ids=str)
+def test_snippets_for_a_frontend_run_on_the_host_device(block: Block, tmp_path: Path) -> None:
+    """As above, with torch or jax."""
+    pytest.importorskip(block.word)
     run(block.text, tmp_path)
 
 

@@ -24,10 +24,10 @@ SMALL = 3000  # numbers that the host device computes in no time
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
 
 
-def problem_of(op: str) -> Problem:
-    """A small problem of the most arguments, in the first element that the op has."""
+def problem_of(op: str, element: str = "") -> Problem:
+    """A small problem of the most arguments, by default in the first element that the op has."""
     subject = SUBJECTS[op]
-    made = [Problem.of(subject, case, subject.spec.dtypes[0]) for case in subject.spec.tests.cases]
+    made = [Problem.of(subject, case, element or subject.spec.dtypes[0]) for case in subject.spec.tests.cases]
     return max((p for p in made if p.size <= SMALL), key=lambda p: len(p.arguments), default=made[0])
 
 

@@ -9,6 +9,7 @@ import torch
 
 from baracuda.ops.signature import plans_of
 
+from ..wiring import wirings
 from .autocast import casting
 from .autograd import tracked
 from .gradient import Derivative
@@ -29,10 +30,10 @@ def register(package: ModuleType, namespace: str) -> tuple[str, ...]:
     signatures = {s.name: s for s in map(Signature, plans_of(package))}
     for signature in signatures.values():
         _define(library, namespace, signature)
-    backwards = {s.plan.GRADIENT.of: s for s in signatures.values() if s.plan.GRADIENT is not None}
+    wired = wirings(signatures)
     for name, signature in signatures.items():
-        backward = backwards.get(name)
-        derivative = Derivative(signature, backward, _overload(namespace, backward.name)) if backward else None
+        wiring = wired.get(name)
+        derivative = Derivative(wiring, _overload(namespace, wiring.backward.name)) if wiring else None
         call = tracked(signature, _overload(namespace, name), derivative)
         library.impl(name, call, "Autograd", with_keyset=True)
     return tuple(signatures)

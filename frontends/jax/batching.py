@@ -1,0 +1,81 @@
+"""What jax.vmap makes of an op: one call with a larger batch where the op has one, else one call after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import baracuda.runtime as rt
+
+from .call import Call
+
+BATCH = "batch_size"  # the field whose parts do not know of each other, the first axis of what has it
+SHIFTED: Mapping[str, Callable[[int], int]] = {  # fields that name axes, by their names: after an axis put in front
+    "norm_axes_mask": lambda mask: mask << 1,
+    "softmax_axis": lambda axis: axis + (axis >= 0),
+}
+
+
+def batched(primitive: Any, arrays: Sequence[Any], axes: Sequence[int | None], *, call: Call) -> Any:
+    """The batching rule of an op's primitive: all results are mapped along their first axis."""
+    size = next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
+    front = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
+    mapped = frozenset(n for n, axis in zip(call.given, axes, strict=True) if axis is not None)
+    found = _at_once(primitive, call, front, mapped, size) or _one_by_one(primitive, call, front, mapped)
+    return found, [0] * len(found)
+
+
+def _one_by_one(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozenset[str]) -> Any:
+    named = dict(zip(call.given, arrays, strict=True))
+    each = {name: array for name, array in named.items() if name in mapped}
+    return jax.lax.map(lambda one: primitive.bind(*{**named, **one}.values(), call=call), each)
+
+
+def _at_once(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozenset[str], size: int) -> Any:
+    """What one call with a larger batch gives; None where it would have something once that each part has."""
+    if (larger := _larger(call, mapped, size)) is None:
+        return None
+    before, after = call.plan.shapes_of(call.descriptor), call.plan.shapes_of(larger)
+    given = []
+    for name, array in zip(call.given, arrays, strict=True):
+        one = array.shape[1:] if name in mapped else array.shape
+        whole = after[name][before[name].index(one)] if one in before[name] else None
+        if whole in _grown(one, size):
+            every = array if name in mapped else jnp.broadcast_to(array, (size, *one))
+            given.append(every.reshape(whole))
+        elif name not in mapped and whole == one:
+            given.append(array)
+        else:
+            return None
+    if any(after[name][0] not in _grown(before[name][0], size) for name in call.names):
+        return None
+    found = primitive.bind(*given, call=replace(call, descriptor=larger))
+    return [array.reshape(size, *before[name][0]) for name, array in zip(call.names, found, strict=True)]
+
+
+def _grown(shape: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...]:
+    """Shapes of `size` arrays of a shape, one after the other in memory."""
+    return ((size, *shape), (size * shape[0], *shape[1:])) if shape else ((size,),)
+
+
+def _larger(call: Call, mapped: frozenset[str], size: int) -> Any:
+    """The descriptor of `size` calls as one; None where it is not known which that is."""
+    now: Any = call.descriptor
+    try:
+        if issubclass(call.plan, rt.RowPlan):
+            shifted = {name: shift(getattr(now, name)) for name, shift in SHIFTED.items() if name in now._types}
+            larger = replace(now, **{now._shape: (size, *getattr(now, now._shape))}, **shifted)
+            larger.check()
+            return larger if larger.col_axes == tuple(axis + 1 for axis in now.col_axes) else None
+        if BATCH not in now._types:
+            return None
+        fields = {e.field for e in call.plan.EXTENTS if e.axis == 0 and e.tensor in mapped} | {BATCH}
+        larger = replace(now, **{name: size * getattr(now, name) for name in fields})
+        larger.check()
+    except rt.BaracudaError:  # more axes than there may be, or parts of a batch that belong together
+        return None
+    return larger

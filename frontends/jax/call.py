@@ -1,0 +1,37 @@
+"""A call of an op but for its arrays: what jax keeps of it in a traced program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import baracuda.runtime as rt
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Call:
+    """A descriptor, the inputs that are given, and what comes out: first the outputs, then inputs that are changed."""
+
+    plan: type[rt.Plan[Any]]
+    descriptor: Any
+    given: tuple[str, ...]
+    outputs: tuple[tuple[str, rt.ElementKind], ...]
+
+    def __repr__(self) -> str:
+        return repr(self.descriptor)  # what a printed program says of it
+
+    @property
+    def element(self) -> rt.ElementKind:
+        return rt.ElementKind(self.descriptor.element)
+
+    @property
+    def names(self) -> list[str]:
+        """Of what comes out."""
+        return [name for name, _ in self.outputs]
+
+    def results(self) -> Iterator[tuple[str, tuple[int, ...], Any]]:
+        """Name, shape and NumPy dtype of what comes out."""
+        shapes = self.plan.shapes_of(self.descriptor)
+        for name, kind in self.outputs:
+            yield name, shapes[name][0], kind.row.numpy

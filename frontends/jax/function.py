@@ -1,0 +1,68 @@
+"""An op as a function of jax arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from baracuda.ops.call import Caller, element_of
+from baracuda.ops.signature import Signature
+
+from ..wiring import Wiring
+from .call import Call
+from .gradient import differentiable
+from .primitive import primitive_of
+
+
+class Function(Caller):
+    """A plan class as a function of jax arrays, for `jax.jit`, `jax.grad` and `jax.vmap`.
+
+    Inputs come by position, in the plan's order, or by name; those that are optional may be None or left out. Further
+    keywords, none of which may be traced:
+
+    - fields of the descriptor that the inputs do not show; those that `baracuda.ops` knows may be left out.
+    - `<output>_dtype`: the type of an output, where the caller may choose: an element's tag, or a dtype.
+
+    Returns the only output, or a named tuple of those that there are. An input that a plan changes, as a convolution's
+    state, is left as it is, and what it becomes is the last output. Raises what the plan raises, when the program is
+    traced or compiled: `InvalidProblem`, `Unsupported` and the others; and NotImplementedError for gradients that there
+    are none of.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        super().__init__(signature, tuple(a.name for a in signature.inputs))
+        self.__doc__ = f"{signature.plan.__doc__ or self.__name__}\n\n{Function.__doc__}"
+        self._primitive = primitive_of(self.__name__)
+        self._run = self._bind
+
+    def derive(self, wiring: Wiring, backward: Function) -> None:
+        """Let `backward` compute the gradients, as `wiring` says."""
+        self._run = differentiable(wiring, self._bind, backward.named)
+
+    def __call__(self, *inputs: Any, **given: Any) -> Any:
+        return self._result(self.named(*inputs, **given))
+
+    def named(self, *inputs: Any, **given: Any) -> dict[str, Any]:
+        """The outputs of a call by name."""
+        arrays, fields = self._sorted(inputs, given)
+        there = {name: jnp.asarray(arrays[name]) for name in self._inputs if arrays.get(name) is not None}
+        call = self._call(there, fields)
+        return dict(zip(call.names, self._run(call, *_varying_alike(tuple(there.values()))), strict=True))
+
+    def _bind(self, call: Call, *arrays: Any) -> Any:
+        return _varying_alike(self._primitive.bind(*arrays, call=call), arrays)
+
+    def _call(self, arrays: Mapping[str, Any], fields: Mapping[str, Any]) -> Call:
+        descriptor = self._descriptor(arrays, element_of(self._typed(arrays).dtype), fields)
+        outputs = [(name, kind) for name, _, kind in self._wanted(descriptor, fields)]
+        changed = [(a.name, element_of(arrays[a.name].dtype)) for a in self.signature.inputs if a.written]
+        return Call(self.signature.plan, descriptor, tuple(arrays), (*outputs, *changed))
+
+
+def _varying_alike(arrays: Sequence[Any], others: Sequence[Any] = ()) -> list[Any]:
+    """`arrays`, said to vary over every axis of a mesh that one of them or of `others` varies over in a shard_map."""
+    axes = frozenset[Any]().union(*(jax.typeof(a).mat.varying for a in (*arrays, *others)))
+    return [jax.lax.pcast(a, tuple(axes - jax.typeof(a).mat.varying), to="varying") for a in arrays]

@@ -1,0 +1,68 @@
+"""A forward op's derivative: a call of the op whose spec says that it is the forward's gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from ..wiring import Wiring
+from .call import Call
+
+Bind = Callable[..., Any]  # takes a Call and its arrays, gives a list of arrays
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class _Kept:
+    """What a backward must know of its forward beside arrays: which gradients are wanted, and of what type."""
+
+    wanted: frozenset[str]
+    like: tuple[tuple[str, tuple[int, ...], Any], ...]  # of each input: name, shape and dtype
+
+
+def differentiable(wiring: Wiring, forward: Bind, backward: Callable[..., Any]) -> Bind:
+    """`forward` with its derivative; `backward` takes arrays and keywords by name and gives gradients by name."""
+    name = wiring.forward.name
+
+    def keep(call: Call, *primals: Any) -> Any:
+        given = dict(zip(call.given, primals, strict=True))
+        wanted = frozenset(n for n, p in given.items() if p.perturbed and jnp.issubdtype(p.value.dtype, jnp.inexact))
+        if constant := sorted(wanted - wiring.differentiable):
+            reason = f"{name} has no gradient with respect to {constant[0]!r}"
+            raise NotImplementedError(f"{reason}; pass it what jax.lax.stop_gradient gives")
+        found = made(call, *(p.value for p in primals))  # itself, so that a second derivative meets the backward
+        arrays = {n: p.value for n, p in given.items()} | dict(zip(call.names, found, strict=True))
+        like = tuple((n, p.value.shape, p.value.dtype) for n, p in given.items())
+        return found, (_Kept(wanted, like), {n: arrays[n] for n in wiring.kept if n in arrays})
+
+    def go_back(call: Call, kept: tuple[_Kept, dict[str, Any]], cotangents: Sequence[Any]) -> Any:
+        known, saved = kept
+        slopes = dict(zip(call.names, cotangents, strict=True))
+        arrived = {n: _array(slopes.get(output), n in optional) for n, output in wiring.cotangents.items()}
+        found = backward(**saved, **arrived, **_keywords(wiring, call, known))
+        named = {of: found[a.name] for of, a in wiring.wrt if a.name in found}
+        return tuple(named[n].reshape(s).astype(d) if n in known.wanted else None for n, s, d in known.like)
+
+    optional = {a.name for a in wiring.backward.inputs if a.optional}
+    made: Any = jax.custom_vjp(forward, nondiff_argnums=(0,))
+    made.defvjp(keep, go_back, symbolic_zeros=True)
+    return cast(Bind, made)
+
+
+def _array(cotangent: Any, optional: bool) -> Any:
+    """A cotangent as the backward takes it: None for zeros that it may do without."""
+    if not isinstance(cotangent, SymbolicZero):
+        return cotangent
+    return None if optional else jnp.zeros(cotangent.shape, cotangent.dtype)
+
+
+def _keywords(wiring: Wiring, call: Call, known: _Kept) -> dict[str, Any]:
+    element = call.element
+    fields = {name: getattr(call.descriptor, name) for name in call.descriptor._types}
+    dtypes = {name: dtype for name, _, dtype in known.like}
+    return wiring.keywords(fields, known.wanted, dtypes, lambda a: [kind.row.numpy for kind in a.elements(element)])

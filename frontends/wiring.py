@@ -1,0 +1,50 @@
+"""How a backward op is called after its forward, as the specs say: for frontends of any library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import baracuda.runtime as rt
+from baracuda.ops.signature import Signature
+
+
+class Wiring:
+    """A forward and the op that is its gradient. Tensors that are called alike in both are the same.
+
+    What follows from the specs is found once: the rest is a part of the time that every call takes.
+    """
+
+    def __init__(self, forward: Signature, backward: Signature) -> None:
+        gradient = backward.plan.GRADIENT
+        assert gradient is not None
+        self.forward, self.backward = forward, backward
+        self.cotangents = gradient.cotangents
+        self.kept = [a.name for a in backward.inputs if a.name not in gradient.cotangents]
+        self.wrt = [(gradient.wrt[a.name], a) for a in backward.outputs]
+        self.differentiable = frozenset(gradient.wrt.values())
+        self._chosen = {keyword: (gradient.wrt[a.name], a) for keyword, a in backward.chosen.items()}
+        self._flags = {a.optional for a in backward.outputs}
+
+    def keywords(
+        self,
+        fields: Mapping[str, Any],
+        wanted: Collection[str],
+        dtypes: Mapping[str, Any],
+        allowed: Callable[[rt.Argument], Sequence[Any]],
+    ) -> dict[str, Any]:
+        """The backward's keywords: `fields` of the same name as the forward's; of outputs, whether they are `wanted`,
+        and the type of what they are gradients of, where it is `allowed`."""
+        flags = {f: any(name in wanted for name, a in self.wrt if a.optional == f) for f in self._flags}
+        known = {**fields, **flags}
+        keywords = {name: known[name] for name in self.backward.parameters if known.get(name) is not None}
+        for keyword, (name, argument) in self._chosen.items():
+            if name in dtypes and dtypes[name] in allowed(argument):
+                keywords[keyword] = dtypes[name]
+        return keywords
+
+
+def wirings(signatures: Mapping[str, Signature]) -> dict[str, Wiring]:
+    """The wiring of each op that has a gradient, by its name."""
+    backwards = {s.plan.GRADIENT.of: s for s in signatures.values() if s.plan.GRADIENT is not None}
+    return {name: Wiring(s, backwards[name]) for name, s in signatures.items() if name in backwards}

@@ -1,0 +1,93 @@
+"""What functions of an op have in common, whichever library's arrays they take: how a call becomes a descriptor."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import baracuda.runtime as rt
+from baracuda.runtime.element import BY_NUMPY
+
+from .signature import Signature
+from .usual import USUAL
+
+Output = tuple[str, tuple[int, ...], rt.ElementKind]  # its name, shape and element
+
+
+class Caller:
+    """An op to be called with arrays by position or name, and with keywords. Some or all `arrays` may be given."""
+
+    def __init__(self, signature: Signature, arrays: Sequence[str]) -> None:
+        self.signature = signature
+        self.__name__ = signature.name
+        self._inputs = tuple(a.name for a in signature.inputs)
+        self._outputs = tuple(a.name for a in signature.outputs)
+        self._arrays = frozenset(arrays)
+        self._known = dict.fromkeys(sorted({*arrays, *signature.parameters, *signature.chosen}))
+        self._results: dict[tuple[str, ...], Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<op {self.__name__}({', '.join(self._inputs)}) -> {', '.join(self._outputs)}>"
+
+    def _sorted(self, inputs: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A call's arrays by name, and its other keywords."""
+        if len(inputs) > len(self._inputs):
+            raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got {len(inputs)} arrays")
+        arrays = dict(zip(self._inputs, inputs, strict=False))
+        fields: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in self._known:
+                raise rt.InvalidProblem(f"{self.__name__} takes no {name!r}; it takes {', '.join(self._known)}")
+            if name in arrays:
+                raise rt.InvalidProblem(f"{self.__name__} got {name!r} by position and by name")
+            (arrays if name in self._arrays else fields)[name] = value
+        return arrays, fields
+
+    def _typed(self, arrays: Mapping[str, Any]) -> Any:
+        """The array that shows the descriptor's element."""
+        if not arrays:
+            raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got no array")
+        if (name := self.signature.typed.name) not in arrays:
+            raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got no {name!r}")
+        return arrays[name]
+
+    def _descriptor(self, arrays: Mapping[str, Any], element: rt.ElementKind, given: Mapping[str, Any]) -> Any:
+        """The descriptor of a call with these inputs; fields that are left out are what they usually are."""
+        fields = self.signature.fields({name: arrays.get(name) for name in self._inputs}, given)
+        needed = [name for name in self.signature.needed if name not in fields]
+        for name in needed:
+            if name not in USUAL:
+                raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(needed)} as well; pass {name}=")
+            fields[name] = USUAL[name](fields)
+        return self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
+
+    def _wanted(self, descriptor: Any, given: Mapping[str, Any]) -> Iterator[Output]:
+        """The outputs that there are."""
+        shapes = self.signature.plan.shapes_of(descriptor)
+        for a in self.signature.outputs:
+            if not a.optional or getattr(descriptor, a.optional):
+                chosen = given.get(f"{a.name}_dtype")
+                usual = a.elements(rt.ElementKind(descriptor.element))[0]
+                yield a.name, shapes[a.name][0], usual if chosen is None else element_of(chosen)
+
+    def _result(self, outputs: Mapping[str, Any]) -> Any:
+        """The only output, or a named tuple."""
+        if len(outputs) == 1:
+            return next(iter(outputs.values()))
+        if (names := tuple(outputs)) not in self._results:
+            self._results[names] = namedtuple(self.__name__, names)
+        return self._results[names](*outputs.values())
+
+
+def element_of(dtype: Any) -> rt.ElementKind:
+    """The element kind that a tag or a NumPy dtype names."""
+    if isinstance(dtype, str) and dtype in rt.ElementKind.__members__.values():
+        return rt.ElementKind(dtype)
+    try:
+        return BY_NUMPY[np.dtype(dtype)]
+    except (KeyError, TypeError):
+        tags = ", ".join(rt.ElementKind)
+        raise rt.Unsupported(f"no element type {dtype!r}; pass one of {tags}, or a NumPy dtype of one") from None

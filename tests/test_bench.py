@@ -325,6 +325,7 @@ PROBLEMS = {
     **dict.fromkeys(("causal_conv1d", "causal_conv1d_backward"), CONV),
     "causal_conv1d_update": {**CONV, "seq_len": 1, "state_len": 4},
     **dict.fromkeys(("flash_sdpa", "flash_sdpa_backward"), GROUPED),
+    "fp8_quantize": {"input_shape": [3, 40], "quantize_axis": 1},
 }
 
 

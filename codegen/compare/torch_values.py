@@ -183,6 +183,15 @@ def _filtered(torch: Any, fields: Fields, tensors: Tensors, extended: Any) -> An
     return torch.nn.functional.silu(pre) if fields["use_silu"] else pre
 
 
+def _fp8_quantize(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, axis = tensors["x"], fields["quantize_axis"]
+    if x.shape[axis] == 0:
+        return {"q": x, "scale": x.new_ones([1 if i == axis % x.dim() else n for i, n in enumerate(x.shape)])}
+    largest = x.abs().amax(axis, keepdim=True)
+    scale = torch.where(largest == 0, 1.0, (largest / 448).clamp(min=2.0**-126))
+    return {"q": x / scale, "scale": scale}
+
+
 FORWARD: dict[str, Values] = {
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
@@ -194,4 +203,5 @@ FORWARD: dict[str, Values] = {
     "flash_sdpa": _flash_sdpa,
     "causal_conv1d": _causal_conv1d,
     "causal_conv1d_update": _causal_conv1d_update,
+    "fp8_quantize": _fp8_quantize,
 }

@@ -17,6 +17,7 @@ BATCH = "batch_size"  # the field whose parts do not know of each other, the fir
 SHIFTED: Mapping[str, Callable[[int], int]] = {  # fields that name axes, by their names: after an axis put in front
     "norm_axes_mask": lambda mask: mask << 1,
     "softmax_axis": lambda axis: axis + (axis >= 0),
+    "quantize_axis": lambda axis: axis + (axis >= 0),
 }
 
 

@@ -3,8 +3,7 @@
 // Each row in 8-bit floats beside the factor that brings it back, as scaled FP8 matrix products take it.
 //     scale = max(|x|) / 448, 448 being the largest number of e4m3; of a row of zeros 1
 //     q     = x / scale, so that x is about q * scale
-#include <baracuda/row.cuh>
-#include <baracuda/float8.cuh>
+#include <baracuda/float8_row.cuh>
 
 namespace baracuda {
 
@@ -148,87 +147,87 @@ template <typename T, class Tile> __device__ void fp8_quantize(const fp8_quantiz
 
 using namespace baracuda;
 
-#ifdef SKU_fp8_quantize_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row4x32x2(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row4x32x2(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row4x32x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<4, 32, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row4x32x4(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row8x16x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<8, 16, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row8x16x4(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row16x8x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row16x8x4(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row32x4x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<32, 4, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row32x4x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row32x4x4(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_bf16_row64x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<64, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_f32_row64x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row128x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<128, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row128x1x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row128x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_bf16_row256x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row256x1x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f32_row256x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_bf16_row512x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f32_row512x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_bf16_row512x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<512, 1, 8, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row512x1x8
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f32_row512x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_sm_90_bf16_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_bf16_row1024x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
+#ifdef SKU_fp8_quantize_sm_90_f32_row1024x1x8
+extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_f32_row1024x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_bf16_row512x1x4x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<512, 1, 4, false, 8, true>>(args);
+#ifdef SKU_fp8_quantize_sm_90_f32_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_f32_row512x1x4x8(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_sm_90_bf16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_bf16_row1024x1x4x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
+#ifdef SKU_fp8_quantize_sm_90_f32_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_f32_row1024x1x4x8(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_bf16_wide384x1x2(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<384, 1, 2, true, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_f32_wide384x1x2(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
@@ -316,92 +315,92 @@ extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_f16_wide384x1x
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row4x32x2(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<4, 32, 2, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row4x32x2
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row4x32x2(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row4x32x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<4, 32, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row4x32x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row4x32x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row8x16x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<8, 16, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row8x16x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row8x16x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row16x8x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<16, 8, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row16x8x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row16x8x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row32x4x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<32, 4, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row32x4x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row32x4x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_f32_row64x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<64, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row64x1x4
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_bf16_row64x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row128x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<128, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row128x1x4
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row128x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f32_row256x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row256x1x4
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_bf16_row256x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f32_row512x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row512x1x4
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_bf16_row512x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f32_row512x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<512, 1, 8, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row512x1x8
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_bf16_row512x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_sm_90_f32_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_f32_row1024x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<1024, 1, 8, false, 1, true>>(args);
+#ifdef SKU_fp8_quantize_sm_90_bf16_row1024x1x8
+extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_bf16_row1024x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_f32_row512x1x4x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<512, 1, 4, false, 8, true>>(args);
+#ifdef SKU_fp8_quantize_sm_90_bf16_row512x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_bf16_row512x1x4x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_sm_90_f32_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_f32_row1024x1x4x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<1024, 1, 4, false, 8, true>>(args);
+#ifdef SKU_fp8_quantize_sm_90_bf16_row1024x1x4x8
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_bf16_row1024x1x4x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_f32_wide384x1x2(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<384, 1, 2, true, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_wide384x1x2
+extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_bf16_wide384x1x2(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
-// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 1 -1 8 +6 3 +1 1 -1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 +1 2 +1 1
-// @lines +1 3 +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1 -226 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6
-// @lines 1 +8 1 +3 3 +182 1 -31 1 -1 1 +2 2 +17 1 -232 1 +2 2 +4 2 +1 1 +1 6 +5 1 +1 3 +4 1 +13 1 +1 1 +1 1 +1 4 +178 1
-// @lines +6 2 +16 2 +31 3 +17 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 +1 2 +1 1 +1 3
+// @lines +1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +1 2 +18 1 -226 1 +8 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8
+// @lines 1 +3 3 +182 1 -31 1 -1 1 +2 2 +17 1 -232 1 +2 2 +4 2 +1 1 +1 6 +5 1 +1 3 +4 1 +13 1 +1 1 +1 1 +1 4 +178 1 +6 2
+// @lines +16 2 +31 3 +17 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 5

@@ -26,14 +26,14 @@ class Fp8QuantizeDescriptor(rt.RowDescriptor):
 
     input_shape: extents of x and q, rank 1 to 8
     quantize_axis: the axis along which numbers have one factor
-    element: type of the elements, one of bf16, f16, f32
+    element: type of the elements, one of f32, f16, bf16
     """
 
     _plan: ClassVar[str] = "Fp8QuantizePlan"
     _elements: ClassVar[tuple[rt.ElementKind, ...]] = (
-        rt.ElementKind.BF16,
-        rt.ElementKind.F16,
         rt.ElementKind.F32,
+        rt.ElementKind.F16,
+        rt.ElementKind.BF16,
     )
     _types: ClassVar[dict[str, rt.Convert]] = {
         "input_shape": rt.as_shape,
@@ -182,7 +182,7 @@ rt.REGISTRY.register(
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"),
         arch="sm_80",
         tiles={
-            rt.ElementKind.BF16: (
+            rt.ElementKind.F32: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
@@ -214,7 +214,7 @@ rt.REGISTRY.register(
                 rt.Tile(lanes=1024, rows=1, chunks=4, wide=False, blocks=15, cluster=8, resident=1),
                 rt.Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0, cluster=1, resident=1),
             ),
-            rt.ElementKind.F32: (
+            rt.ElementKind.BF16: (
                 rt.Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, cluster=1, resident=8),
                 rt.Tile(lanes=8, rows=16, chunks=4, wide=False, blocks=0, cluster=1, resident=8),

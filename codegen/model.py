@@ -72,6 +72,16 @@ class Tensor:
         return f"{self.name}_row" if self.over == "element" else f"args.{self.name}.data"
 
     @property
+    def inside(self) -> str:
+        """Whether whole packs around a row may be read: not where other blocks update theirs meanwhile."""
+        return "false" if self.role == "inout" else f"SLID && args.{self.name}.inside(row)"
+
+    @property
+    def again(self) -> str:
+        """The layout to read it in while it is stored to: of what is updated, a thread reads its own columns only."""
+        return "SLID ? Layout::STRIDED : LAYOUT" if self.role == "inout" else "LAYOUT"
+
+    @property
     def value_type(self) -> str:
         return "i64" if self.kind == "int" else "acc_t"
 
@@ -146,6 +156,11 @@ class Pass:
     @property
     def walks(self) -> bool:
         return bool(self.reductions or self.stores or self.column_sums)
+
+    @property
+    def updates(self) -> bool:
+        """Whether it stores what is read, too."""
+        return any(s.tensor.role == "inout" for s in self.stores)
 
     @property
     def column_index(self) -> bool:

@@ -23,6 +23,7 @@ from baracuda.codegen.load import load_folder
 from baracuda.codegen.program.ops import CASTS, OPS, QUERIES, REDUCTIONS
 from baracuda.codegen.spec import FAMILY_SPECS
 from baracuda.codegen.yaml_source import read_yaml
+from baracuda.runtime import KernelSku
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
@@ -34,7 +35,7 @@ _VARIABLE = re.compile(r"(?:BARACUDA|XDG)(?:_[A-Z]+)+")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the word behind it ("gpu", "project", "torch", "jax") and where it begins."""
+    """A fenced block: its language, the word behind it ("gpu", "project", ...) and where it begins."""
 
     page: Path
     line: int
@@ -94,7 +95,8 @@ def test_snippets_of_projects_run_on_what_their_specs_generate(block: Block, tmp
         specs = tmp_path / "specs"
         specs.mkdir()
         specs_of(block.page, specs)
-    (package,) = {m for m in re.findall(r"^from (\w+) import", block.text, re.MULTILINE) if m != "baracuda"}
+    imported = re.findall(r"^(?:from|import) (\w+)\b(?!\.)", block.text, re.MULTILINE)
+    (package,) = {*imported} - {"baracuda", "numpy"}
     generate(specs, tmp_path / package)
     run(block.text, tmp_path)
 
@@ -155,6 +157,40 @@ def test_parts_of_specs_are_valid_and_say_what_their_file_says(block: Block, tmp
         assert {key: whole[key] for key in data} == data
 
 
+def excerpts() -> list[Block]:
+    return [*blocks("cpp", ""), *blocks("jinja", ""), *blocks("python", "excerpt")]
+
+
+def _bare(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize("block", excerpts(), ids=str)
+def test_excerpts_are_in_their_files(block: Block) -> None:
+    """The first line names the file; the others are lines of it, in its order, whose indentation does not count.
+
+    A line `...` stands for what is left out.
+    """
+    named, _, shown = block.text.partition("\n")
+    text, at = _bare((ROOT / named.strip("/#{} ")).read_text(encoding="utf-8")) + "\n", 0
+    for part in _bare(shown).split("\n...\n"):
+        found = text.find(f"\n{part}\n", at)
+        assert found >= 0, part
+        at = found + len(part) + 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_files_and_kernels_that_are_named_exist(page: Path) -> None:
+    """What a page quotes as a path of the repository is one, or of a spec that the page shows; a SKU is well formed."""
+    text = page.read_text(encoding="utf-8")
+    own = re.findall(r"^op: (\w+)$", text, re.MULTILINE)
+    for path in re.findall(r"`([a-z_]+/[a-z0-9_.*/-]+\.[a-z]+)`", _FENCE.sub("", text)):
+        if (ROOT / path.partition("/")[0]).is_dir() and Path(path).stem not in own:
+            assert list(ROOT.glob(path)), path
+    for sku in re.findall(r"\w+/\w+/(?:forward|backward)/[^\s`]+", text):
+        assert str(KernelSku.parse(sku)) == sku
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link is a file, and its anchor a heading there."""
@@ -193,6 +229,12 @@ def test_commands_exist_with_the_options_shown(page: str, line: str) -> None:
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     before = words[: words.index("--")] if "--" in words else words
     assert {word for word in before if word.startswith("--")} <= known
+
+
+def test_every_page_is_in_the_readme() -> None:
+    """Its table of questions leads to every page."""
+    section = README.read_text(encoding="utf-8").partition("## Where to find what\n")[2].partition("\n## ")[0]
+    assert {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md")} <= set(_LINK.findall(section))
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -152,7 +152,7 @@ OPS: dict[str, Op] = {
         _function("cos", 2, spread=_of_slope_one),
         _function("erf", 2, _elementwise(math.erf)),
         _function("erfc", 5, _elementwise(math.erfc)),
-        _function("sigmoid", 4, lambda xp, a: 1 / (1 + xp.exp(-a))),
+        _function("sigmoid", 4, lambda xp, a: xp.exp(-xp.logaddexp(0.0, -a))),  # whose slope does not overflow
         Op("where", 3, "{} ? {} : {}", lambda xp, c, a, b: xp.where(c, a, b), 0, _chosen, "same", "any"),
         _compare("less", "<"),
         _compare("less_equal", "<="),

@@ -105,11 +105,25 @@ def show(**given: Any) -> None:
 @click.argument("fields", nargs=-1, metavar="FIELD=VALUE...")
 @click.option("--device", help="sm_80, host, cuda:0, ...; by default any.")
 @arguments.PACKAGE
+@arguments.JSON
 def explain(**given: Any) -> None:
     """Say which kernel PLAN takes for a problem, and why not the others; exit 1 when it takes none."""
     from .commands.explain import explain
 
     arguments.end(explain(**given))
+
+
+@main.command("why-miss")
+@click.argument("plan")
+@click.argument("fields", nargs=-1, metavar="FIELD=VALUE...")
+@click.option("--device", help="sm_80, cuda:0, ...; by default the first GPU.")
+@arguments.PACKAGE
+@arguments.JSON
+def why_miss(**given: Any) -> None:
+    """Say which kernels of a problem the cache has, and what has changed where it misses; exit 1 when it does."""
+    from .commands.why_miss import why_miss
+
+    arguments.end(why_miss(**given))
 
 
 @main.command()

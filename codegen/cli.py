@@ -162,6 +162,7 @@ def new(**given: Any) -> None:
 @arguments.PACKAGE
 @click.option("--device", type=click.Choice(["host", "cuda"]), default="host", show_default=True)
 @click.option("--check", is_flag=True, help="Look at every access to memory: bounds, races, unwritten memory.")
+@arguments.REPRO
 @click.pass_obj
 def test(extra: list[str], /, **given: Any) -> None:
     """Run the tests that follow from specs; what comes after `--` goes to pytest."""
@@ -227,6 +228,7 @@ def mutate(**given: Any) -> None:
 @click.option("--limit", type=click.IntRange(1), default=1 << 20, show_default=True, help="Elements of a problem.")
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge this one problem and say what it is.")
+@arguments.REPRO
 @arguments.JSON
 @click.option("--report", is_flag=True, help="Judge nothing: the arguments are state files, make a page of them.")
 @click.option("--out", type=arguments.FILE, help="Where the page goes; by default stdout.")
@@ -238,6 +240,19 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **given: Any) 
         write_report([Path(name) for name in ops], out)
     else:
         arguments.end(compare(ops=ops, **given))
+
+
+@main.command()
+@click.argument("file", type=arguments.FILE)
+@arguments.ANY_SPECS
+@click.option("--package", help="Generated plans; by default the package that failed.")
+@click.option("--device", type=click.Choice(["cuda", "host", "check"]), help="By default as it failed, if it is there.")
+@arguments.JSON
+def repro(**given: Any) -> None:
+    """Try a failing case again that `--repro` of `test` or `compare` has kept; exit 1 while it fails."""
+    from .commands.repro import repro
+
+    arguments.end(repro(**given))
 
 
 @main.command()

@@ -517,6 +517,7 @@ def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch)
         "ops": ("rms_norm",),
         "device": "cuda",
         "check": False,
+        "repro": None,
         "extra": ["-k", "edges", "--pdb"],
     }
 

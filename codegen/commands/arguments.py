@@ -64,6 +64,7 @@ SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default
 OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
 TEMPLATES = click.option("--templates", type=FOLDER, multiple=True, help="Come before our own; repeatable.")
 PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
+REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Keep what fails there, for `baracuda-gen repro`.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,6 +55,13 @@ class Project:
 def specs_folder(given: Path | None) -> Path:
     """`given`, else ./specs, else the specs this package comes with."""
     return given or (SPECS if SPECS.is_dir() else installed("baracuda.specs"))
+
+
+def options_of(specs: Path | None, package: str = PACKAGE) -> str:
+    """What a command has to say to work on the same project from this folder."""
+    usual = specs is None or specs.resolve() == specs_folder(None).resolve()
+    options = "" if usual else f" --specs {shlex.quote(str(specs))}"
+    return options if package == PACKAGE else f"{options} --package {package}"
 
 
 def installed(package: str) -> Path:

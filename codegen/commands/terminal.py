@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -71,8 +72,19 @@ def _coloured(value: object) -> Text:
 
 
 def show_json(value: object) -> None:
-    """Print `value` as JSON and nothing else."""
-    click.echo(json.dumps(value, indent=2, default=str))
+    """Print `value` as JSON and nothing else; numbers that JSON does not have, "inf" and "nan", are strings."""
+    click.echo(json.dumps(_jsonable(value), indent=2, default=str))
+
+
+def _jsonable(value: object) -> object:
+    match value:
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case list() | tuple():
+            return [_jsonable(one) for one in value]
+        case dict():
+            return {name: _jsonable(one) for name, one in value.items()}
+    return value
 
 
 def _cell(value: object) -> str:

@@ -31,7 +31,7 @@ def generate(**given: Any) -> None:
 @arguments.PROJECT
 @arguments.archs("sm_90")
 @click.option("--all-archs", is_flag=True, help="All that specs may name and NVRTC compiles for.")
-@click.option("--layouts", default="packed,dense,strided,gathered", show_default=True, callback=arguments.read_layouts)
+@arguments.layouts("packed,dense,strided,gathered")
 @arguments.PACKAGE
 def check(**given: Any) -> None:
     """Validate specs, compare the generated files, audit the kernels' binaries; needs no GPU."""
@@ -45,7 +45,7 @@ def check(**given: Any) -> None:
 @arguments.ANY_SPECS
 @arguments.TEMPLATES
 @arguments.archs("sm_80", "sm_89", "sm_90")
-@click.option("--layouts", default="packed,dense", show_default=True, callback=arguments.read_layouts)
+@arguments.layouts("packed,dense")
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
 @click.option("--cold", is_flag=True, help="Use an empty cache and throw it away.")
 @arguments.PACKAGE
@@ -58,8 +58,8 @@ def compile(**given: Any) -> None:
 
 
 @main.command("list")
-@click.option("--op")
-@click.option("--dtype")
+@click.option("--op", shell_complete=arguments.complete("ops"))
+@click.option("--dtype", shell_complete=arguments.complete("elements"))
 @click.option("--resources", is_flag=True, help="With what each occupies in each layout; compiles what it must.")
 @arguments.archs("sm_90")
 @arguments.ANY_SPECS
@@ -77,7 +77,7 @@ def list_(**given: Any) -> None:
 @arguments.OPS
 @arguments.OUT
 @arguments.archs("sm_90")
-@click.option("--layouts", default="packed,dense,strided,gathered", show_default=True, callback=arguments.read_layouts)
+@arguments.layouts("packed,dense,strided,gathered")
 @arguments.PACKAGE
 @arguments.JSON
 def diff(**given: Any) -> None:
@@ -88,7 +88,7 @@ def diff(**given: Any) -> None:
 
 
 @main.command()
-@click.argument("name", metavar="SKU|OP")
+@click.argument("name", metavar="SKU|OP", shell_complete=arguments.complete("ops"))
 @arguments.ANY_SPECS
 @arguments.PACKAGE
 @click.option("--source", is_flag=True, help="Print the CUDA text as well.")
@@ -101,9 +101,9 @@ def show(**given: Any) -> None:
 
 
 @main.command()
-@click.argument("plan")
-@click.argument("fields", nargs=-1, metavar="FIELD=VALUE...")
-@click.option("--device", help="sm_80, host, cuda:0, ...; by default any.")
+@arguments.PLAN
+@arguments.FIELDS
+@arguments.device("sm_80, host, cuda:0", "any")
 @arguments.PACKAGE
 @arguments.JSON
 def explain(**given: Any) -> None:
@@ -114,9 +114,9 @@ def explain(**given: Any) -> None:
 
 
 @main.command("why-miss")
-@click.argument("plan")
-@click.argument("fields", nargs=-1, metavar="FIELD=VALUE...")
-@click.option("--device", help="sm_80, cuda:0, ...; by default the first GPU.")
+@arguments.PLAN
+@arguments.FIELDS
+@arguments.device("sm_80, cuda:0", "the first GPU")
 @arguments.PACKAGE
 @arguments.JSON
 def why_miss(**given: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +57,23 @@ def read_specs(_ctx: click.Context, _param: click.Parameter, value: Path | None)
     return specs_folder(value)
 
 
-OPS = click.argument("ops", nargs=-1, metavar="[OP]...")
+def complete(what: str) -> Callable[[click.Context, click.Parameter, str], Any]:
+    """Completes by a function of `completion`, which is imported for it."""
+
+    def given(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        from . import completion
+
+        return getattr(completion, what)(ctx, param, incomplete)
+
+    return given
+
+
+if any(name.endswith("GEN_COMPLETE") for name in os.environ):  # what bash is told to do is ours in part
+    from . import completion  # noqa: F401
+
+OPS = click.argument("ops", nargs=-1, metavar="[OP]...", shell_complete=complete("ops"))
+PLAN = click.argument("plan", shell_complete=complete("plans"))
+FIELDS = click.argument("fields", nargs=-1, metavar="FIELD=VALUE...", shell_complete=complete("fields"))
 ANY_SPECS = click.option(
     "--specs", type=FOLDER, callback=read_specs, help="By default ./specs, or else the installed ones."
 )
@@ -76,7 +93,27 @@ def PROJECT(command: Command) -> Command:
 def archs(*default: str) -> Callable[[Command], Command]:
     """`--arch`, which may be repeated."""
     shown = f"May be repeated; by default {', '.join(default)}."
-    return click.option("--arch", "archs", multiple=True, default=default, callback=read_archs, help=shown)
+    return click.option(
+        *("--arch", "archs"),
+        multiple=True,
+        default=default,
+        callback=read_archs,
+        help=shown,
+        shell_complete=complete("archs"),
+    )
+
+
+def layouts(default: str) -> Callable[[Command], Command]:
+    """`--layouts`, with commas."""
+    return click.option(
+        *("--layouts",), default=default, show_default=True, callback=read_layouts, shell_complete=complete("layouts")
+    )
+
+
+def device(example: str, default: str) -> Callable[[Command], Command]:
+    """`--device`, a GPU, an architecture or the host device."""
+    shown = f"{example}, ...; by default {default}."
+    return click.option("--device", help=shown, shell_complete=complete("devices"))
 
 
 def end(succeeded: bool) -> NoReturn:

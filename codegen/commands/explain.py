@@ -26,7 +26,7 @@ from baracuda.runtime.plan import Plan
 from baracuda.runtime.selection import Explanation, Verdict
 
 from ..spec_wording import did_you_mean
-from .project import PACKAGE, plans_of
+from .project import PACKAGE, plan_names, plans_of
 from .terminal import Row, show_json, show_table
 
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
@@ -36,7 +36,7 @@ READ: dict[Any, Callable[[str], Any]] = {
     as_float: float,
     as_bool: lambda text: _WORDS[text.lower()],
 }
-WANTED = {as_shape: "extents as 64,64", as_int: "an int", as_float: "a float", as_bool: "true or false"}
+WANTED: dict[Any, str] = {as_shape: "extents as 64,64", as_int: "an int", as_float: "a float", as_bool: "true or false"}
 
 
 @dataclass
@@ -103,8 +103,7 @@ def device_called(name: str) -> Device:
 
 
 def plan_called(name: str, package: str) -> type[Plan[Any]]:
-    modules: dict[str, str] = plans_of(package).MODULES
-    plans = [known for known in modules if known.endswith("Plan")]
+    plans = plan_names(package)
     if name not in plans:
         raise Unsupported(f"no plan {name!r} in {package!r}; {did_you_mean(name, plans)}")
     return getattr(plans_of(package), name)  # type: ignore[no-any-return]

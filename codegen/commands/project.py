@@ -71,6 +71,17 @@ def installed(package: str) -> Path:
 
 def plans_of(package: str) -> ModuleType:
     """Import a package of generated plans, one below the current folder included, and all its modules."""
+    module = _package(package)
+    module.import_all()
+    return module
+
+
+def plan_names(package: str) -> list[str]:
+    """The plan classes of a package, none of which is imported."""
+    return [name for name in _package(package).MODULES if name.endswith("Plan")]
+
+
+def _package(package: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last, so that it hides nothing
     try:
@@ -81,7 +92,6 @@ def plans_of(package: str) -> ModuleType:
         raise
     if not hasattr(module, "import_all"):
         raise Unsupported(f"package {package!r} holds no generated plans; run 'baracuda-gen generate'")
-    module.import_all()
     return module
 
 

@@ -19,6 +19,7 @@ def main() -> None:
 @main.command()
 @arguments.PROJECT
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 and list what would change.")
+@arguments.JSON
 def generate(**given: Any) -> None:
     """Write the kernels and plans of every spec; remove those of specs that are gone."""
     from .commands.generate import generate
@@ -33,6 +34,7 @@ def generate(**given: Any) -> None:
 @click.option("--all-archs", is_flag=True, help="All that specs may name and NVRTC compiles for.")
 @arguments.layouts("packed,dense,strided,gathered")
 @arguments.PACKAGE
+@arguments.JSON
 def check(**given: Any) -> None:
     """Validate specs, compare the generated files, audit the kernels' binaries; needs no GPU."""
     from .commands.check import check
@@ -190,6 +192,7 @@ def demo(**given: Any) -> None:
 @click.option("--shard", default="1/1", show_default=True, help="I/N: the I-th of N equal parts of the work.")
 @click.option("--state", type=click.Path(path_type=Path), help="Remember here what is done; continue after it.")
 @click.option("--jobs", type=click.IntRange(1), default=4, show_default=True)
+@arguments.JSON
 def sanitize(**given: Any) -> None:
     """Run each SKU's smallest covering case on the GPU under compute-sanitizer."""
     from .commands.sanitize import sanitize

@@ -123,6 +123,36 @@ def test_generate_check_lists_and_writes_nothing(run: Run, specs: Path, tmp_path
     assert not left_over.exists()
 
 
+def test_every_command_that_reports_has_json() -> None:
+    """All but those that write, hand over or show how things go."""
+    without = {name for name, one in main.commands.items() if "--json" not in [o for p in one.params for o in p.opts]}
+    assert without == {"demo", "new", "schema", "site", "test"}
+
+
+def test_help_cuts_no_sentence(run: Run) -> None:
+    """What a command does stands there in full."""
+    shown = "".join(run("--help").stdout.split())
+    for name, command in main.commands.items():
+        said = command.get_short_help_str()
+        assert "..." not in said and "".join(f"{name}{said}".split()) in shown
+        assert " ".join((command.help or "").split()).startswith(said)
+
+
+def test_files_and_kernels_as_json(run: Run, specs: Path, tmp_path: Path) -> None:
+    """`generate` and `check` say in JSON, and in nothing else, what they say in lines."""
+    first = json.loads(run("generate", "--json").stdout)
+    assert first["ops"] == 1 and "generated/normalization/rms_norm.cu" in first["written"] and not first["removed"]
+    with (tmp_path / "generated" / "normalization" / "rms_norm.cu").open("a") as file:
+        file.write("// by hand\n")
+    result = run("generate", "--check", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["written"] == ["generated/normalization/rms_norm.cu"]
+    result = run("check", "--layouts", "packed", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 1 and found["written"] == ["generated/normalization/rms_norm.cu"]
+    assert (found["kernels"], found["violations"], found["failed"], found["warnings"]) == (TILES, [], [], [])
+
+
 def test_errors_are_one_line_on_stderr(run: Run, specs: Path) -> None:
     """A wrong spec gives path:line and the fix, on stderr alone, exit 1."""
     path = specs / "normalization" / "rms_norm.yaml"

@@ -12,14 +12,23 @@ import click
 
 from baracuda.runtime import BaracudaError, RowPlan
 
-Command = Callable[..., None]
+Function = Callable[..., None]
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 SETTINGS = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
 
 
+class Command(click.Command):
+    """Is listed with what it does in full, and without what its exit code says."""
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        return super().get_short_help_str(limit=1000).partition(";")[0].rstrip(".")
+
+
 class Commands(click.Group):
     """Prints an error of the tree as its message; any other exception is a defect and shows a traceback."""
+
+    command_class = Command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -29,7 +38,7 @@ class Commands(click.Group):
             ctx.exit(1)
 
 
-class Forwarding(click.Command):
+class Forwarding(Command):
     """Keeps what follows `--` apart, for another program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -85,12 +94,12 @@ REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Keep what fail
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def PROJECT(command: Command) -> Command:
+def PROJECT(command: Function) -> Function:
     """Where a project's files are."""
     return SPECS(OUT(TEMPLATES(command)))
 
 
-def archs(*default: str) -> Callable[[Command], Command]:
+def archs(*default: str) -> Callable[[Function], Function]:
     """`--arch`, which may be repeated."""
     shown = f"May be repeated; by default {', '.join(default)}."
     return click.option(
@@ -103,14 +112,14 @@ def archs(*default: str) -> Callable[[Command], Command]:
     )
 
 
-def layouts(default: str) -> Callable[[Command], Command]:
+def layouts(default: str) -> Callable[[Function], Function]:
     """`--layouts`, with commas."""
     return click.option(
         *("--layouts",), default=default, show_default=True, callback=read_layouts, shell_complete=complete("layouts")
     )
 
 
-def device(example: str, default: str) -> Callable[[Command], Command]:
+def device(example: str, default: str) -> Callable[[Function], Function]:
     """`--device`, a GPU, an architecture or the host device."""
     shown = f"{example}, ...; by default {default}."
     return click.option("--device", help=shown, shell_complete=complete("devices"))

@@ -62,11 +62,30 @@ class Audit:
         for violation in self.violations:
             click.echo(str(violation), err=True)
 
-    def __str__(self) -> str:
+    def facts(self) -> Row:
+        """What `show` shows, for JSON."""
+        broken = [
+            {"sku": str(s.sku), "layout": s.layout, "arch": s.arch, "rule": v.rule, "what": v.what}
+            for v in self.violations
+            for s in (v.subject,)
+        ]
+        failed = [str(error) for error in self.failed]
+        return {"kernels": self.kernels, "cached": self.cached, "violations": broken, "failed": failed}
+
+    @property
+    def kernels(self) -> int:
+        """How many there are."""
+        return len(self.audited) + self.known
+
+    @property
+    def cached(self) -> int:
+        """How many of them were found in the cache."""
         facts = [a.outcome for a in self.audited if isinstance(a.outcome, Facts)]
-        cached = sum(not f.resources.seconds for f in facts) + self.known
+        return sum(not f.resources.seconds for f in facts) + self.known
+
+    def __str__(self) -> str:
         return (
-            f"{len(self.audited) + self.known} kernels audited in {self.seconds:.1f} s: {cached} cached, "
+            f"{self.kernels} kernels audited in {self.seconds:.1f} s: {self.cached} cached, "
             f"{len({id(v.subject) for v in self.violations})} against their contracts, {len(self.failed)} failed"
         )
 

@@ -37,12 +37,14 @@ class Project:
         """Check, lower and render all of `specs`; SpecError has a line for each thing that is wrong."""
         from ..generate import lower_all, texts  # what reads and renders specs is a third of all imports
         from ..load import load_folder
+        from .terminal import working
 
-        loaded = load_folder(specs)
-        if not loaded:
-            raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
-        ops = lower_all(loaded.values())
-        return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
+        with working("reading specs"):
+            loaded = load_folder(specs)
+            if not loaded:
+                raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
+            ops = lower_all(loaded.values())
+            return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
 
     def chosen(self, names: Iterable[str]) -> list[Op]:
         """The ops called so, or all of them when no name is given."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +21,9 @@ from .audit_report import Audit
 from .generate import facts, show_changes, summary
 from .project import PACKAGE, Project
 from .terminal import show_json
+
+if TYPE_CHECKING:
+    from ..load import Loaded
 
 
 def check(
@@ -40,6 +44,7 @@ def check(
     asked = "check", tuple(ops), chosen, tuple(layouts), package
     question = Question(specs, templates, asked, _compilers(chosen))
     warnings: list[str] = []
+    loaded: dict[str, Loaded] = {}
     if known := question.recall():
         count, files, kernels = known
         changes = _compared(count, files, out, as_json)
@@ -50,7 +55,7 @@ def check(
 
         project = Project.read(specs, templates)
         variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
-        count, files = len(project.ops), project.files
+        count, files, loaded = len(project.ops), project.files, project.loaded
         changes = _compared(count, files, out, as_json)
         told = [(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]) for op in project.chosen(ops)]
         warnings = [line for op in told for line in stale(*op)]
@@ -61,10 +66,10 @@ def check(
             question.remember([count, files, len(variants)])
     seconds = time.perf_counter() - start
     if as_json:
-        found = {"ops": count, **facts(changes, out), "warnings": warnings, **audit.facts()}
+        found = {"ops": count, **facts(changes, out), "warnings": warnings, **audit.facts(loaded)}
         show_json({**found, "seconds": seconds})
     else:
-        audit.show()
+        audit.show(loaded)
         click.echo(f"{seconds:.1f} s")
     return not (changes.any or audit.failed or audit.violations)
 

@@ -138,5 +138,5 @@ def compile(
         show_json({**report.summary(), "table": report.rows()})
     else:
         report.show()
-    report.show_failures()
+    report.show_failures(project.loaded)
     return not report.failed

@@ -64,7 +64,7 @@ def _compile(project: Project) -> bool:
     report = Report.of(variants_of(project, OPS, layouts=("packed",)))
     show_table(_by_kernel(report))
     click.echo(report)
-    report.show_failures()
+    report.show_failures(project.loaded)
     return not report.failed
 
 

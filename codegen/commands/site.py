@@ -44,7 +44,7 @@ def site(
     project = Project.read(specs)
     variants = variants_of(project, archs=archs, package=package)
     report = Report.of(variants if resources else [])
-    report.show_failures()
+    report.show_failures(project.loaded)
     measured = Measurements(tuple(accuracy), tuple(speed), tuple(sweeps))
     made = project.loaded, project.ops, project.files
     documents = Documents(root)

@@ -282,12 +282,13 @@ def test_compare_keeps_every_failure(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run(file).exit_code == 0
 
 
-def test_a_problem_that_cannot_be_drawn_is_not_kept(tmp_path: Path) -> None:
+def test_what_a_process_died_of_is_kept_and_what_cannot_be_drawn_is_not(tmp_path: Path) -> None:
+    """All that is known of either is its number."""
     pytest.importorskip("torch")
-    from baracuda.codegen.commands.compare import _kept
-
-    judge = Judge(SPECS, PACKAGE, Settings(0, "host", 1024, 1))
-    assert _kept(lambda: judge, [Outcome("softmax", 0, failure="not drawn")], SPECS, tmp_path) == {}
+    outcome = Outcome("softmax", 0, failure="the process died with -11", fatal=True)
+    file = Judge(SPECS, PACKAGE, Settings(0, "host", 1024, 1)).keep(outcome, tmp_path)
+    assert file is not None and read(file).facts["saw"] == outcome.failure
+    assert Judge(SPECS, PACKAGE, Settings(0, "host", -1, 1)).keep(outcome, tmp_path) is None
 
 
 def test_results_by_the_name_of_the_definition() -> None:

@@ -102,21 +102,14 @@ def PROJECT(command: Function) -> Function:
 def archs(*default: str) -> Callable[[Function], Function]:
     """`--arch`, which may be repeated."""
     shown = f"May be repeated; by default {', '.join(default)}."
-    return click.option(
-        *("--arch", "archs"),
-        multiple=True,
-        default=default,
-        callback=read_archs,
-        help=shown,
-        shell_complete=complete("archs"),
-    )
+    how: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
+    return click.option("--arch", "archs", multiple=True, default=default, help=shown, **how)
 
 
 def layouts(default: str) -> Callable[[Function], Function]:
     """`--layouts`, with commas."""
-    return click.option(
-        *("--layouts",), default=default, show_default=True, callback=read_layouts, shell_complete=complete("layouts")
-    )
+    how: dict[str, Any] = {"callback": read_layouts, "shell_complete": complete("layouts")}
+    return click.option("--layouts", default=default, show_default=True, **how)
 
 
 def device(example: str, default: str) -> Callable[[Function], Function]:

@@ -129,13 +129,14 @@ def _against(specs: Path, package: str) -> str:
 def _kept(
     judge: Callable[[], Judge], outcomes: Sequence[Outcome], specs: Path, folder: Path | None
 ) -> dict[Key, str]:
-    """Keep each failure whose problem is known in a file, and return the command that tries it again."""
-    failed = [outcome for outcome in outcomes if outcome.failure and outcome.descriptor] if folder else []
+    """Keep each failure whose problem can be drawn in a file, and return the command that tries it again."""
+    failed = [outcome for outcome in outcomes if outcome.failure] if folder else []
     kept = {}
     with progress("keeping failures", len(failed)) as step:
         for outcome in failed:
             assert folder is not None
-            kept[outcome.op, outcome.index] = replay(judge().keep(outcome, folder), specs)
+            if file := judge().keep(outcome, folder):
+                kept[outcome.op, outcome.index] = replay(file, specs)
             step()
     return kept
 

@@ -36,12 +36,16 @@ class Judge:
     def __call__(self, op: str, index: int) -> Outcome:
         return judge(self.subjects[op], index, self.settings, self.memory, self.torch_device)
 
-    def keep(self, outcome: Outcome, folder: Path) -> Path:
-        """Keep the problem of a failure in a file below `folder`."""
+    def keep(self, outcome: Outcome, folder: Path) -> Path | None:
+        """Keep the problem of a failure in a file below `folder`, or nothing where drawing it is what failed."""
         given = self.settings
-        drawn = draw(self.subjects[outcome.op], given.seed, outcome.index, given.device, given.limit)
+        try:
+            drawn = draw(self.subjects[outcome.op], given.seed, outcome.index, given.device, given.limit)
+            trial = trial_of(drawn, self.torch_device, given.repeats)
+        except Exception:  # whatever it is, it is the failure
+            return None
         origin = {"compare": outcome.index, "style": drawn.style, **asdict(given)}
-        return write(trial_of(drawn, self.torch_device, given.repeats), folder, outcome.failure, self.memory, origin)
+        return write(trial, folder, outcome.failure, self.memory, origin)
 
 
 def main() -> None:

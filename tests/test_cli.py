@@ -334,6 +334,8 @@ def test_list_with_resources(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["schema", "--out", "no/such.json"], "no/such.json: No such file or directory"),
+        (["compare", "--report", "no.jsonl"], "no.jsonl: No such file or directory"),
         (["compile", "rms_nrom"], "no op 'rms_nrom'; did you mean 'rms_norm'?"),
         (["list", "--op", "rms_nrom"], "no op 'rms_nrom' in 'baracuda.generated'; did you mean 'rms_norm'?"),
         (["list", "--dtype", "f7"], "unknown element 'f7'"),

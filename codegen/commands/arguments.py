@@ -26,7 +26,8 @@ class Command(click.Command):
 
 
 class Commands(click.Group):
-    """Prints an error of the tree as its message; any other exception is a defect and shows a traceback."""
+    """Prints an error of the tree, or about a file, as its message; any other exception is a defect and shows a
+    traceback."""
 
     command_class = Command
 
@@ -35,7 +36,11 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except BaracudaError as error:
             click.echo(str(error), err=True)
-            ctx.exit(1)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            click.echo(f"{error.filename}: {error.strerror}", err=True)
+        ctx.exit(1)
 
 
 class Forwarding(Command):

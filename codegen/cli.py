@@ -19,6 +19,7 @@ def main() -> None:
 @main.command()
 @arguments.PROJECT
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 and list what would change.")
+@arguments.JSON
 def generate(**given: Any) -> None:
     """Write the kernels and plans of every spec; remove those of specs that are gone."""
     from .commands.generate import generate
@@ -31,8 +32,9 @@ def generate(**given: Any) -> None:
 @arguments.PROJECT
 @arguments.archs("sm_90")
 @click.option("--all-archs", is_flag=True, help="All that specs may name and NVRTC compiles for.")
-@click.option("--layouts", default="packed,dense,strided,gathered", show_default=True, callback=arguments.read_layouts)
+@arguments.layouts("packed,dense,strided,gathered")
 @arguments.PACKAGE
+@arguments.JSON
 def check(**given: Any) -> None:
     """Validate specs, compare the generated files, audit the kernels' binaries; needs no GPU."""
     from .commands.check import check
@@ -45,7 +47,7 @@ def check(**given: Any) -> None:
 @arguments.ANY_SPECS
 @arguments.TEMPLATES
 @arguments.archs("sm_80", "sm_89", "sm_90")
-@click.option("--layouts", default="packed,dense", show_default=True, callback=arguments.read_layouts)
+@arguments.layouts("packed,dense")
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
 @click.option("--cold", is_flag=True, help="Use an empty cache and throw it away.")
 @arguments.PACKAGE
@@ -58,8 +60,8 @@ def compile(**given: Any) -> None:
 
 
 @main.command("list")
-@click.option("--op")
-@click.option("--dtype")
+@click.option("--op", shell_complete=arguments.complete("ops"))
+@click.option("--dtype", shell_complete=arguments.complete("elements"))
 @click.option("--resources", is_flag=True, help="With what each occupies in each layout; compiles what it must.")
 @arguments.archs("sm_90")
 @arguments.ANY_SPECS
@@ -77,7 +79,7 @@ def list_(**given: Any) -> None:
 @arguments.OPS
 @arguments.OUT
 @arguments.archs("sm_90")
-@click.option("--layouts", default="packed,dense,strided,gathered", show_default=True, callback=arguments.read_layouts)
+@arguments.layouts("packed,dense,strided,gathered")
 @arguments.PACKAGE
 @arguments.JSON
 def diff(**given: Any) -> None:
@@ -88,7 +90,7 @@ def diff(**given: Any) -> None:
 
 
 @main.command()
-@click.argument("name", metavar="SKU|OP")
+@click.argument("name", metavar="SKU|OP", shell_complete=arguments.complete("ops"))
 @arguments.ANY_SPECS
 @arguments.PACKAGE
 @click.option("--source", is_flag=True, help="Print the CUDA text as well.")
@@ -101,15 +103,29 @@ def show(**given: Any) -> None:
 
 
 @main.command()
-@click.argument("plan")
-@click.argument("fields", nargs=-1, metavar="FIELD=VALUE...")
-@click.option("--device", help="sm_80, host, cuda:0, ...; by default any.")
+@arguments.PLAN
+@arguments.FIELDS
+@arguments.device("sm_80, host, cuda:0", "any")
 @arguments.PACKAGE
+@arguments.JSON
 def explain(**given: Any) -> None:
     """Say which kernel PLAN takes for a problem, and why not the others; exit 1 when it takes none."""
     from .commands.explain import explain
 
     arguments.end(explain(**given))
+
+
+@main.command("why-miss")
+@arguments.PLAN
+@arguments.FIELDS
+@arguments.device("sm_80, cuda:0", "the first GPU")
+@arguments.PACKAGE
+@arguments.JSON
+def why_miss(**given: Any) -> None:
+    """Say which kernels of a problem the cache has, and what has changed where it misses; exit 1 when it does."""
+    from .commands.why_miss import why_miss
+
+    arguments.end(why_miss(**given))
 
 
 @main.command()
@@ -148,6 +164,7 @@ def new(**given: Any) -> None:
 @arguments.PACKAGE
 @click.option("--device", type=click.Choice(["host", "cuda"]), default="host", show_default=True)
 @click.option("--check", is_flag=True, help="Look at every access to memory: bounds, races, unwritten memory.")
+@arguments.REPRO
 @click.pass_obj
 def test(extra: list[str], /, **given: Any) -> None:
     """Run the tests that follow from specs; what comes after `--` goes to pytest."""
@@ -175,6 +192,7 @@ def demo(**given: Any) -> None:
 @click.option("--shard", default="1/1", show_default=True, help="I/N: the I-th of N equal parts of the work.")
 @click.option("--state", type=click.Path(path_type=Path), help="Remember here what is done; continue after it.")
 @click.option("--jobs", type=click.IntRange(1), default=4, show_default=True)
+@arguments.JSON
 def sanitize(**given: Any) -> None:
     """Run each SKU's smallest covering case on the GPU under compute-sanitizer."""
     from .commands.sanitize import sanitize
@@ -213,6 +231,7 @@ def mutate(**given: Any) -> None:
 @click.option("--limit", type=click.IntRange(1), default=1 << 20, show_default=True, help="Elements of a problem.")
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge this one problem and say what it is.")
+@arguments.REPRO
 @arguments.JSON
 @click.option("--report", is_flag=True, help="Judge nothing: the arguments are state files, make a page of them.")
 @click.option("--out", type=arguments.FILE, help="Where the page goes; by default stdout.")
@@ -224,6 +243,19 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **given: Any) 
         write_report([Path(name) for name in ops], out)
     else:
         arguments.end(compare(ops=ops, **given))
+
+
+@main.command()
+@click.argument("file", type=arguments.FILE)
+@arguments.ANY_SPECS
+@click.option("--package", help="Generated plans; by default the package that failed.")
+@click.option("--device", type=click.Choice(["cuda", "host", "check"]), help="By default as it failed, if it is there.")
+@arguments.JSON
+def repro(**given: Any) -> None:
+    """Try a failing case again that `--repro` of `test` or `compare` has kept; exit 1 while it fails."""
+    from .commands.repro import repro
+
+    arguments.end(repro(**given))
 
 
 @main.command()

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from baracuda.runtime import SpecError
+from baracuda.runtime.publish import publish
 from baracuda.runtime.tuned import MARK
-
-from .publish import publish
 
 # A line that opens with the mark, as a generated file has; text that only mentions it has none.
 _MARKED = re.compile(rf'^(// |"""| ")?{MARK}\b', re.MULTILINE)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from baracuda.runtime.cache_root import cache_root
+from baracuda.runtime.publish import publish
 
 from . import STARTED
-from .publish import publish
 
 _OURS = tuple(Path(__file__).resolve().parent.parent / name for name in ("codegen", "runtime", "templates"))
 

@@ -12,9 +12,9 @@ from typing import Any
 from baracuda.runtime import InvalidProblem, KernelSku, Measurement, SpecError
 from baracuda.runtime.cubin import INCLUDE
 from baracuda.runtime.headers import header_digest
+from baracuda.runtime.publish import publish
 from baracuda.runtime.tuned import MARK
 
-from .publish import publish
 from .spec import OpSpec
 
 FOLDER = "tuned"

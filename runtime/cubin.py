@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, fields
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ from .compiler_message import compiler_message
 from .cubin_store import Cubin, cubin_store
 from .device import KernelSource, Resources
 from .errors import CompileError
-from .headers import header_digest
+from .headers import header_digest, header_digests
+from .key_records import MAKER, Parts
 
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions
@@ -34,12 +36,15 @@ __all__ = [
     "compile_cubin",
     "compile_many",
     "cubin_key",
+    "key_parts",
     "nvrtc_version",
     "program_options",
     "supported_archs",
 ]
 
 INCLUDE = Path(__file__).parent / "include"
+_DEFINE = b"--define-macro="
+_DIGITS = 16  # of a digest that is only compared
 # Of what is stored beside the image: entries of another schema are not found.
 _SCHEMA = "1 " + " ".join(field.name for field in fields(Resources))
 
@@ -62,7 +67,7 @@ def compile_cubin(
         cubin = store.get(key)
         if cubin is None:
             cubin = assemble(source, arch, include=include).cubin
-            store.put(key, cubin)
+            store.put(key, cubin, key_parts(source, arch, include=include))
         return cubin
 
 
@@ -131,6 +136,33 @@ def cubin_key(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> by
         extra_digest=hashlib.sha256(facts, usedforsecurity=False).digest(),
     )
     return key
+
+
+def key_parts(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Parts:
+    """Of what `cubin_key` is made, by name: two keys are equal where all of this is. Raises CompileError without NVRTC.
+
+    Texts count by a digest. The version of cuda-core, which makes the key, counts for itself.
+    """
+    given = program_options(source, arch, include=None).as_bytes("nvrtc", "cubin")
+    options = dict(option.decode().partition("=")[::2] for option in given if not option.startswith(_DEFINE))
+    constants = dict(define.partition("=")[::2] for define in source.defines)
+    return {
+        "kernel": source.symbol,
+        "file": source.path,
+        "architecture": options.pop("-arch"),
+        "NVRTC": nvrtc_version(),
+        "NVRTC build": _nvrtc_build(),
+        "text": _digest(source.text.encode()),
+        **{f"header {name}": digest.hex()[:_DIGITS] for name, digest in header_digests(source.text, include)},
+        **{f"constant {name}": value for name, value in constants.items()},
+        **{f"option {name}": value for name, value in options.items()},
+        "entry format": _SCHEMA,
+        MAKER: version("cuda-core"),
+    }
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data, usedforsecurity=False).hexdigest()[:_DIGITS]
 
 
 def program_options(source: KernelSource, arch: str, *, include: Path | None = INCLUDE) -> ProgramOptions:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .device import Resources
 from .entry_store import EntryStore
+from .key_records import KeyRecords, Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class CubinStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.records = KeyRecords(folder / "records")
         self._entries = EntryStore(folder)
 
     def get(self, key: bytes) -> Cubin | None:
@@ -32,9 +34,15 @@ class CubinStore:
         body = self._entries.get(key)
         return None if body is None else _decode(body)
 
-    def put(self, key: bytes, cubin: Cubin) -> None:
-        """Write the entry of `key`, replacing what is there; readers see the old or the new one, whole."""
+    def put(self, key: bytes, cubin: Cubin, parts: Parts) -> None:
+        """Write the entry of `key`, replacing what is there, and of which parts the key was made; readers see the old
+        or the new ones, whole."""
         self._entries.put(key, _encode(cubin))
+        self.records.put(key, parts)
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
 
     def lock(self, key: bytes) -> AbstractContextManager[None]:
         """Exclude every other thread and process from `key`; where no lock can be had, exclude nobody."""

@@ -50,6 +50,10 @@ class EntryStore:
         except OSError as error:
             _log_once(_unwritable(self.folder, error))
 
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return 0 if self._reader is None else len(self._reader)
+
     @contextmanager
     def lock(self, key: bytes) -> Iterator[None]:
         """Exclude every other thread and process from `key`; where no lock can be had, exclude nobody."""

@@ -23,7 +23,15 @@ _read: dict[tuple[str, str], _Header] = {}
 
 
 def header_digest(text: str, include: Path) -> bytes:
-    """32 bytes that change when a header under `include` that `text` reaches changes, appears or disappears.
+    """32 bytes that change when a header under `include` that `text` reaches changes, appears or disappears."""
+    digest = hashlib.sha256(usedforsecurity=False)
+    for name, own in header_digests(text, include):
+        digest.update(f"{name}\0".encode() + own)
+    return digest.digest()
+
+
+def header_digests(text: str, include: Path) -> list[tuple[str, bytes]]:
+    """The name of each header under `include` that `text` reaches, and 32 bytes for what it holds, by name.
 
     Conditions around an #include are not evaluated. A header that is not there counts for nothing: either the
     compiler has it built in, or the compilation fails. Unchanged files are not read again.
@@ -37,10 +45,7 @@ def header_digest(text: str, include: Path) -> bytes:
             continue
         found[name] = header.digest
         waiting += header.includes
-    digest = hashlib.sha256(usedforsecurity=False)
-    for name in sorted(found):
-        digest.update(f"{name}\0".encode() + found[name])
-    return digest.digest()
+    return sorted(found.items())
 
 
 @lru_cache(maxsize=1024)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
+import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,6 +121,36 @@ def test_generate_check_lists_and_writes_nothing(run: Run, specs: Path, tmp_path
     assert kernel.read_text().endswith("by hand\n") and left_over.exists()
     assert run("generate").exit_code == 0
     assert not left_over.exists()
+
+
+def test_every_command_that_reports_has_json() -> None:
+    """All but those that write, hand over or show how things go."""
+    without = {name for name, one in main.commands.items() if "--json" not in [o for p in one.params for o in p.opts]}
+    assert without == {"demo", "new", "schema", "site", "test"}
+
+
+def test_help_cuts_no_sentence(run: Run) -> None:
+    """What a command does stands there in full."""
+    shown = "".join(run("--help").stdout.split())
+    for name, command in main.commands.items():
+        said = command.get_short_help_str()
+        assert "..." not in said and "".join(f"{name}{said}".split()) in shown
+        assert " ".join((command.help or "").split()).startswith(said)
+
+
+def test_files_and_kernels_as_json(run: Run, specs: Path, tmp_path: Path) -> None:
+    """`generate` and `check` say in JSON, and in nothing else, what they say in lines."""
+    first = json.loads(run("generate", "--json").stdout)
+    assert first["ops"] == 1 and "generated/normalization/rms_norm.cu" in first["written"] and not first["removed"]
+    with (tmp_path / "generated" / "normalization" / "rms_norm.cu").open("a") as file:
+        file.write("// by hand\n")
+    result = run("generate", "--check", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["written"] == ["generated/normalization/rms_norm.cu"]
+    result = run("check", "--layouts", "packed", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 1 and found["written"] == ["generated/normalization/rms_norm.cu"]
+    assert (found["kernels"], found["violations"], found["failed"], found["warnings"]) == (TILES, [], [], [])
 
 
 def test_errors_are_one_line_on_stderr(run: Run, specs: Path) -> None:
@@ -296,6 +334,8 @@ def test_list_with_resources(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["schema", "--out", "no/such.json"], "no/such.json: No such file or directory"),
+        (["compare", "--report", "no.jsonl"], "no.jsonl: No such file or directory"),
         (["compile", "rms_nrom"], "no op 'rms_nrom'; did you mean 'rms_norm'?"),
         (["list", "--op", "rms_nrom"], "no op 'rms_nrom' in 'baracuda.generated'; did you mean 'rms_norm'?"),
         (["list", "--dtype", "f7"], "unknown element 'f7'"),
@@ -341,6 +381,41 @@ def test_list_shows_the_registry(run: Run) -> None:
     assert [row["columns"] for row in rows][-1] == "any"
 
 
+def on_terminal(*arguments: str, columns: int = 100, **variables: str) -> str:
+    """What the command line prints on a terminal, escape sequences included."""
+    main_end, child_end = pty.openpty()
+    fcntl.ioctl(child_end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    command = [sys.executable, "-c", "from baracuda.codegen.cli import main; main()", *arguments]
+    around = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    around |= {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color", **variables}
+    with subprocess.Popen(command, stdin=child_end, stdout=child_end, stderr=child_end, env=around):
+        os.close(child_end)
+        shown = b""
+        with suppress(OSError):  # that the other end is closed
+            while part := os.read(main_end, 4096):
+                shown += part
+    os.close(main_end)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_colours_unless_told_otherwise() -> None:
+    """NO_COLOR leaves bold type and nothing else; neither is there in a pipe."""
+    command = [*EXPLAIN, "input_shape=3,4", *FIELDS]
+    coloured, plain = on_terminal(*command), on_terminal(*command, NO_COLOR="1")
+    assert "\x1b[32mchosen" in coloured and "\x1b[1m" in plain
+    assert set(re.findall("\x1b\\[[0-9;]*m", plain)) == {"\x1b[0m", "\x1b[1m"}
+
+
+def test_a_narrow_terminal_breaks_no_word() -> None:
+    """Where a table does not fit, each row is a list of its own; no line is longer than the terminal."""
+    bare = re.compile("\x1b\\[[0-9;]*m")
+    wide, narrow = (bare.sub("", on_terminal("list", "--op", "softmax", columns=n)) for n in (200, 60))
+    assert wide.count("\n") == 1 + len(REGISTRY.candidates("softmax"))
+    assert narrow.startswith("op         softmax\ndirection  forward\n")
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert narrow.split().count("bit_stable_on_same_hardware,") == len(REGISTRY.candidates("softmax"))
+
+
 def test_show_says_where_it_comes_from_and_what_it_moves(run: Run) -> None:
     """Source, traffic, SKU and resources; a wide kernel reads once a walk; --source is the text itself."""
     (held, *_, wide) = REGISTRY.candidates("rms_norm_backward", "bf16")
@@ -358,7 +433,7 @@ def test_show_says_where_it_comes_from_and_what_it_moves(run: Run) -> None:
 
 
 def test_explain_is_the_plans_own(run: Run) -> None:
-    """It prints what Plan.explain returns, and ends with 1 when no kernel is left."""
+    """It shows what Plan.explain returns, and ends with 1 when no kernel is left."""
     plans: Any = plans_of("baracuda.generated")
     shape = "input_shape=4096,4096"
     descriptor = plans.RMSNormDescriptor(
@@ -367,7 +442,15 @@ def test_explain_is_the_plans_own(run: Run) -> None:
     for device in (None, "host"):
         result = run(*EXPLAIN, shape, *FIELDS, *(["--device", device] if device else []))
         explained = plans.RMSNormPlan.explain(descriptor, device=device)
-        assert (result.exit_code, result.stdout) == (0, f"{explained}\n")
+        first, chosen, _, _, *rows = result.stdout.splitlines()
+        assert result.exit_code == 0 and first == str(descriptor)
+        assert chosen == f"{explained.chosen}: {explained.decided}"
+        assert [row.startswith("-> ") for row in rows] == [v.sku == explained.chosen for v in explained.verdicts]
+        for row, verdict in zip(rows, explained.verdicts, strict=True):
+            assert f" {verdict.sku.schedule} " in row and row.endswith(verdict.reason or ("chosen", "accepted"))
+        facts = json.loads(run(*EXPLAIN, shape, *FIELDS, "--json", *(["--device", device] if device else [])).stdout)
+        assert facts["chosen"] == str(explained.chosen)
+        assert [one["reason"] for one in facts["candidates"]] == [v.reason for v in explained.verdicts]
     hopper = run(*EXPLAIN, shape, *FIELDS, "--device", "sm_90")
     assert hopper.exit_code == 0 and "row512x1x4x8b" in hopper.stdout and "host device" not in hopper.stdout
     assert run(*EXPLAIN, shape, *FIELDS, "--device", "sm_75").exit_code == 1
@@ -466,6 +549,7 @@ def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch)
         "ops": ("rms_norm",),
         "device": "cuda",
         "check": False,
+        "repro": None,
         "extra": ["-k", "edges", "--pdb"],
     }
 
@@ -492,7 +576,7 @@ def test_demo_shows_choice_error_and_bound(run: Run) -> None:
     result = run(*command)
     assert result.exit_code == 0, result.output
     assert "unchanged" in result.stdout and "compile:" not in result.stdout
-    assert "rms_norm/forward/bf16" in result.stdout and ": accepted" in result.stdout
+    assert "rms_norm/forward/bf16" in result.stdout and " chosen\n" in result.stdout
     judged = [line.split() for line in result.stdout.splitlines() if line.endswith("within")]
     assert [row[1] for row in judged] == ["y", "rms", "dx", "dgamma"]
     assert all(float(row[4]) > 0 and float(row[5]) <= 1 for row in judged)

@@ -239,7 +239,7 @@ def test_every_page_is_in_the_readme() -> None:
 
 def test_every_command_is_in_the_readme() -> None:
     """The table of the command line is complete."""
-    rows = set(re.findall(r"^\| `baracuda-gen (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE))
+    rows = set(re.findall(r"^\| `baracuda-gen ([\w-]+)", README.read_text(encoding="utf-8"), re.MULTILINE))
     assert rows == set(main.commands)
 
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from baracuda.codegen.commands.compile import rows_of, sources_of
 from baracuda.codegen.commands.project import Project
 from baracuda.codegen.line_map import render_mapped
+from baracuda.codegen.load import load_folder
 from baracuda.codegen.render import environment
+from baracuda.codegen.spec_place import place_of, with_field
 from baracuda.generated import RMSNormDescriptor, RMSNormPlan
 from baracuda.runtime import CompileError, KernelInternal, KernelSource, Registered, SourceFile, get_device
 from baracuda.runtime.cubin import assemble
@@ -246,6 +248,49 @@ def test_errors_name_the_templates_line_and_show_the_generated_one(tmp_path: Pat
     assert heading == "in generated/normalization/rms_norm.cu:"
     number = [content for _, content in seen(source.text)].index(generated) + 1
     assert f">{number:5} | {generated}"[:110] in excerpt
+
+
+# What the line of a mistake in `{{ v.expr }}` gives a value, and where the specs say so; and lines without such.
+FIELDS = {
+    "acc_t xhat = lost + x * r;": "rms_norm_backward: program: xhat = x * r",
+    "proj_part = lost(xhat, wdy, proj_part);": "rms_norm_backward: program: proj = mean(xhat * wdy, cols)",
+    "dx_pack.lane[i] = T(lost + r * wdy);": "rms_norm_backward: program: dx = r * fma(-xhat, proj, wdy)",
+    "read<LAYOUT>(gamma_slice, args.gamma.data, lost);": "rms_norm_backward: inputs.gamma",
+    "constexpr bool HAS_GAMMA = lost;": "rms_norm_backward: descriptor.has_gamma",
+    "acc_t(lost(args.rms.at(space, row)));": "rms_norm_backward: inputs.rms",
+    "args.y.at(space, row) = lost;": "rms_norm: program: y = x * (1 / rms) * gamma",
+    "if (threadIdx.x == lost) return;": "",
+    "static constexpr int BLOCK_K = lost;": "",
+    "Tile::row_barrier(lost);": "",
+}
+
+
+@pytest.mark.parametrize("line", FIELDS)
+def test_a_kernels_line_leads_to_a_field_of_the_spec(line: str) -> None:
+    """The first value of the program, else the first name that a field declares; what no name leads to has none."""
+    op, _, field = FIELDS[line].partition(": ")
+    found = place_of(line, load_folder(ROOT / "specs")[op or "rms_norm_backward"])
+    assert found.partition(": ")[2] == field
+    if field:
+        path, number = re.findall(r"(.*):(\d+)$", found.partition(": ")[0])[0]
+        shown = Path(path).read_text().splitlines()[int(number) - 1].strip()
+        assert shown.startswith(field.partition(": ")[2] or f"{field.rpartition('.')[2]}:")
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_errors_show_the_specs_field_below_the_templates_line(tmp_path: Path, mistake: str) -> None:
+    """Of the mistakes above, the one in a loop over tensors is of a tensor."""
+    line, replacement, _ = MISTAKES[mistake]
+    _, _, source = broken(tmp_path, line, replacement)
+    with pytest.raises(CompileError) as caught:
+        assemble(source, "sm_90")
+    before = str(caught.value).splitlines()
+    after = with_field(str(caught.value), load_folder(ROOT / "specs")).splitlines()
+    if mistake == "once":
+        assert after == before
+    else:
+        assert after[:2] + after[3:] == before and re.fullmatch(r"specs/.*/rms_norm.yaml:\d+: inputs.gamma", after[2])
+    assert with_field(str(caught.value), {}).splitlines() == before
 
 
 def test_findings_name_the_templates_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from baracuda.runtime import CompileError, KernelSource
 from baracuda.runtime.cache_root import cache_root
-from baracuda.runtime.cubin import INCLUDE, Assembly, assemble, assert_not_frozen, cubin_key
+from baracuda.runtime.cubin import INCLUDE, Assembly, assemble, assert_not_frozen, cubin_key, key_parts
 from baracuda.runtime.cubin_store import cubin_store
 
 from .facts import Facts, decode, encode, facts_key, facts_of, facts_store
@@ -106,7 +106,7 @@ def _compile(job: Job, key: bytes) -> Assembly:
     cubins = cubin_store(cache_root() / "cubin")
     assert_not_frozen(job.source, job.arch, facts_store().folder, key)
     made = assemble(job.source, job.arch, include=job.include)
-    cubins.put(key, made.cubin)
+    cubins.put(key, made.cubin, key_parts(job.source, job.arch, include=job.include))
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,24 +12,38 @@ import click
 
 from baracuda.runtime import BaracudaError, RowPlan
 
-Command = Callable[..., None]
+Function = Callable[..., None]
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 SETTINGS = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
 
 
+class Command(click.Command):
+    """Is listed with what it does in full, and without what its exit code says."""
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        return super().get_short_help_str(limit=1000).partition(";")[0].rstrip(".")
+
+
 class Commands(click.Group):
-    """Prints an error of the tree as its message; any other exception is a defect and shows a traceback."""
+    """Prints an error of the tree, or about a file, as its message; any other exception is a defect and shows a
+    traceback."""
+
+    command_class = Command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BaracudaError as error:
             click.echo(str(error), err=True)
-            ctx.exit(1)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            click.echo(f"{error.filename}: {error.strerror}", err=True)
+        ctx.exit(1)
 
 
-class Forwarding(click.Command):
+class Forwarding(Command):
     """Keeps what follows `--` apart, for another program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -56,7 +71,23 @@ def read_specs(_ctx: click.Context, _param: click.Parameter, value: Path | None)
     return specs_folder(value)
 
 
-OPS = click.argument("ops", nargs=-1, metavar="[OP]...")
+def complete(what: str) -> Callable[[click.Context, click.Parameter, str], Any]:
+    """Completes by a function of `completion`, which is imported for it."""
+
+    def given(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        from . import completion
+
+        return getattr(completion, what)(ctx, param, incomplete)
+
+    return given
+
+
+if any(name.endswith("GEN_COMPLETE") for name in os.environ):  # what bash is told to do is ours in part
+    from . import completion  # noqa: F401
+
+OPS = click.argument("ops", nargs=-1, metavar="[OP]...", shell_complete=complete("ops"))
+PLAN = click.argument("plan", shell_complete=complete("plans"))
+FIELDS = click.argument("fields", nargs=-1, metavar="FIELD=VALUE...", shell_complete=complete("fields"))
 ANY_SPECS = click.option(
     "--specs", type=FOLDER, callback=read_specs, help="By default ./specs, or else the installed ones."
 )
@@ -64,18 +95,32 @@ SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default
 OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
 TEMPLATES = click.option("--templates", type=FOLDER, multiple=True, help="Come before our own; repeatable.")
 PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
+REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Keep what fails there, for `baracuda-gen repro`.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def PROJECT(command: Command) -> Command:
+def PROJECT(command: Function) -> Function:
     """Where a project's files are."""
     return SPECS(OUT(TEMPLATES(command)))
 
 
-def archs(*default: str) -> Callable[[Command], Command]:
+def archs(*default: str) -> Callable[[Function], Function]:
     """`--arch`, which may be repeated."""
     shown = f"May be repeated; by default {', '.join(default)}."
-    return click.option("--arch", "archs", multiple=True, default=default, callback=read_archs, help=shown)
+    how: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
+    return click.option("--arch", "archs", multiple=True, default=default, help=shown, **how)
+
+
+def layouts(default: str) -> Callable[[Function], Function]:
+    """`--layouts`, with commas."""
+    how: dict[str, Any] = {"callback": read_layouts, "shell_complete": complete("layouts")}
+    return click.option("--layouts", default=default, show_default=True, **how)
+
+
+def device(example: str, default: str) -> Callable[[Function], Function]:
+    """`--device`, a GPU, an architecture or the host device."""
+    shown = f"{example}, ...; by default {default}."
+    return click.option("--device", help=shown, shell_complete=complete("devices"))
 
 
 def end(succeeded: bool) -> NoReturn:

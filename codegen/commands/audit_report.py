@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +15,12 @@ from ..audit.collect import Job, Outcome, collect
 from ..audit.facts import Facts
 from ..audit.rules import Subject, Violation, violations
 from ..model import Op
+from ..spec_place import with_field
 from .compile_report import Variant, show_errors
 from .terminal import Row, progress
+
+if TYPE_CHECKING:
+    from ..load import Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +60,37 @@ class Audit:
     def failed(self) -> list[CompileError]:
         return [a.outcome for a in self.audited if isinstance(a.outcome, CompileError)]
 
-    def show(self) -> None:
+    def show(self, loaded: Mapping[str, Loaded]) -> None:
         """Print the counts, and on stderr what does not compile and a line for each violation."""
         click.echo(self)
-        show_errors(self.failed)
+        show_errors(self.failed, loaded)
         for violation in self.violations:
             click.echo(str(violation), err=True)
 
-    def __str__(self) -> str:
+    def facts(self, loaded: Mapping[str, Loaded]) -> Row:
+        """What `show` shows, for JSON."""
+        broken = [
+            {"sku": str(s.sku), "layout": s.layout, "arch": s.arch, "rule": v.rule, "what": v.what}
+            for v in self.violations
+            for s in (v.subject,)
+        ]
+        failed = [with_field(str(error), loaded) for error in self.failed]
+        return {"kernels": self.kernels, "cached": self.cached, "violations": broken, "failed": failed}
+
+    @property
+    def kernels(self) -> int:
+        """How many there are."""
+        return len(self.audited) + self.known
+
+    @property
+    def cached(self) -> int:
+        """How many of them were found in the cache."""
         facts = [a.outcome for a in self.audited if isinstance(a.outcome, Facts)]
-        cached = sum(not f.resources.seconds for f in facts) + self.known
+        return sum(not f.resources.seconds for f in facts) + self.known
+
+    def __str__(self) -> str:
         return (
-            f"{len(self.audited) + self.known} kernels audited in {self.seconds:.1f} s: {cached} cached, "
+            f"{self.kernels} kernels audited in {self.seconds:.1f} s: {self.cached} cached, "
             f"{len({id(v.subject) for v in self.violations})} against their contracts, {len(self.failed)} failed"
         )
 

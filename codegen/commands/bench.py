@@ -19,7 +19,7 @@ from ..load import load_folder
 from ..spec_wording import did_you_mean
 from ..verify.subject import Subject
 from .project import installed, plans_of
-from .terminal import console, show_json, show_table
+from .terminal import console, show_json, show_table, working
 
 if TYPE_CHECKING:  # what a run needs is imported by it
     from baracuda.benchmarks.case import Case
@@ -159,11 +159,13 @@ def show_apart(*, host: bool, compiling: bool, as_json: bool) -> None:
     if host:
         from baracuda.benchmarks.host import rows as launches
 
-        rows["host"] = launches()
+        with working("launching"):
+            rows["host"] = launches()
     if compiling:
         from baracuda.benchmarks.compile_time import rows as compilations
 
-        rows["compile"] = compilations()
+        with working("compiling"):
+            rows["compile"] = compilations()
     if as_json:
         show_json(rows)
         return

@@ -15,6 +15,7 @@ from baracuda.runtime.cubin_store import cubin_store
 from baracuda.runtime.sku import RUNGS
 
 from ..model import Op, RowOp, Tensor
+from ..spec_place import with_field
 from ..spec_wording import did_you_mean
 from .audit_report import Audit, facts_row
 from .compile import variants_of
@@ -60,7 +61,7 @@ def _audited(kernels: Sequence[Registered], specs: Path, archs: Sequence[str], p
     rows: list[Row] = []
     for variant, facts in ((a.variant, a.outcome) for a in Audit.of(variants, ops).audited):
         if isinstance(facts, CompileError):
-            raise facts
+            raise CompileError(with_field(str(facts), project.loaded))
         rows.append({**_row(variant.row), "layout": variant.layout, "for": variant.arch, **facts_row(facts)})
     return rows
 

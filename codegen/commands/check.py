@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,8 +18,12 @@ from ..audit.limits import ARCHS
 from ..output import Changes, compare
 from ..remembered import Question
 from .audit_report import Audit
-from .generate import show_changes, summary
+from .generate import facts, show_changes, summary
 from .project import PACKAGE, Project
+from .terminal import show_json
+
+if TYPE_CHECKING:
+    from ..load import Loaded
 
 
 def check(
@@ -31,15 +36,18 @@ def check(
     all_archs: bool = False,
     layouts: Sequence[str] = RowPlan.LAYOUTS,
     package: str = PACKAGE,
+    as_json: bool = False,
 ) -> bool:
     """Validate, lower, render, compare with `out`, audit the kernels; true when nothing is wrong."""
     start = time.perf_counter()
     chosen = every_arch() if all_archs else tuple(archs)
     asked = "check", tuple(ops), chosen, tuple(layouts), package
     question = Question(specs, templates, asked, _compilers(chosen))
+    warnings: list[str] = []
+    loaded: dict[str, Loaded] = {}
     if known := question.recall():
         count, files, kernels = known
-        changes = _compared(count, files, out)
+        changes = _compared(count, files, out, as_json)
         audit = Audit([], [], 0.0, kernels)
     else:
         from ..tuned import stale
@@ -47,24 +55,31 @@ def check(
 
         project = Project.read(specs, templates)
         variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
-        changes = _compared(len(project.ops), project.files, out)
+        count, files, loaded = len(project.ops), project.files, project.loaded
+        changes = _compared(count, files, out, as_json)
         told = [(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]) for op in project.chosen(ops)]
         warnings = [line for op in told for line in stale(*op)]
-        for line in warnings:
+        for line in warnings if not as_json else ():
             click.echo(f"warning: {line}")
         audit = Audit.of(variants, project.ops)
         if not (warnings or audit.failed or audit.violations):
-            question.remember([len(project.ops), project.files, len(variants)])
-    audit.show()
-    click.echo(f"{time.perf_counter() - start:.1f} s")
+            question.remember([count, files, len(variants)])
+    seconds = time.perf_counter() - start
+    if as_json:
+        found = {"ops": count, **facts(changes, out), "warnings": warnings, **audit.facts(loaded)}
+        show_json({**found, "seconds": seconds})
+    else:
+        audit.show(loaded)
+        click.echo(f"{seconds:.1f} s")
     return not (changes.any or audit.failed or audit.violations)
 
 
-def _compared(ops: int, files: dict[str, str], out: Path) -> Changes:
-    """What is not as it should be in `out`, shown."""
+def _compared(ops: int, files: dict[str, str], out: Path, quiet: bool) -> Changes:
+    """What is not as it should be in `out`, shown unless it is to be `quiet`."""
     changes = compare(files, out)
-    click.echo(summary(ops, changes))
-    show_changes(changes, out, "would be ")
+    if not quiet:
+        click.echo(summary(ops, changes))
+        show_changes(changes, out, "would be ")
     return changes
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import click
@@ -22,10 +22,11 @@ from ..compare.state import Key, State, digest_of
 from ..compare.torch_values import torch_module
 from ..compare.worker import Judge
 from ..load import load_folder
+from ..repro.bundle import replay
 from ..spec import BodySpec
 from ..spec_wording import did_you_mean
 from ..verify import environment
-from .project import PACKAGE, installed, plans_of, specs_folder
+from .project import installed, options_of, plans_of
 from .terminal import progress, show_json, show_table
 
 _REPEATS = {"cuda": 100, "host": 2}
@@ -44,9 +45,13 @@ def compare(
     limit: int,
     jobs: int | None,
     only: int | None,
+    repro: Path | None,
     as_json: bool,
 ) -> bool:
-    """Judge problems 0 to `count` of `ops` that `state` does not have yet; say whether all are as they should be."""
+    """Judge problems 0 to `count` of `ops` that `state` does not have yet; say whether all are as they should be.
+
+    What fails is kept in the folder `repro`.
+    """
     device = _device(device)
     settings = Settings(seed, device, limit, repeats or _REPEATS[device])
     torch_module()
@@ -54,11 +59,10 @@ def compare(
     chosen, left_out = _chosen(ops, specs)
     for line in left_out:
         click.echo(line, err=True)
-    options = _options(specs, package)
+    options, judge = options_of(specs, package), cache(lambda: Judge(specs, package, settings))
     if only is not None:
-        judge = Judge(specs, package, settings)
-        outcomes = [judge(op, only) for op in chosen]
-        _show(outcomes, settings, options, as_json, each=True)
+        outcomes = [judge()(op, only) for op in chosen]
+        _show(outcomes, settings, options, _kept(judge, outcomes, specs, repro), as_json, each=True)
         return not any(outcome.failure for outcome in outcomes)
     work = shard([(op, index) for index in range(count) for op in chosen], part)
     known = State(state, settings, _against(specs, package))
@@ -72,7 +76,7 @@ def compare(
         given = {"specs": str(specs.resolve()), "package": package, "settings": asdict(settings)}
         run(left, given, jobs or len(os.sched_getaffinity(0)), judged, environment(specs, package, (), device))
     outcomes = [known.outcomes[key] for key in work]
-    _show(outcomes, settings, options, as_json)
+    _show(outcomes, settings, options, _kept(judge, outcomes, specs, repro), as_json)
     return not any(outcome.failure for outcome in outcomes)
 
 
@@ -122,16 +126,31 @@ def _against(specs: Path, package: str) -> str:
     return digest_of([*ours, specs, Path(str(sys.modules[package].__file__)).parent])
 
 
-def _options(specs: Path, package: str) -> str:
-    """What a command has to say to work on the same project from the same folder."""
-    options = "" if specs == specs_folder(None) else f" --specs {shlex.quote(str(specs))}"
-    return options if package == PACKAGE else f"{options} --package {package}"
+def _kept(
+    judge: Callable[[], Judge], outcomes: Sequence[Outcome], specs: Path, folder: Path | None
+) -> dict[Key, str]:
+    """Keep each failure whose problem can be drawn in a file, and return the command that tries it again."""
+    failed = [outcome for outcome in outcomes if outcome.failure] if folder else []
+    kept = {}
+    with progress("keeping failures", len(failed)) as step:
+        for outcome in failed:
+            assert folder is not None
+            if file := judge().keep(outcome, folder):
+                kept[outcome.op, outcome.index] = replay(file, specs)
+            step()
+    return kept
 
 
 def _show(
-    outcomes: Sequence[Outcome], settings: Settings, options: str, as_json: bool, *, each: bool = False
+    outcomes: Sequence[Outcome],
+    settings: Settings,
+    options: str,
+    kept: Mapping[Key, str],
+    as_json: bool,
+    *,
+    each: bool = False,
 ) -> None:
-    rows, failures = rows_of(outcomes), failures_of(outcomes, settings, options)
+    rows, failures = rows_of(outcomes), failures_of(outcomes, settings, options, kept)
     if as_json:
         show_json({"settings": asdict(settings), "outputs": rows, "failures": failures})
         return

@@ -27,7 +27,7 @@ from ..model import RowOp
 from .compile_report import Report, Variant
 from .planned import planned_variants
 from .project import PACKAGE, Project
-from .terminal import show_json
+from .terminal import show_json, working
 
 ARCHS = ("sm_80", "sm_89", "sm_90")
 LAYOUTS = RowPlan.LAYOUTS
@@ -68,16 +68,22 @@ def variants_of(
     package: str = PACKAGE,
 ) -> list[Variant]:
     """Every kernel of the named ops in every layout, for every architecture that it runs on."""
-    found = []
+    with working("listing kernels"):
+        return list(_variants(project, names, archs, layouts, package))
+
+
+def _variants(
+    project: Project, names: Iterable[str], archs: Sequence[str], layouts: Sequence[str], package: str
+) -> Iterator[Variant]:
     for op in project.chosen(names):
         if not isinstance(op, RowOp):
             loaded, only = project.loaded[op.name], () if tuple(layouts) == LAYOUTS else layouts
-            found += planned_variants(op, loaded, project.files, package, archs=archs, layouts=only)
+            yield from planned_variants(op, loaded, project.files, package, archs=archs, layouts=only)
             continue
         rows = rows_of(op, project.files[f"{op.category}/{op.name}.cu"], package)
         _assert_told_apart(rows)
-        found += [v for row in rows for v in variants_of_row(row, op, archs=archs, layouts=layouts)]
-    return found
+        for row in rows:
+            yield from variants_of_row(row, op, archs=archs, layouts=layouts)
 
 
 def variants_of_row(
@@ -132,5 +138,5 @@ def compile(
         show_json({**report.summary(), "table": report.rows()})
     else:
         report.show()
-    report.show_failures()
+    report.show_failures(project.loaded)
     return not report.failed

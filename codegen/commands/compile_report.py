@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from baracuda.runtime import CompileError, KernelSource, Registered, Resources
 from baracuda.runtime.cubin import Cubin, compile_many, cubin_key
 
+from ..spec_place import with_field
 from .terminal import Row, progress, show_table
+
+if TYPE_CHECKING:
+    from ..load import Loaded
 
 _SHOWN = 3  # errors, each of which has several lines
 
@@ -81,9 +86,9 @@ class Report:
         show_table([{**row, "ms": row["ms"] or "cached"} for row in self.rows()])
         click.echo(self)
 
-    def show_failures(self) -> None:
+    def show_failures(self, loaded: Mapping[str, Loaded]) -> None:
         """The compiler's first messages, on stderr."""
-        show_errors(self.failed)
+        show_errors(self.failed, loaded)
 
     def __str__(self) -> str:
         s = self.summary()
@@ -92,10 +97,10 @@ class Report:
         return f"{counts}: {median}{s['cached']} cached, {s['spilled']} spilled, {s['failed']} failed"
 
 
-def show_errors(errors: Sequence[CompileError]) -> None:
-    """The first of them, on stderr."""
+def show_errors(errors: Sequence[CompileError], loaded: Mapping[str, Loaded]) -> None:
+    """The first of them, on stderr, with the fields of the specs `loaded` that they are about."""
     for error in errors[:_SHOWN]:
-        click.echo(str(error), err=True)
+        click.echo(with_field(str(error), loaded), err=True)
     if len(errors) > _SHOWN:
         click.echo(f"and {len(errors) - _SHOWN} kernels more", err=True)
 

@@ -12,6 +12,7 @@ from baracuda.runtime import Unsupported
 from ..output import write
 from .compile import ARCHS, variants_of
 from .compile_report import Report
+from .explain import show
 from .generate import show_changes, summary
 from .judgement import judge
 from .machines import CudaMachine, Machine, machine
@@ -37,7 +38,7 @@ def demo(rows: int, cols: int, *, compile_first: bool = True) -> bool:
     with working("running"):
         done = passes(rows, cols, on)
     for one in done:
-        click.echo(one.plan.explain(one.plan.descriptor, device=on.name))
+        show(one.plan.explain(one.plan.descriptor, device=on.name))
     click.echo("\njudge: errors against the float64 oracle, beside the bounds that the specs declare")
     verdicts = [row for one in done for row in judge(one, project)]
     show_table([row for row, _ in verdicts])
@@ -63,7 +64,7 @@ def _compile(project: Project) -> bool:
     report = Report.of(variants_of(project, OPS, layouts=("packed",)))
     show_table(_by_kernel(report))
     click.echo(report)
-    report.show_failures()
+    report.show_failures(project.loaded)
     return not report.failed
 
 

@@ -13,6 +13,7 @@ from baracuda.runtime import (
     Device,
     DriverError,
     InvalidProblem,
+    KernelSku,
     KernelSource,
     Unsupported,
     as_bool,
@@ -22,9 +23,11 @@ from baracuda.runtime import (
     get_device,
 )
 from baracuda.runtime.plan import Plan
+from baracuda.runtime.selection import Explanation, Verdict
 
 from ..spec_wording import did_you_mean
-from .project import PACKAGE, plans_of
+from .project import PACKAGE, plan_names, plans_of
+from .terminal import Row, show_json, show_table
 
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
 READ: dict[Any, Callable[[str], Any]] = {
@@ -33,7 +36,7 @@ READ: dict[Any, Callable[[str], Any]] = {
     as_float: float,
     as_bool: lambda text: _WORDS[text.lower()],
 }
-WANTED = {as_shape: "extents as 64,64", as_int: "an int", as_float: "a float", as_bool: "true or false"}
+WANTED: dict[Any, str] = {as_shape: "extents as 64,64", as_int: "an int", as_float: "a float", as_bool: "true or false"}
 
 
 @dataclass
@@ -52,18 +55,46 @@ class Architecture:
         return False
 
 
-def explain(plan: str, fields: Iterable[str], device: str | None = None, package: str = PACKAGE) -> bool:
+def explain(
+    plan: str, fields: Iterable[str], device: str | None = None, package: str = PACKAGE, as_json: bool = False
+) -> bool:
     """Print how the plan called `plan` selects for fields given as "name=value"; true when it finds a kernel.
 
     `device` is "host", "cuda:0" or an architecture such as "sm_80"; None leaves it open, as `select` does.
     """
-    kind = _plan(plan, package)
-    explanation = kind.explain(_descriptor(kind, fields), device=device and _device(device))
-    click.echo(explanation)
+    kind = plan_called(plan, package)
+    explanation = kind.explain(descriptor_of(kind, fields), device=device and device_called(device))
+    show_json(_facts(explanation)) if as_json else show(explanation)
     return explanation.chosen is not None
 
 
-def _device(name: str) -> Device:
+def show(explanation: Explanation) -> None:
+    """The kernel that is taken, and a row for each candidate in order of preference."""
+    click.echo(explanation.descriptor)
+    click.echo(f"{explanation.chosen}: {explanation.decided}\n" if explanation.chosen else "no kernel takes it\n")
+    show_table([_row(verdict, explanation.chosen) for verdict in explanation.verdicts])
+
+
+def _row(verdict: Verdict, chosen: KernelSku | None) -> Row:
+    sku = verdict.sku
+    assert sku is not None
+    said = "chosen" if sku == chosen else "accepted" if verdict else verdict.reason
+    named = f"{sku.schedule} {sku.layout}" if sku.layout else str(sku.schedule)
+    return {"": "->" if sku == chosen else "", "kernel": named, "arch": sku.arch, "verdict": said}
+
+
+def _facts(explanation: Explanation) -> Row:
+    verdicts = [{"sku": str(v.sku), "accepted": v.accepted, "reason": v.reason} for v in explanation.verdicts]
+    chosen = explanation.chosen and str(explanation.chosen)
+    return {
+        "descriptor": str(explanation.descriptor),
+        "chosen": chosen,
+        "decided": explanation.decided,
+        "candidates": verdicts,
+    }
+
+
+def device_called(name: str) -> Device:
     if not name.startswith("sm_"):
         return get_device(name)
     if not name[3:].isdigit():
@@ -71,15 +102,14 @@ def _device(name: str) -> Device:
     return Architecture(name, name)
 
 
-def _plan(name: str, package: str) -> type[Plan[Any]]:
-    modules: dict[str, str] = plans_of(package).MODULES
-    plans = [known for known in modules if known.endswith("Plan")]
+def plan_called(name: str, package: str) -> type[Plan[Any]]:
+    plans = plan_names(package)
     if name not in plans:
         raise Unsupported(f"no plan {name!r} in {package!r}; {did_you_mean(name, plans)}")
     return getattr(plans_of(package), name)  # type: ignore[no-any-return]
 
 
-def _descriptor(plan: type[Plan[Any]], assignments: Iterable[str]) -> Any:
+def descriptor_of(plan: type[Plan[Any]], assignments: Iterable[str]) -> Any:
     name, kind = plan.__name__, plan.DESCRIPTOR
     known = {field.name: field for field in fields_of(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}

@@ -11,9 +11,12 @@ import click
 from ..output import Changes, compare, write
 from ..remembered import Question
 from .project import Project
+from .terminal import show_json
 
 
-def generate(specs: Path, out: Path, templates: Sequence[Path] = (), *, check: bool = False) -> bool:
+def generate(
+    specs: Path, out: Path, templates: Sequence[Path] = (), *, check: bool = False, as_json: bool = False
+) -> bool:
     """Bring `out` up to date with `specs`, or only say what would change; false if anything would."""
     start = time.perf_counter()
     question = Question(specs, templates, ("generate",))
@@ -24,9 +27,18 @@ def generate(specs: Path, out: Path, templates: Sequence[Path] = (), *, check: b
         ops, files = len(project.ops), project.files
         question.remember([ops, files])
     changes = compare(files, out) if check else write(files, out)
-    show_changes(changes, out, "would be " if check else "")
-    click.echo(f"{summary(ops, changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
+    if as_json:
+        show_json({"ops": ops, **facts(changes, out), "seconds": time.perf_counter() - start})
+    else:
+        show_changes(changes, out, "would be " if check else "")
+        click.echo(f"{summary(ops, changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
     return not (check and changes.any)
+
+
+def facts(changes: Changes, out: Path) -> dict[str, list[str]]:
+    """The files of each kind, for JSON."""
+    kinds = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
+    return {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
 
 
 def show_changes(changes: Changes, out: Path, tense: str = "") -> None:

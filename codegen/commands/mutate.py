@@ -24,7 +24,7 @@ from ..spec_wording import did_you_mean
 from ..verify import environment
 from ..verify.subject import Subject
 from .project import installed, plans_of
-from .terminal import progress, show_json, show_table
+from .terminal import progress, show_json, show_table, working
 
 
 def mutate(
@@ -43,7 +43,8 @@ def mutate(
 
     Without `ops`, of all that are of family row, and those that are not are named on stderr.
     """
-    chosen = shard(_mutants(ops, specs, package), part)
+    with working("listing mutants"):
+        chosen = shard(_mutants(ops, specs, package), part)
     chosen = chosen if count is None else sample(chosen, count, seed)
     known = State(state, _against(specs, package))
     left = [mutant for mutant in chosen if mutant.id not in known.outcomes]

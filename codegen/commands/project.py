@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,12 +37,14 @@ class Project:
         """Check, lower and render all of `specs`; SpecError has a line for each thing that is wrong."""
         from ..generate import lower_all, texts  # what reads and renders specs is a third of all imports
         from ..load import load_folder
+        from .terminal import working
 
-        loaded = load_folder(specs)
-        if not loaded:
-            raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
-        ops = lower_all(loaded.values())
-        return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
+        with working("reading specs"):
+            loaded = load_folder(specs)
+            if not loaded:
+                raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
+            ops = lower_all(loaded.values())
+            return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
 
     def chosen(self, names: Iterable[str]) -> list[Op]:
         """The ops called so, or all of them when no name is given."""
@@ -56,6 +59,13 @@ def specs_folder(given: Path | None) -> Path:
     return given or (SPECS if SPECS.is_dir() else installed("baracuda.specs"))
 
 
+def options_of(specs: Path | None, package: str = PACKAGE) -> str:
+    """What a command has to say to work on the same project from this folder."""
+    usual = specs is None or specs.resolve() == specs_folder(None).resolve()
+    options = "" if usual else f" --specs {shlex.quote(str(specs))}"
+    return options if package == PACKAGE else f"{options} --package {package}"
+
+
 def installed(package: str) -> Path:
     """The folder of a package of this distribution."""
     return Path(str(files(package)))
@@ -63,6 +73,17 @@ def installed(package: str) -> Path:
 
 def plans_of(package: str) -> ModuleType:
     """Import a package of generated plans, one below the current folder included, and all its modules."""
+    module = _package(package)
+    module.import_all()
+    return module
+
+
+def plan_names(package: str) -> list[str]:
+    """The plan classes of a package, none of which is imported."""
+    return [name for name in _package(package).MODULES if name.endswith("Plan")]
+
+
+def _package(package: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last, so that it hides nothing
     try:
@@ -73,7 +94,6 @@ def plans_of(package: str) -> ModuleType:
         raise
     if not hasattr(module, "import_all"):
         raise Unsupported(f"package {package!r} holds no generated plans; run 'baracuda-gen generate'")
-    module.import_all()
     return module
 
 

@@ -15,14 +15,21 @@ import click
 from baracuda.runtime import InvalidProblem
 
 from ..verify import environment
-from .terminal import progress, show_table
+from .terminal import progress, show_json, show_table
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FINDING = 99  # what compute-sanitizer is told to exit with when it has found something
 
 
 def sanitize(
-    ops: Sequence[str], specs: Path | None, package: str, tools: str, shard: str, state: Path | None, jobs: int
+    ops: Sequence[str],
+    specs: Path | None,
+    package: str,
+    tools: str,
+    shard: str,
+    state: Path | None,
+    jobs: int,
+    as_json: bool,
 ) -> bool:
     """Run each op's elements under every tool that `state` does not have yet; say whether all that ran is clean.
 
@@ -45,9 +52,13 @@ def sanitize(
                 with state.open("a") as file:
                     file.write(" ".join(run) + "\n")
             step()
-    show_table(sorted(rows, key=lambda row: (row["finding"] == "none", str(row["op"]), str(row["tool"]))))
-    found = sum(row["finding"] != "none" for row in rows)
-    click.echo(f"{len(rows)} runs, {len(work) - len(left)} done before, {found} with findings")
+    rows.sort(key=lambda row: (row["finding"] == "none", str(row["op"]), str(row["tool"])))
+    found, before = sum(row["finding"] != "none" for row in rows), len(work) - len(left)
+    if as_json:
+        show_json({"runs": rows, "done_before": before, "findings": found})
+    else:
+        show_table(rows)
+        click.echo(f"{len(rows)} runs, {before} done before, {found} with findings")
     return not found
 
 

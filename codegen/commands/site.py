@@ -22,6 +22,7 @@ from .catalog import resources_of
 from .compile import variants_of
 from .compile_report import Report, Variant
 from .project import Project, kernels_of
+from .terminal import working
 
 
 def site(
@@ -43,7 +44,7 @@ def site(
     project = Project.read(specs)
     variants = variants_of(project, archs=archs, package=package)
     report = Report.of(variants if resources else [])
-    report.show_failures()
+    report.show_failures(project.loaded)
     measured = Measurements(tuple(accuracy), tuple(speed), tuple(sweeps))
     made = project.loaded, project.ops, project.files
     documents = Documents(root)
@@ -58,7 +59,8 @@ def _write(catalogue: Catalogue, folder: Path, out: Path) -> None:
     pages(catalogue).write(folder / "pages")
     name = catalogue.documents.title or catalogue.package
     write_config(folder / "mkdocs.yml", config(name, navigation(catalogue), "pages", out))
-    build(folder / "mkdocs.yml", out)
+    with working("building pages"):
+        build(folder / "mkdocs.yml", out)
 
 
 def _resources(variants: Sequence[Variant]) -> Callable[[Registered], list[Row]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -13,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 _UNWRAPPED = 1000  # columns of a pipe or file: a table's row stays one line, for grep and awk
+_NARROWEST = 12  # columns for the longest words of a table
+_COLOURS = {"->": "green", "chosen": "green", "hit": "green", "within": "green", "miss": "yellow", "BEYOND": "red"}
 
 Row = Mapping[str, object]
 
@@ -24,23 +27,64 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def show_table(rows: Sequence[Row]) -> None:
-    """Print `rows`, which all have the same keys, the headings; columns with numbers are aligned right."""
+    """Print `rows`, which all have the same keys, the headings; columns with numbers are aligned right.
+
+    Where words would have to be broken to fit the terminal, each row becomes a list.
+    """
+    screen = console()
+    wide = _width(rows) <= screen.width
+    with screen.capture() as capture:
+        for table in [_table(rows)] if wide else map(_list, rows):
+            screen.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def _width(rows: Sequence[Row]) -> int:
+    """The least that a table takes when words are broken in one column alone."""
+    columns = [[name, *(_cell(row[name]) for row in rows)] for name in (rows[0] if rows else ())]
+    words = sorted(max(len(word) for cell in cells for word in cell.split() or [""]) for cells in columns)
+    return sum(words[:-1]) + min([_NARROWEST, *words[-1:]]) + 2 * len(words)
+
+
+def _table(rows: Sequence[Row]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in rows[0] if rows else ():
         numbers = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
-    screen = console()
-    with screen.capture() as capture:
-        screen.print(table)
-    for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+        table.add_row(*map(_coloured, row.values()))
+    return table
+
+
+def _list(row: Row) -> Table:
+    table = Table.grid("", "", padding=(0, 2, 0, 0))
+    table.columns[1].overflow = "fold"
+    for name, value in row.items():
+        table.add_row(Text(name, "bold"), _coloured(value))
+    table.add_row()
+    return table
+
+
+def _coloured(value: object) -> Text:
+    text = _cell(value)
+    return Text(text, _COLOURS.get(text, ""))
 
 
 def show_json(value: object) -> None:
-    """Print `value` as JSON and nothing else."""
-    click.echo(json.dumps(value, indent=2, default=str))
+    """Print `value` as JSON and nothing else; numbers that JSON does not have, "inf" and "nan", are strings."""
+    click.echo(json.dumps(_jsonable(value), indent=2, default=str))
+
+
+def _jsonable(value: object) -> object:
+    match value:
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case list() | tuple():
+            return [_jsonable(one) for one in value]
+        case dict():
+            return {name: _jsonable(one) for name, one in value.items()}
+    return value
 
 
 def _cell(value: object) -> str:

@@ -3,10 +3,8 @@ for the same bits."""
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,17 +12,13 @@ import numpy as np
 from baracuda.runtime import ElementKind
 
 from ..spec import BoundSpec
-from ..verify.accuracy import Accuracy, compare
-from ..verify.arrange import Arranged, arrange
-from ..verify.checks import as_float
 from ..verify.memory import Memory
-from ..verify.problem import Arrays, Problem
+from ..verify.problem import Arrays
 from ..verify.subject import Subject
+from ..verify.trial import Trial, message_of
 from .bounds import allowed
 from .draw import Drawn, draw
-from .expected import Expected, draw_hidden, expect
-
-_LONGEST = 600  # characters of a message
+from .expected import draw_hidden, expect
 
 
 @dataclass(frozen=True)
@@ -65,22 +59,31 @@ class Outcome:
     fatal: bool = False  # whether the device is of no use to this process any more
 
 
-class Wrong(Exception):
-    """A result that is not what it should be."""
-
-
 def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torch_device: str) -> Outcome:
     """Draw problem `index` and judge the plan on it; whatever goes wrong is part of the outcome."""
-    outputs: dict[str, Measured] = {}
     known: dict[str, Any] = {}
+    outputs: dict[str, Measured] = {}
     try:
         drawn = draw(subject, settings.seed, index, settings.device, settings.limit)
         known = _described(drawn)
-        _judge(drawn, memory, torch_device, settings.repeats, outputs)
+        seen, failure = trial_of(drawn, torch_device, settings.repeats).verdict(memory)
+        outputs = {name: Measured(a.worst_ratio, a.max_error, a.relative) for name, a in seen.items()}
     except Exception as error:
-        dead = not _alive(memory)
-        return Outcome(subject.spec.op, index, **known, outputs=outputs, failure=_message(error), fatal=dead)
-    return Outcome(subject.spec.op, index, **known, outputs=outputs)
+        failure = message_of(error)
+    dead = bool(failure) and not _alive(memory)
+    return Outcome(subject.spec.op, index, **known, outputs=outputs, failure=failure, fatal=dead)
+
+
+def trial_of(drawn: Drawn, torch_device: str, repeats: int) -> Trial:
+    """A drawn problem with its numbers, and what torch makes of them."""
+    problem = drawn.problem
+    held = problem.held(drawn.choice)
+    hidden = draw_hidden(problem, drawn.style, drawn.seed)
+    expected = expect(problem, _inputs(drawn, held), hidden, held, torch_device)
+    exact = {argument: expected.exact[name] for argument, name in problem.results.items()}
+    bound = allowed(problem, expected, hidden, held)
+    how = drawn.choice, drawn.patterns, drawn.broadcast, drawn.shift_workspace
+    return Trial(problem, expected.arrays, exact, bound, *how, repeats=repeats)
 
 
 def _described(drawn: Drawn) -> dict[str, Any]:
@@ -91,14 +94,6 @@ def _described(drawn: Drawn) -> dict[str, Any]:
     return {**named, **how, "descriptor": str(problem.descriptor), "c1": bound.c1, "c2": bound.c2}
 
 
-def _message(error: Exception) -> str:
-    if isinstance(error, Wrong):
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    text = f"{type(error).__name__}: {error}"[:_LONGEST]
-    return f"{text} ({Path(last.filename).name}:{last.lineno})"
-
-
 def _alive(memory: Memory) -> bool:
     try:
         memory.finish()
@@ -107,97 +102,9 @@ def _alive(memory: Memory) -> bool:
     return True
 
 
-def _judge(drawn: Drawn, memory: Memory, torch_device: str, repeats: int, outputs: dict[str, Measured]) -> None:
-    problem = drawn.problem
-    held = problem.held(drawn.choice)
-    arrays = _inputs(drawn, held)
-    hidden = draw_hidden(problem, drawn.style, drawn.seed)
-    expected = expect(problem, arrays, hidden, held, torch_device)
-    arranged = _placed(drawn, expected.arrays, memory)
-    got = arranged.run()
-    wrong = []
-    bound = allowed(problem, expected, hidden, held)
-    for name, accuracy in _accuracies(problem, expected, bound, got, held).items():
-        outputs[name] = Measured(accuracy.worst_ratio, accuracy.max_error, accuracy.relative)
-        if not accuracy.worst_ratio <= 1:
-            wrong.append(f"{name!r} is wrong, {accuracy}")
-    if wrong:
-        raise Wrong("; ".join(wrong))
-    _repeat(arranged, repeats - 1)
-
-
 def _inputs(drawn: Drawn, held: Mapping[str, ElementKind]) -> Arrays:
     arrays = {}
     for name, array in drawn.problem.draw(drawn.style, drawn.seed).items():
         axis, stored = drawn.broadcast.get(name), array.astype(held[name].row.numpy)
         arrays[name] = stored if axis is None else np.broadcast_to(stored.take([0], axis), stored.shape)
     return arrays
-
-
-def _placed(drawn: Drawn, arrays: Arrays, memory: Memory) -> Arranged:
-    """Everything in memory as drawn, inputs of stride 0 with one number for all."""
-    cut = {name: np.ascontiguousarray(arrays[name].take([0], axis)) for name, axis in drawn.broadcast.items()}
-    arranged = arrange(
-        drawn.problem,
-        {**arrays, **cut},
-        memory,
-        patterns=drawn.patterns,
-        choice=drawn.choice,
-        shift_workspace=drawn.shift_workspace,
-    )
-    for name, axis in drawn.broadcast.items():
-        view = arranged.placed[name].view
-        strides = tuple(0 if i == axis else stride for i, stride in enumerate(view.strides))
-        arranged.placed[name].view = view._replace(shape=arrays[name].shape, strides=strides)
-    return arranged
-
-
-def _accuracies(
-    problem: Problem, expected: Expected, bound: Mapping[str, Any], got: Arrays, held: Mapping[str, ElementKind]
-) -> dict[str, Accuracy]:
-    found = {}
-    for argument, name in problem.results.items():
-        value = problem.flat(argument, as_float(got[argument]))
-        found[argument] = compare(value, expected.exact[name], bound[argument], held[argument])
-    return found
-
-
-def _repeat(arranged: Arranged, times: int) -> None:
-    """Run `times` more, on poison each time: outputs that are promised to be deterministic keep their bits."""
-    problem, plan = arranged.problem, arranged.problem.plan
-    names = {argument for argument, name in problem.results.items() if _deterministic(plan, argument, name)}
-    if times < 1 or not names:
-        return
-    buffers: dict[str, Any] = {name: arranged.placed[name].buffer for name in problem.written}
-    first = {name: buffers[name].array.copy() for name in sorted(names)}
-    poison = {name: _poisoned(arranged, name) for name in buffers}
-    arrays: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
-    bound = plan.bind(**arrays, workspace=arranged.workspace)
-    changed = []
-    for _ in range(times):
-        for name, buffer in buffers.items():
-            buffer.array[:] = poison[name]
-        if arranged.scratch is not None:
-            scratch: Any = arranged.scratch
-            scratch.array[:] = 0xFF
-        bound()
-        changed.append({name: (buffers[name].array != before).any() for name, before in first.items()})
-    arranged.memory.finish()
-    for turn, flags in enumerate(changed):
-        if other := [name for name, flag in flags.items() if flag]:
-            raise Wrong(f"run {turn + 2} gives {other[0]!r} other bits than the first")
-
-
-def _deterministic(plan: Any, *names: str) -> bool:
-    return any("deterministic" in plan.PROMISES.get(name, ()) for name in names)
-
-
-def _poisoned(arranged: Arranged, name: str) -> Any:
-    """A written tensor's buffer as it was before the first run, on its device."""
-    placed = arranged.placed[name]
-    buffer: Any = placed.buffer
-    now = buffer.array.copy()
-    buffer.write(placed.before)
-    before = buffer.array.copy()
-    buffer.array[:] = now
-    return before

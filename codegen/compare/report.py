@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from .judge import Measured, Outcome, Settings
-from .state import lines
+from .state import Key, lines
 
 Row = dict[str, object]
 
@@ -39,8 +39,11 @@ def _row(key: tuple[str, ...], found: Sequence[tuple[Outcome, Measured]]) -> Row
     }
 
 
-def failures_of(outcomes: Iterable[Outcome], settings: Settings, options: str = "") -> list[Row]:
-    """What failed and how to see it again."""
+def failures_of(
+    outcomes: Iterable[Outcome], settings: Settings, options: str = "", kept: Mapping[Key, str] | None = None
+) -> list[Row]:
+    """What failed and how to see it again: as `kept` says, or drawn anew."""
+    kept = kept or {}
     return [
         {
             "failure": f"{outcome.op} {outcome.index}",
@@ -49,7 +52,7 @@ def failures_of(outcomes: Iterable[Outcome], settings: Settings, options: str = 
             "numbers": outcome.style,
             "layouts": outcome.layouts,
             "message": outcome.failure,
-            "again": replay(outcome, settings, options),
+            "again": kept.get((outcome.op, outcome.index)) or replay(outcome, settings, options),
         }
         for outcome in sorted(outcomes, key=lambda o: (o.op, o.index))
         if outcome.failure

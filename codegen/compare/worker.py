@@ -13,9 +13,11 @@ from baracuda.runtime import Unsupported
 
 from ..commands.project import plans_of
 from ..load import load_folder
+from ..repro.bundle import write
 from ..verify.memory import memory_of
 from ..verify.subject import Subject
-from .judge import Outcome, Settings, judge
+from .draw import draw
+from .judge import Outcome, Settings, judge, trial_of
 from .torch_values import torch_module
 
 
@@ -33,6 +35,17 @@ class Judge:
 
     def __call__(self, op: str, index: int) -> Outcome:
         return judge(self.subjects[op], index, self.settings, self.memory, self.torch_device)
+
+    def keep(self, outcome: Outcome, folder: Path) -> Path | None:
+        """Keep the problem of a failure in a file below `folder`, or nothing where drawing it is what failed."""
+        given = self.settings
+        try:
+            drawn = draw(self.subjects[outcome.op], given.seed, outcome.index, given.device, given.limit)
+            trial = trial_of(drawn, self.torch_device, given.repeats)
+        except Exception:  # whatever it is, it is the failure
+            return None
+        origin = {"compare": outcome.index, "style": drawn.style, **asdict(given)}
+        return write(trial, folder, outcome.failure, self.memory, origin)
 
 
 def main() -> None:

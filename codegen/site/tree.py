@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..publish import publish
+from baracuda.runtime.publish import publish
 
 Content = str | bytes
 
@@ -26,11 +26,7 @@ class Tree:
     def write(self, folder: Path) -> None:
         """Write all files below `folder`."""
         for path, content in self.files.items():
-            if isinstance(content, str):
-                publish(folder / path, content)
-            else:
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path).write_bytes(content)
+            publish(folder / path, content)
 
 
 def link(page: str, target: str) -> str:

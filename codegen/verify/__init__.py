@@ -18,18 +18,23 @@ def run(
     ops: Sequence[str] = (),
     device: str = "host",
     check: bool = False,
+    repro: Path | None = None,
     extra: Sequence[str] = (),
 ) -> int:
     """Run the spec-driven tests of `ops` (all if empty) below `specs` on "host" or "cuda"; return pytest's exit code.
 
     `package` is where the plans were generated to. `check` has the host device look at every access to memory.
-    `extra` goes to pytest.
+    A result beyond its bound is kept in the folder `repro`. `extra` goes to pytest.
     """
+    from ..repro import bundle
+
     if check and device != "host":
         raise InvalidProblem("--check is of the host device; on a GPU there is 'baracuda-gen sanitize'")
     if device == "cuda" and not CudaDevice.available():
         raise DriverError("no CUDA device to test on; use the host device")
     chosen = environment(specs, package, ops, "check" if check else device)
+    if repro is not None:
+        chosen[bundle.FOLDER] = str(repro.resolve())
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
     quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
     quiet += ["--rootdir", str(Path.cwd())]

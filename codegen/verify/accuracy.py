@@ -39,6 +39,11 @@ def _parts(numbers: Any) -> Any:
     return np.stack([np.real(numbers), np.imag(numbers)], -1)
 
 
+def as_float(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """`array` for comparisons: float64, or what cannot become that as it is."""
+    return array if array.dtype.kind in "iubc" else array.astype(np.float64)
+
+
 def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accuracy:
     """Measure `got`, stored as `kind`, against `expected`; the ratio is infinite where only one of them is finite.
 

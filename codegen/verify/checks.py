@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import ElementKind
+from baracuda.runtime import ElementKind, KernelInternal
 from baracuda.runtime.axes import contiguous_strides
 
-from .accuracy import Accuracy, compare
+from ..repro.bundle import offer
+from .accuracy import Accuracy, as_float, compare
 from .arrange import Choice, arrange, same_bits
 from .body_problem import BodyProblem
 from .memory import PATTERNS, Memory, Placed
@@ -19,6 +20,7 @@ from .oracle import explicit, tolerances, widen, with_saved
 from .oracles import definition
 from .problem import Arrays, Problem
 from .row_problem import RowProblem
+from .trial import Trial, message_of, trial, wrong_in
 
 LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
 LARGE = 1 << 17  # elements; a problem of more is drawn in one style on the host device, the one that rounds most
@@ -34,9 +36,7 @@ def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = Tru
     worst: dict[str, Accuracy] = {}
     for problem in problems:
         for style in _styles(problem, memory):
-            for name, accuracy in measured(problem, memory, style).items():
-                if accuracy.worst_ratio > 1:
-                    raise AssertionError(f"{_of(problem)}, {style} inputs: {name!r} is wrong, {accuracy}")
+            for name, accuracy in _within(drawn(problem, style), memory, f"{style} inputs").items():
                 if name not in worst or accuracy.worst_ratio > worst[name].worst_ratio:
                     worst[name] = accuracy
     for name, accuracy in worst.items() if tight else ():
@@ -54,9 +54,26 @@ def _styles(problem: Problem, memory: Memory) -> tuple[str, ...]:
 
 def measured(problem: Problem, memory: Memory, style: str) -> dict[str, Accuracy]:
     """Run once on inputs of a style of `STYLES` and compare each output with the oracle."""
+    return drawn(problem, style).measure(memory)
+
+
+def drawn(problem: Problem, style: str) -> Trial:
+    """Inputs of a style of `STYLES`, and what the oracle makes of them."""
     held = problem.held()
     arrays, exact = with_saved(problem, problem.draw(style), held, problem.draw_hidden(style))
-    return _compared(problem, arrays, exact, arrange(problem, arrays, memory).run(), held)
+    return trial(problem, arrays, exact, tolerances(problem, arrays, exact, held))
+
+
+def _within(one: Trial, memory: Memory, what: str) -> dict[str, Accuracy]:
+    """What a trial gives; where that is not what it should, it may be kept to be tried again."""
+    said = f"{_of(one.problem)}, {what}"
+    try:
+        found = one.measure(memory)
+    except KernelInternal as error:
+        raise KernelInternal(f"{said}: {error}{offer(one, message_of(error), memory)}") from error
+    if wrong := wrong_in(found):
+        raise AssertionError(f"{said}: {wrong}{offer(one, wrong, memory)}")
+    return found
 
 
 def check_explicit(problem: Problem, memory: Memory) -> None:
@@ -68,22 +85,18 @@ def check_explicit(problem: Problem, memory: Memory) -> None:
         if name in arrays:
             arrays[name] = np.asarray(rng.uniform(0.5, 2.0, arrays[name].shape), arrays[name].dtype)
     exact = explicit(problem, widen(problem, arrays)) or {}
-    outputs = arrange(problem, arrays, memory).run()
-    for name, accuracy in _compared(problem, arrays, exact, outputs, held, {}).items():
-        if accuracy.worst_ratio > 1:
-            raise AssertionError(f"{_of(problem)}, arbitrary saved values: {name!r} is wrong, {accuracy}")
+    bound = tolerances(problem, arrays, exact, held, saved={})
+    _within(trial(problem, arrays, exact, bound), memory, "arbitrary saved values")
 
 
 def check_stored_types(problem: Problem, memory: Memory) -> None:
     """Every choice of element types the spec allows for its tensors gives results within the bound."""
     for choice in choices_of(problem):
         held = problem.held(choice)
-        drawn = {n: a.astype(held[n].row.numpy) for n, a in problem.draw(seed=5).items()}
-        arrays, exact = with_saved(problem, drawn, held, problem.draw_hidden(seed=5))
-        outputs = arrange(problem, arrays, memory, choice=choice).run()
-        for name, accuracy in _compared(problem, arrays, exact, outputs, held).items():
-            if accuracy.worst_ratio > 1:
-                raise AssertionError(f"{_of(problem)}, {_said(choice)}: {name!r} is wrong, {accuracy}")
+        inputs = {n: a.astype(held[n].row.numpy) for n, a in problem.draw(seed=5).items()}
+        arrays, exact = with_saved(problem, inputs, held, problem.draw_hidden(seed=5))
+        bound = tolerances(problem, arrays, exact, held)
+        _within(trial(problem, arrays, exact, bound, choice), memory, _said(choice))
 
 
 def choices_of(problem: Problem) -> Iterator[dict[str, ElementKind]]:
@@ -360,11 +373,6 @@ def _require_near(problem: Problem, expected: np.ndarray[Any, Any], other: np.nd
     a, b = as_float(expected), as_float(other)
     scale = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
     np.testing.assert_allclose(b, a, rtol=1e-2, atol=1e-2 * float(scale), err_msg=f"{_of(problem)}: {what}")
-
-
-def as_float(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`array` for comparisons: float64, or what cannot become that as it is."""
-    return array if array.dtype.kind in "iubc" else array.astype(np.float64)
 
 
 def _said(choice: Choice) -> str:

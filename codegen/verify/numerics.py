@@ -10,8 +10,7 @@ import numpy as np
 from baracuda.runtime import ElementKind
 
 from ..load import Loaded
-from .accuracy import Accuracy, compare
-from .checks import as_float
+from .accuracy import Accuracy, as_float, compare
 from .oracle import reference, tolerances, widen
 from .problem import Problem
 from .subject import Subject

@@ -7,13 +7,14 @@ import tempfile
 from pathlib import Path
 
 
-def publish(path: Path, text: str) -> None:
+def publish(path: Path, content: str | bytes) -> None:
     """Write through a temporary file beside `path`."""
+    data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o644)

@@ -1,0 +1,1 @@
+"""Failing cases as files that hold all it takes to see them again."""

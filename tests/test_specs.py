@@ -156,8 +156,8 @@ TABLE: list[tuple[str, str, str, str]] = [
     (F, 'dtype: [T, acc]', 'dtype: [T, i32]',
      '27: mixes whole and real numbers: T, i32'),
     (F, 'dtype: [T, acc]', 'dtype: U',
-     "27: 'inputs.gain.dtype[0]' is 'U'; needs one of 'T', 'acc', 'bf16', 'f16', 'f32', 'f64', 'f8e4m3', 'f8e5m2', 'i32', "
-     "'i64'"),
+     "27: 'inputs.gain.dtype[0]' is 'U'; needs one of 'T', 'acc', 'bf16', 'f16', 'f32', 'f64', 'f8e4m3', "
+     "'f8e5m2', 'i32', 'i64'"),
     (F, 'optional: has_gain', 'optional: has_gian',
      "27: 'has_gian' is not a bool of the descriptor; did you mean 'has_gain'?"),
     (F, 'optional: has_gain, default: 1', 'optional: has_gain',

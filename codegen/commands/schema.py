@@ -11,7 +11,6 @@ import click
 from baracuda.runtime.publish import publish
 from baracuda.runtime.tuned import MARK
 
-
 FILE = "schema.json"  # in the folder of specs
 
 

@@ -128,6 +128,8 @@ def test_generating_keeps_it_current(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert generate() == (0, False)
     schema.write_text(old)
     assert (generate("--check"), schema.read_text()) == ((1, True), old)
+    options = ["--specs", str(specs), "--out", str(out), "--check", "--json"]
+    assert json.loads(CliRunner().invoke(main, ["generate", *options]).stdout)["written"] == [str(schema)]
     assert (generate(), schema.read_text()) == ((0, True), current)
     assert generate("--check") == (0, False)
     schema.write_text(json.dumps(SCHEMA))  # as another pydantic may print it

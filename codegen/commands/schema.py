@@ -21,7 +21,7 @@ def schema(out: Path | None = None) -> None:
     if out is None:
         click.echo(schema_text(), nl=False)
     else:
-        publish(out, schema_text())
+        out.write_text(schema_text(), encoding="utf-8")
 
 
 def renew(specs: Path, text: str, *, check: bool = False, create: bool = False) -> list[Path]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from baracuda.runtime import SpecError
 from baracuda.runtime.tuned import MARK
 
+from .functions import function_of
 from .load import Loaded, load_folder
 from .lower import lower
 from .model import Op
@@ -47,6 +48,8 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
     for category in sorted({op.category for op in ops}):
         modules = [op.name for op in ops if op.category == category]
         files[f"{category}/__init__.py"] = _package(f"Generated plans of category {category}.", modules)
+    functions = [function_of(op) for op in sorted(ops, key=lambda op: op.name)]
+    files["_functions.pyi"] = env.get_template("functions.pyi.jinja").render(functions=functions, mark=MARK)
     files["__init__.py"] = _index(ops)
     return files
 
@@ -59,7 +62,9 @@ def _package(doc: str, modules: list[str]) -> str:
 def _index(ops: list[Op]) -> str:
     rows = {name: f"{op.category}.{op.name}" for op in ops for name in (*op.plans, op.descriptor)}
     listed = "".join(f'    "{name}": "{module}",\n' for name, module in sorted(rows.items()))
-    return _INDEX.format(mark=MARK, rows=listed)
+    by_module = sorted((module, name) for name, module in rows.items())
+    imports = "".join(f"    from .{module} import {name} as {name}\n" for module, name in by_module)
+    return _INDEX.format(mark=MARK, rows=listed, imports=imports)
 
 
 _INDEX = '''"""Generated plans, imported when first used.
@@ -70,17 +75,20 @@ _INDEX = '''"""Generated plans, imported when first used.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 MODULES = {{
 {rows}}}
 
+if TYPE_CHECKING:
+{imports}
+else:
 
-def __getattr__(name: str) -> Any:
-    """Import the module of a plan or descriptor, as ``from ... import`` does."""
-    if name not in MODULES:
-        raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
-    return getattr(import_module(f".{{MODULES[name]}}", __name__), name)
+    def __getattr__(name: str) -> Any:
+        """Import the module of a plan or descriptor, as ``from ... import`` does."""
+        if name not in MODULES:
+            raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
+        return getattr(import_module(f".{{MODULES[name]}}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -34,7 +34,7 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
         return to_python(read_condition(str(text), owners), owners)
 
     tensors = tuple(_tensor(n, spec) for n in spec.arguments)
-    described = {n: t.shape for n, t in spec.arguments.items()}
+    described = {n: " or ".join((t.shape, *t.shapes)) for n, t in spec.arguments.items()}
     rows = tuple(_rows(spec, python))
     kernels = tuple(_kernel(k, python) for k in spec.kernels)
     shared = shared_fields(spec, spec_path, tensors, described)

@@ -39,7 +39,9 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     parts = split(spec)
     lowering = _Lowering(spec, parts)
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
-    shared = shared_fields(spec, spec_path, arguments, {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()})
+    described = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
+    told = ", ".join(f"{name} is {dim.of}" for name, dim in spec.dims.items())
+    shared = shared_fields(spec, spec_path, arguments, described, told)
     queries = [e for line in parts.lines for e in walk(line.expr) if isinstance(e, Query)]
     read = {name for line in parts.lines for name in parts.needed([line.name])}
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from baracuda.runtime import Gradient
@@ -15,14 +16,14 @@ from .model import Allowance, Check, DescriptorField, Method, Scalar, Tensor, ar
 from .spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec
 
 _ANNOTATION = {"shape": "tuple[int, ...]", "int": "int", "float": "float", "bool": "bool"}
-_STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "any strides, the last 1"}
 _WORD = {"float": ("acc_t", "double"), "int": ("i64", "long long"), "bool": ("bool", "long long")}
 
 
 def shared_fields(
-    spec: OpSpec, spec_path: str, tensors: tuple[Tensor, ...], described: Mapping[str, str]
+    spec: OpSpec, spec_path: str, arguments: tuple[Tensor, ...], described: Mapping[str, str], told: str = ""
 ) -> dict[str, Any]:
-    """The fields of `Op`; `described` says of what shape each argument is."""
+    """The fields of `Op`; `described` says of what shape each argument is, `told` what the names in shapes are."""
+    tensors = tuple(replace(t, shape=described[t.name]) for t in arguments)
     return {
         "name": spec.op,
         "plan": spec.plan,
@@ -40,7 +41,8 @@ def shared_fields(
         "contraction": spec.precision.contraction,
         "flush_subnormals": spec.precision.subnormals == "flush",
         "elements": tuple(spec.dtypes),
-        "methods": tuple(_methods(tensors, described)),
+        "shapes_told": told,
+        "methods": tuple(_methods(tensors, told)),
         "fields": tuple(_field(n, f) for n, f in spec.descriptor.items()),
         "checks": tuple(_check(spec, r) for r in spec.require),
         "tensors": tensors,
@@ -109,19 +111,26 @@ def _field(name: str, spec: FieldSpec) -> DescriptorField:
     return DescriptorField(name, _ANNOTATION[spec.type], spec.type, lines, text)
 
 
-def _methods(arguments: tuple[Tensor, ...], described: Mapping[str, str]) -> Iterable[Method]:
+def _methods(arguments: tuple[Tensor, ...], told: str) -> Iterable[Method]:
     lines = [""]
     for t in arguments:
-        given = f"; given exactly when {t.optional}" if t.optional else ""
-        held = f"{described[t.name]} of {' or '.join(t.dtypes)}, {_STRIDES[t.layout]}"
-        text = f"{t.name} ({t.role}): {t.doc}; {held}{given}"
-        lines += textwrap.wrap(text, 98, subsequent_indent="    ")
-    lines += ["workspace: any array of at least `workspace_bytes` bytes, on the device of the others"]
+        lines += t.told(f"given exactly when {t.optional}")
+    lines += ["workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others"]
     lines += ["stream: a raw handle or a stream object; by default the current one of the arrays' library"]
+    lines += ["", *type_lines(arguments, told)]
     raises = "Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall."
     does = "Check the arguments and start the kernels; nothing is allocated."
-    yield Method("run", "None", does, (*lines, "", raises))
-    yield Method("run_unchecked", "None", "As `run`, for arguments that `run` or `can_implement` accepts.", ())
-    yield Method("bind", "rt.BoundLaunch", "Check once, and return a call that only starts the kernels.", ())
+    yield Method("run", "None", does, (*lines, raises))
+    unchecked = "As `run`, for arguments that `run` or `can_implement` accepts."
+    yield Method("run_unchecked", "None", unchecked, tuple(lines))
+    once = "Check once, and return a call that only starts the kernels."
+    yield Method("bind", "rt.BoundLaunch", once, (*lines, f"{raises[:-1]}, as `run` does."))
     would = "Whether `run` would work, and if not, the error it would raise."
-    yield Method("can_implement", "rt.Verdict", would, ())
+    yield Method("can_implement", "rt.Verdict", would, tuple(lines))
+
+
+def type_lines(arguments: Iterable[Tensor], told: str) -> list[str]:
+    """What the names mean that documentation shows of shapes and types."""
+    wide = any("acc" in t.dtypes for t in arguments)
+    types = f"T is the descriptor's element{', acc f64 where that is f64, else f32' if wide else ''}"
+    return textwrap.wrap(f"Here {'; '.join([told, types] if told else [types])}.", 98)

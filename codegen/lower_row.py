@@ -33,14 +33,17 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
     plan = schedule(lines, spec, tensors, kinds, rows, cols)
     arguments = tuple(tensors[name] for name in spec.arguments)
     described = {name: f"[{', '.join(t.dims)}]" for name, t in spec.arguments.items()}
-    shared = shared_fields(spec, spec_path, arguments, described)
+    shape = spec.dims[cols].of
+    columns = f"[{cols}] those axes or their product"
+    told = f"[{rows}, {cols}] is {shape}, [{rows}] that with 1 for each axis of {cols}, {columns}"
+    shared = shared_fields(spec, spec_path, arguments, described, told)
     col_axes = to_python(read_condition(spec.dims[cols].axes, spec.descriptor))
     return RowOp(
         **shared,
         program=tuple(f"{line.name} = {to_source(line.expr)}" for line in lines),
         arch=first_arch(spec),
         needs_math=any("math." in text for text in [*(c.python for c in shared["checks"]), col_axes]),
-        shape=spec.dims[cols].of,
+        shape=shape,
         rows=rows,
         cols=cols,
         col_axes=col_axes,

@@ -6,9 +6,11 @@ A spec is checked text; these are decisions. A template loops and prints, and ne
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from baracuda.runtime import Extent, Gradient, Measurement, Tile
+
+_STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "any strides, the last 1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Tensor:
     may_alias: tuple[str, ...]
     doc: str
     rank: int = 0  # of a strided tensor
+    shape: str = field(default="", compare=False)  # as documentation shows it
 
     def ranked(self, rank: int) -> Tensor:
         """The same tensor of so many axes."""
@@ -43,6 +46,13 @@ class Tensor:
         parts += [f"layout={self.layout!r}"] if self.layout != "any" else []
         parts += [f"may_alias={self.may_alias!r}"] if self.may_alias else []
         return ", ".join(parts).replace("'", '"')
+
+    def told(self, absence: str) -> list[str]:
+        """What documentation says of it, wrapped; `absence` is what it says of one that is optional."""
+        held = f"{self.shape} of {' or '.join(self.dtypes)}, {_STRIDES[self.layout]}"
+        alias = f"; may be the memory of {' or '.join(self.may_alias)}" if self.may_alias else ""
+        text = f"{self.name} ({self.role}): {self.doc}; {held}{alias}{f'; {absence}' if self.optional else ''}"
+        return textwrap.wrap(text, 98, subsequent_indent="    ")
 
     @property
     def has(self) -> str:
@@ -260,6 +270,7 @@ class Op:
     flush_subnormals: bool
 
     elements: tuple[str, ...]
+    shapes_told: str  # what the names in its tensors' shapes are, or ""
     fields: tuple[DescriptorField, ...]
     methods: tuple[Method, ...]
     checks: tuple[Check, ...]

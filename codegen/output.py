@@ -68,7 +68,10 @@ def _read(path: Path) -> str | None:
     return "a folder, say" if path.exists() or path.is_symlink() else None
 
 
+_SUFFIXES = (".cu", ".py", ".pyi", ".json")
+
+
 def _is_orphan(path: Path, files: Mapping[str, str], out: Path) -> bool:
-    if path.suffix not in (".cu", ".py", ".json") or path.relative_to(out).as_posix() in files or not path.is_file():
+    if path.suffix not in _SUFFIXES or path.relative_to(out).as_posix() in files or not path.is_file():
         return False
     return bool(_MARKED.search(path.read_text(encoding="utf-8", errors="replace")[:20_000]))

@@ -18,7 +18,7 @@ from baracuda.runtime.publish import publish
 
 from . import STARTED
 
-_OURS = tuple(Path(__file__).resolve().parent.parent / name for name in ("codegen", "runtime", "templates"))
+_OURS = tuple(Path(__file__).resolve().parent.parent / name for name in ("codegen", "runtime", "templates", "ops"))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What a spec file may say. Every key is declared here; anything else is an error."""
+"""What a spec file may say. Every key is declared here; anything else is an error.
+
+The text below a key is its description in the JSON Schema, which editors show; docs/spec-language.md says more.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ Element = Literal[
 Stored = Literal["T", "acc", "f32", "f16", "bf16", "f64", "f8e4m3", "f8e5m2", "i32", "i64"]
 Rung = Literal["deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"]
 Layout = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+_StoredTypes = Annotated[tuple[Stored, ...], Field(min_length=1, strict=False)]
 Arch = Literal["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
 Spilled = Annotated[int, Field(ge=1, le=4096)]
 
@@ -28,44 +32,65 @@ Macro = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,31}$")]
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class FieldSpec(Strict):
     """A field of the descriptor: what the problem is, known before any array is."""
 
     type: Literal["shape", "int", "float", "bool"]
+    """`shape` is a tuple of extents, `int` has 64 bits, `float` is a double, also beside 16-bit elements."""
     doc: Doc
+    """What the field means, in one line; for example `added to the mean square`."""
     default: int | float | bool | None = None
-    same_as: Ident | None = None  # the field whose value it takes when it is not given
+    """What the caller need not say; for example `1.0e-6`. Without it the caller must give the field."""
+    same_as: Ident | None = None
+    """The field whose value this one takes when it is not given; for example `num_heads`."""
 
 
 class Requirement(Strict):
     """A condition on the descriptor's fields, and the error that its violation raises."""
 
     that: Text
+    """An expression over fields that must be true; for example `1 <= len(input_shape) <= 8`. It may use `len`, `min`,
+    `max`, `abs`, `prod`, `isfinite`, `is_suffix_mask`, `mask_axes`, `normalize_axis`, `ceil_div`, `round_up`,
+    `bucket`."""
     raises: Literal["InvalidProblem", "Unsupported"]
+    """`InvalidProblem`: the values contradict each other. `Unsupported`: they are well formed, but no kernel serves
+    them."""
 
 
 class DimSpec(Strict):
     """A group of axes of the field `of`: those that the expression `axes` lists, or the `rest`."""
 
     of: Ident
+    """A field of type `shape`; for example `input_shape`."""
     axes: Text
+    """An expression for a tuple of axes, for example `(axis,)`; or `rest`, the axes that the other dim leaves."""
 
 
 class TensorSpec(Strict):
     """An array argument; families add how its shape is given."""
 
     doc: Doc
-    dtype: Annotated[tuple[Stored, ...], Field(min_length=1, strict=False)] = ("T",)
+    """What the array holds, in one line; for example `gain of each column`."""
+    dtype: _StoredTypes = ("T",)
+    """What the caller's array may hold, one type or a list of which the first is the usual one: `T` is the element,
+    `acc` what it is summed in (f64 for f64, else f32); for example `[T, acc]`."""
     layout: Literal["any", "contiguous", "inner"] = "any"
+    """`any`: any strides, 0 and negative ones included. `inner`: likewise, but 1 along the last axis. `contiguous`: no
+    gaps, in row-major order."""
     optional: Ident | Literal[False] = False
+    """A field of type `bool`: the array is given exactly when it is true; for example `has_gamma`."""
     default: float | int | None = None
+    """Inputs that are optional: what is read when the array is absent; for example `1`."""
     may_alias: Annotated[tuple[Ident, ...], Field(strict=False)] = ()
+    """Outputs: inputs of the same shape and dtype whose memory it may take over, as the same view; for example
+    `[x]`."""
     updates: Ident | None = None
+    """Outputs: the input that the result is written back to. It has no argument of its own. Not in the map family."""
 
-    @field_validator("dtype", mode="before")
+    @field_validator("dtype", mode="before", json_schema_input_type=Stored | _StoredTypes)
     @classmethod
     def _one_is_a_list_of_one(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
@@ -75,46 +100,70 @@ class RowTensor(TensorSpec):
     """A tensor with a value for each element, each row or each column."""
 
     dims: Annotated[tuple[Ident, ...], Field(min_length=1, strict=False)]
+    """What it has a value for: both dims, the rows or the columns; for example `[rows, cols]`."""
 
 
 class BoundSpec(Strict):
     """|error| <= c1 * u(T) * |y| + c2 * (the running error bound of the program in the accumulator)."""
 
     c1: Annotated[float, Field(gt=0, le=16)] = 1.0
+    """Factor of the rounding of the result, above 0 and at most 16."""
     c2: Annotated[float, Field(gt=0, le=16)] = 1.0
+    """Factor of the running error of the program in the accumulator, above 0 and at most 16."""
 
 
 class PrecisionSpec(Strict):
+    """What the compiler may do to the arithmetic, and how far results may be from the oracle's."""
+
     contraction: bool = False
+    """Whether the compiler may turn `a * b + c` into one fma."""
     subnormals: Literal["keep", "flush"] = "keep"
+    """What becomes of subnormal f32 values on a GPU; the host device keeps them."""
     bound: dict[Float, BoundSpec] = {}
+    """Element type -> factors of the error bound, by default 1; for example `{bf16: {c1: 1, c2: 2}}`."""
 
 
 class GradientSpec(Strict):
     """Which forward op this one differentiates, and what its tensors are called there."""
 
     of: Ident
-    cotangents: dict[Ident, Ident]  # tensor here -> output there
-    wrt: dict[Ident, Ident]  # output here -> input there
+    """A forward op of the same folder; for example `row_scale`."""
+    cotangents: dict[Ident, Ident]
+    """Input here -> output there: the gradients that come in; for example `{dy: y}`."""
+    wrt: dict[Ident, Ident]
+    """Output here -> input there: what each output differentiates. Lists every output; for example `{dx: x, dgamma:
+    gamma}`."""
     saved: Annotated[tuple[Ident, ...], Field(strict=False)] = ()
+    """Inputs here that are outputs or inputs of the forward, under the same name; for example `[rms]`."""
 
 
 class ArchSpec(Strict):
     """What the SKUs of an architecture need from it, and how much of it they may use."""
 
     needs: Annotated[tuple[Literal["tma", "wgmma", "cluster", "turns"], ...], Field(strict=False)] = ()
+    """What kernels written by hand are made with, for readers; programs need none. With `turns` the copy engine may add
+    floats to memory, since blocks do it one after another."""
     shared_bytes: Annotated[int, Field(ge=0)] | None = None
+    """The most static shared memory that a block may have; by default 48 KiB."""
     registers: Annotated[int, Field(ge=16, le=255)] | None = None
+    """The most that a thread may have; by default 255."""
     stack_bytes: Annotated[int, Field(ge=0, le=4096)] = 0
-    spill_bytes: dict[Layout, Spilled | dict[Arch, Spilled]] = {}  # on any device, or from each of these on
+    """Local memory of a thread beside what it spills: `sin` and `cos` of doubles take 40."""
+    spill_bytes: dict[Layout, Spilled | dict[Arch, Spilled]] = {}
+    """Layout -> bytes of spill loads and stores that a thread may have there, on any device, or from each of some
+    architectures on; for example `{strided: 24, dense: {sm_80: 16}}`. Layouts are `packed`, `dense`, `strided`,
+    `gathered` (row), `packed`, `flat`, `strided` (map) or the spec's own (body)."""
 
 
 class RangeSpec(Strict):
     """Whole numbers from `low` to `high`, small ones more often; of a shape, its extents, for a rank in `rank`."""
 
     low: int
+    """The least number or extent."""
     high: int
+    """The greatest number or extent."""
     rank: Annotated[tuple[int, int], Field(strict=False)] | None = None
+    """Of a shape: the least and the most axes; for example `[1, 4]`."""
 
 
 Drawn = RangeSpec | Annotated[list[Any], Field(min_length=1)]
@@ -129,11 +178,20 @@ class TestsSpec(Strict):
     __test__ = False
 
     defaults: dict[Ident, Any] = {}
-    batch: Ident | None = None  # the field that counts what is independent, for families that cannot tell
-    finite: Annotated[tuple[Element, ...], Field(strict=False)] = ()  # whose inputs must not be infinite
+    """Field -> value, for fields that a case leaves out; for example `{eps: 1.0e-6, has_gamma: true}`."""
+    batch: Ident | None = None
+    """Map and body families: the field that counts what is independent, an int or the first extent of a shape. Half of
+    it gives the same bits where an output promises `batch_invariant`."""
+    finite: Annotated[tuple[Element, ...], Field(strict=False)] = ()
+    """Element types for which no infinities are put into inputs; for example `[f16]`."""
     draw: dict[Ident, Drawn] = {}
+    """Map and body families: field -> values to choose among, or a range; for example `{width: [2, 3, 4], seq_len:
+    {low: 0, high: 300}}`."""
     ranges: dict[Ident, Annotated[tuple[float, float], Field(strict=False)]] = {}
+    """Input -> `[low, high]`, which its values are drawn from, where a formula is not defined everywhere."""
     cases: Annotated[list[dict[Ident, Any]], Field(min_length=1)]
+    """Problems, each field -> value; for example `- {input_shape: [7, 257], axis: 1}`. A `dtype` beside the fields
+    limits one to an element type."""
 
 
 class BenchSpec(Strict):
@@ -144,36 +202,68 @@ class BenchSpec(Strict):
     """
 
     cases: list[dict[Ident, Any]]
+    """Problems, as those of `tests`; an `arch` beside the fields takes kernels of that architecture only."""
     dtypes: Annotated[tuple[Element, ...], Field(strict=False)] = ()
+    """Element types of cases that name none; by default bf16, or the first of the op's where it has none."""
     flops: Text | None = None
+    """An expression over the fields for the arithmetic of a problem, where memory is not what bounds it; for example `2
+    * batch_size * num_heads * query_len * key_len * (d_k + d_v)`."""
 
 
 class OpSpec(Strict):
     """One operation in one direction: what the specs of all families say."""
 
     op: Ident
+    """The operation; names its files, its kernels and its tests. Unique in the folder; for example `row_scale`."""
     category: Ident
+    """The subfolder and subpackage of the generated files; for example `normalization`."""
     kind: ClassName
+    """What forward and backward have in common; for example `RowScale`."""
     direction: Literal["forward", "backward"]
+    """A forward and its backward are two specs."""
     plan: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,59}Plan$")]
+    """The public class, which ends in `Plan`; its descriptor ends in `Descriptor` instead. Unique in the folder; for
+    example `RowScalePlan`."""
     family: Family
+    """How the mathematics is given. `row`: a program that reduces along rows and last of all down columns. `map`: a
+    program on each cell of an index space, with sums over some of its axes. `body`: kernels written by hand in a
+    header."""
     doc: Doc
+    """First line of the plan's documentation; for example `Root-mean-square normalisation over a suffix of the
+    axes.`"""
     formula: Text
+    """The mathematics, for people; for example `y = x / sqrt(mean(x^2) + eps)`."""
     source: Doc
+    """The paper or definition that it comes from."""
 
     descriptor: dict[Ident, FieldSpec]
+    """Field -> what it is: what is known of a problem before any array is; for example `{eps: {type: float, doc: added
+    to the mean square}}`. A field `element`, one of `dtypes`, is added."""
     require: list[Requirement] = []
+    """Conditions that `select` checks in this order; the first that is violated raises; for example `- {that:
+    isfinite(eps) and eps >= 0, raises: InvalidProblem}`."""
     dtypes: Annotated[tuple[Element, ...], Field(min_length=1, strict=False)]
+    """What the element type `T` may be: some of `f32`, `f16`, `bf16`, `f64`; a map op that only moves elements may list
+    the others."""
     inputs: Mapping[Ident, TensorSpec]
     outputs: Mapping[Ident, TensorSpec]
     check_order: Annotated[tuple[Ident, ...], Field(strict=False)] = ()
+    """All arguments, in the order that `run` looks at them; by default that above."""
 
     gradient: GradientSpec | None = None
+    """Backward ops: whose derivative this is, which is the oracle."""
     precision: PrecisionSpec = PrecisionSpec()
+    """How exact it is; for example `{contraction: true}`."""
     reproducibility: dict[Ident, Annotated[tuple[Rung, ...], Field(strict=False)]]
+    """Output -> what is promised of its bits, `[]` for nothing; every output is listed; for example `{y:
+    [deterministic, batch_invariant]}`."""
     arch: Annotated[dict[Arch, ArchSpec], Field(min_length=1)]
+    """Architecture -> what its kernels need and may use, `{}` at least; they run there and on anything later. Row and
+    map specs name one; for example `{sm_80: {}}`."""
     tests: TestsSpec
+    """Problems to test on."""
     bench: BenchSpec = BenchSpec(cases=[])
+    """Problems worth measuring."""
 
     @property
     def tensors(self) -> Mapping[str, TensorSpec]:
@@ -189,10 +279,20 @@ class RowSpec(OpSpec):
     """An op on rows of columns: its program reduces along the rows, and last of all down the columns."""
 
     dims: dict[Ident, DimSpec]
+    """Dim -> its axes: two dims, rows and columns, share out the axes of one shape; for example `{rows: {of:
+    input_shape, axes: rest}, cols: {of: input_shape, axes: "(axis,)"}}`."""
     inputs: dict[Ident, RowTensor]
+    """Input -> what it is, in the order of the plan's arguments; for example `{x: {dims: [rows, cols], doc: what is
+    read}}`."""
     outputs: dict[Ident, RowTensor]
+    """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {dims: [rows,
+    cols], doc: the result}}`."""
     program: Text
+    """Lines `name = expression`, one for each output, in the order of operations that the kernel keeps; for example `y
+    = x - mean(x, cols)`."""
     reference: Text | None = None
+    """The oracle of a forward op: the same in the same language, written from the definition, evaluated in float64; for
+    example `y = x - sum(x, cols) / size(cols)`."""
 
     @property
     def tensors(self) -> dict[str, RowTensor]:
@@ -207,12 +307,15 @@ class AxesSpec(Strict):
     """The axes of a shape, or the one axis that an int field gives the extent of."""
 
     of: Ident
+    """A field: an `int` makes one axis of that extent, a `shape` one axis for each of its extents."""
 
 
 class MapTensor(TensorSpec):
     """A tensor over some of the dims, in the order of its axes; `copy * cell` multiplies two shapes axis by axis."""
 
     dims: Annotated[tuple[Text, ...], Field(min_length=1, strict=False)]
+    """What its axes run along, in order: dims, or products of dims of shapes, of which the last varies fastest; for
+    example `[batch, head]` or `[copy * cell]`."""
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -229,10 +332,20 @@ class MapSpec(OpSpec):
     """An op on every cell of an index space; outputs are cells' values, or sums of them over some of the dims."""
 
     dims: dict[Ident, AxesSpec]
+    """Dim -> the field that gives its extents: the axes of the index space; for example `{copy: {of: repeats}, cell:
+    {of: input_shape}}`."""
     inputs: dict[Ident, MapTensor]
+    """Input -> what it is, in the order of the plan's arguments; for example `{x: {dims: [copy * cell], doc: what is
+    read}}`."""
     outputs: dict[Ident, MapTensor]
+    """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {dims: [copy *
+    cell], doc: the result}}`."""
     program: Text
+    """Lines `name = expression`, one for each output, in the order of operations that the kernel keeps; for example `dx
+    = sum(dy, copy)`."""
     reference: Text | None = None
+    """The oracle of a forward op: the same in the same language, written from the definition, evaluated in float64; for
+    example `y = x`."""
 
     @property
     def tensors(self) -> dict[str, MapTensor]:
@@ -247,65 +360,101 @@ class BodyTensor(TensorSpec):
     """A tensor whose shape is an expression over the descriptor; `shapes` lists others that it may have as well."""
 
     shape: Text
+    """A tuple of expressions over fields; for example `(batch_size, channels, width - 1)`, or `(channels,)`."""
     shapes: Annotated[tuple[Text, ...], Field(strict=False)] = ()
-    test: Ident | None = None  # how its test values are drawn, where any will not do
+    """Other shapes that it may have; axes that these lack in front have stride 0."""
+    test: Ident | None = None
+    """How its test values are drawn, where any will not do: `mask` (numbers and -inf), `slopes` (powers of two below
+    one) or `offsets` (ascending, from 0 to `seq_len`)."""
 
 
 class WorkspaceSpec(Strict):
     """Scratch of `size` elements, an expression."""
 
     size: Text
+    """How many elements, an expression; for example `batch_size * channels`."""
     dtype: Literal["T", "acc", "f32", "i32", "i64"] = "acc"
+    """What they are; `acc` is what elements are summed in."""
 
 
 class KernelSpec(Strict):
-    """One of the kernels that an op launches, in order: an expression for each axis of its grid.
-
-    `shared` is its dynamic shared memory in bytes, `threads` those of a block (by default the schedule's), `when` what
-    makes it worth launching.
-    """
+    """One of the kernels that an op launches, in order."""
 
     name: Ident
+    """The device function is `<op>_<name>`; part of the entry point's name."""
     grid: Annotated[tuple[Text | int, ...], Field(min_length=1, max_length=3, strict=False)]
+    """Blocks along x, y and z, one to three expressions; 0 along one of them launches nothing; for example
+    `["ceil_div(seq_len, block_t)", channels, batch_size]`."""
     shared: Text | int = 0
+    """Bytes of dynamic shared memory, an expression; `DYN_SHARED_BYTES` in the kernel."""
     threads: Text | int | None = None
+    """Threads of a block, an int or a number of the schedules; by default the schedule's `threads`."""
     when: Text | None = None
+    """What must hold for the launch to be worth it; for example `splits > 1`."""
 
 
 class ScheduleSpec(Strict):
     """A row of the table of schedules: its numbers become constants of the kernel; `fits` is what it serves."""
 
     arch: Arch
+    """The SKU's architecture, one of those under the op's `arch`."""
     dtypes: Annotated[tuple[Element, ...], Field(min_length=1, strict=False)]
+    """The elements that it is for; every element of the op needs a schedule."""
     threads: Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
+    """Threads of a block, 32 to 1024, a multiple of 32."""
     numbers: dict[Ident, int] = {}
+    """Constants of the kernel: `Schedule::BLOCK_Q` for `block_q`; for example `{block_q: 64, blocks_per_sm: 2}`, of
+    which `blocks_per_sm` bounds registers."""
     fits: Text | None = None
-    layout: Layout | None = None  # the only one it works on; which no other schedule then does
-    first: bool = False  # whether it comes before those that are made for the device's own architecture
+    """Which problems it serves, an expression; for example `d_k <= 128`."""
+    layout: Layout | None = None
+    """The only layout it works on; no other schedule that names none then does."""
+    first: bool = False
+    """Whether it comes before schedules that are made for the device's own architecture."""
 
 
 class PinnedSpec(Strict):
     """A plan class that selects among the SKUs of one architecture only."""
 
     arch: Arch
+    """The architecture whose schedules it selects among."""
     doc: Doc
+    """First line of its documentation."""
 
 
 class BodySpec(OpSpec):
     """An op whose kernels are written by hand in a header; everything around them is declared."""
 
     inputs: dict[Ident, BodyTensor]
+    """Input -> what it is, in the order of the plan's arguments; for example `{x: {shape: "(batch_size, seq_len)", doc:
+    what is read}}`."""
     outputs: dict[Ident, BodyTensor]
+    """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {shape:
+    "(batch_size, seq_len)", doc: the result}}`."""
     body: dict[Arch, Annotated[str, Field(pattern=r"^[a-z0-9_]+\.cuh$")]]
+    """Architecture -> the header below `runtime/include/baracuda` that its kernels are in; one without its own takes
+    the least one's; for example `{sm_80: scan.cuh}`."""
     settings: dict[Macro, Text] = {}
-    terms: dict[Ident, Text] = {}  # expressions that the ones below have in common
+    """MACRO -> expression over fields: constants of the kernel, `Variant::WIDTH`, of which one is compiled for each
+    value in use; for example `{WIDTH: width}`."""
+    terms: dict[Ident, Text] = {}
+    """Name -> expression that those below have in common; one may use those above it."""
     layouts: dict[Layout, dict[Ident, int]] = {}
+    """Layout -> tensor -> axis: what a kernel may rely on, stride 1 along that axis in whole packs of 16 bytes; for
+    example `{packed: {x: -1, y: -1}}`. `strided` is always the last and takes anything."""
     workspace: dict[Ident, WorkspaceSpec] = {}
+    """Array -> its size: scratch, which nothing initialises; for example `{partials: {size: splits * channels}}`."""
     kernels: Annotated[list[KernelSpec], Field(min_length=1)]
+    """The kernels that are launched, in order."""
     schedules: Annotated[list[ScheduleSpec], Field(min_length=1)]
+    """Rows of the table of schedules, in order of preference."""
     tensor_maps: dict[Arch, dict[Ident, Text]] = {}
+    """Architecture -> tensor -> box of (rows, columns) for its copy engine, `q_map` in the arguments of the kernel; for
+    example `{sm_90a: {q: "(block_q, DK)"}}`."""
     pinned: dict[ClassName, PinnedSpec] = {}
+    """Plan class -> the architecture among whose schedules alone it selects."""
     oracle: Annotated[str, Field(pattern=r"^[a-z0-9_]+\.[a-z0-9_]+$")]
+    """`module.function` of a definition in `codegen/verify/oracles`; for example `scans.scan`."""
 
     @property
     def tensors(self) -> dict[str, BodyTensor]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 MODULES = {
     "AlibiBackwardDescriptor": "attention.alibi_backward",
@@ -53,12 +53,57 @@ MODULES = {
     "SoftmaxPlan": "softmax.softmax",
 }
 
+if TYPE_CHECKING:
+    from .attention.alibi import AlibiDescriptor as AlibiDescriptor
+    from .attention.alibi import AlibiPlan as AlibiPlan
+    from .attention.alibi_backward import AlibiBackwardDescriptor as AlibiBackwardDescriptor
+    from .attention.alibi_backward import AlibiBackwardPlan as AlibiBackwardPlan
+    from .attention.flash_sdpa import FlashSdpaDescriptor as FlashSdpaDescriptor
+    from .attention.flash_sdpa import FlashSdpaPlan as FlashSdpaPlan
+    from .attention.flash_sdpa import FlashSdpaSm89Plan as FlashSdpaSm89Plan
+    from .attention.flash_sdpa import FlashSdpaSm90Plan as FlashSdpaSm90Plan
+    from .attention.flash_sdpa_backward import FlashSdpaBackwardDescriptor as FlashSdpaBackwardDescriptor
+    from .attention.flash_sdpa_backward import FlashSdpaBackwardPlan as FlashSdpaBackwardPlan
+    from .attention.sdpa import SdpaDescriptor as SdpaDescriptor
+    from .attention.sdpa import SdpaPlan as SdpaPlan
+    from .attention.sdpa_backward import SdpaBackwardDescriptor as SdpaBackwardDescriptor
+    from .attention.sdpa_backward import SdpaBackwardPlan as SdpaBackwardPlan
+    from .convolution.causal_conv1d import CausalConv1dDescriptor as CausalConv1dDescriptor
+    from .convolution.causal_conv1d import CausalConv1dPlan as CausalConv1dPlan
+    from .convolution.causal_conv1d_backward import CausalConv1dBackwardDescriptor as CausalConv1dBackwardDescriptor
+    from .convolution.causal_conv1d_backward import CausalConv1dBackwardPlan as CausalConv1dBackwardPlan
+    from .convolution.causal_conv1d_update import CausalConv1dUpdateDescriptor as CausalConv1dUpdateDescriptor
+    from .convolution.causal_conv1d_update import CausalConv1dUpdatePlan as CausalConv1dUpdatePlan
+    from .normalization.layer_norm import LayerNormDescriptor as LayerNormDescriptor
+    from .normalization.layer_norm import LayerNormPlan as LayerNormPlan
+    from .normalization.layer_norm_backward import LayerNormBackwardDescriptor as LayerNormBackwardDescriptor
+    from .normalization.layer_norm_backward import LayerNormBackwardPlan as LayerNormBackwardPlan
+    from .normalization.rms_norm import RMSNormDescriptor as RMSNormDescriptor
+    from .normalization.rms_norm import RMSNormPlan as RMSNormPlan
+    from .normalization.rms_norm_backward import RMSNormBackwardDescriptor as RMSNormBackwardDescriptor
+    from .normalization.rms_norm_backward import RMSNormBackwardPlan as RMSNormBackwardPlan
+    from .quantization.fp8_quantize import Fp8QuantizeDescriptor as Fp8QuantizeDescriptor
+    from .quantization.fp8_quantize import Fp8QuantizePlan as Fp8QuantizePlan
+    from .shape_layout.repeat import RepeatDescriptor as RepeatDescriptor
+    from .shape_layout.repeat import RepeatPlan as RepeatPlan
+    from .shape_layout.repeat_backward import RepeatBackwardDescriptor as RepeatBackwardDescriptor
+    from .shape_layout.repeat_backward import RepeatBackwardPlan as RepeatBackwardPlan
+    from .softmax.log_softmax import LogSoftmaxDescriptor as LogSoftmaxDescriptor
+    from .softmax.log_softmax import LogSoftmaxPlan as LogSoftmaxPlan
+    from .softmax.log_softmax_backward import LogSoftmaxBackwardDescriptor as LogSoftmaxBackwardDescriptor
+    from .softmax.log_softmax_backward import LogSoftmaxBackwardPlan as LogSoftmaxBackwardPlan
+    from .softmax.softmax import SoftmaxDescriptor as SoftmaxDescriptor
+    from .softmax.softmax import SoftmaxPlan as SoftmaxPlan
+    from .softmax.softmax_backward import SoftmaxBackwardDescriptor as SoftmaxBackwardDescriptor
+    from .softmax.softmax_backward import SoftmaxBackwardPlan as SoftmaxBackwardPlan
 
-def __getattr__(name: str) -> Any:
-    """Import the module of a plan or descriptor, as ``from ... import`` does."""
-    if name not in MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{MODULES[name]}", __name__), name)
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import the module of a plan or descriptor, as ``from ... import`` does."""
+        if name not in MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f".{MODULES[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType, ModuleType
-
-import baracuda.generated
+from typing import TYPE_CHECKING
 
 from .function import Function
 from .signature import plans_of
@@ -25,13 +24,19 @@ def functions(package: ModuleType) -> Mapping[str, Function]:
 
 @cache
 def _ours() -> Mapping[str, Function]:
+    import baracuda.generated  # the generator reads what is beside this, before there is any
+
     return functions(baracuda.generated)
 
 
-def __getattr__(name: str) -> Function:
-    if name.startswith("_") or (found := _ours().get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ops are {', '.join(_ours())}")
-    return found
+if TYPE_CHECKING:
+    from baracuda.generated._functions import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Function:
+        if name.startswith("_") or (found := _ours().get(name)) is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ops are {', '.join(_ours())}")
+        return found
 
 
 def __dir__() -> list[str]:

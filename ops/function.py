@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,9 @@ class Function(Caller):
 
     def __init__(self, plan: type[rt.Plan[Any]]) -> None:
         super().__init__(Signature(plan), tuple(plan.ARGUMENTS))
-        self.__doc__ = f"{plan.__doc__ or plan.__name__}\n\n{Function.__doc__}"
+        self.__signature__ = self.signature.shown
+        run = inspect.getdoc(plan.run)  # type: ignore[attr-defined]
+        self.__doc__ = f"{inspect.getdoc(plan)}\n\n{inspect.getdoc(Function)}\n\nIts plan's `run`: {run}"
         self._made: dict[Any, _Made] = {}
 
     def __call__(self, *inputs: Any, stream: Any = None, **given: Any) -> Any:

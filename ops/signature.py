@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cached_property
+from inspect import Parameter
+from inspect import Signature as Shown
 from types import ModuleType
 from typing import Any
 
 import baracuda.runtime as rt
+
+from .usual import USUAL
 
 Tensors = Mapping[str, Any]  # by argument; None for one that is absent
 Given = Mapping[str, Any]  # keywords; None or left out for the default
@@ -71,6 +75,19 @@ class Signature:
         """Keywords without a default."""
         declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
         return tuple(f.name for f in declared if f.default is MISSING and f.name in self.parameters)
+
+    @cached_property
+    def shown(self) -> Shown:
+        """How the function is called, for `inspect.signature`; None stands for what may be left out."""
+        inputs, left_out = [], False
+        for argument in self.inputs:
+            left_out = left_out or bool(argument.optional)
+            default = None if left_out else Parameter.empty
+            inputs.append(Parameter(argument.name, Parameter.POSITIONAL_OR_KEYWORD, default=default))
+        required = {name: Parameter.empty for name in self.needed if name not in USUAL}
+        defaults = {name: (required | self.defaults).get(name) for name in self.parameters}
+        defaults |= dict.fromkeys([*(a.name for a in self.outputs), *self.chosen, "stream"])
+        return Shown([*inputs, *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items())])
 
     def named(self, tensors: Sequence[Any]) -> dict[str, Any]:
         """The inputs by name; the last ones may be left out."""

@@ -114,9 +114,11 @@ def check(
 
 
 def _check_devices(views: Views) -> None:
-    devices = {v.device: name for name, v in views.items()}
+    devices: dict[str, list[str]] = {}
+    for name, there in views.items():
+        devices.setdefault(there.device, []).append(repr(name))
     if len(devices) > 1:
-        seen = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
+        seen = "; ".join(f"{', '.join(names)} on {device}" for device, names in devices.items())
         raise InvalidProblem(f"all arrays must be on one device, got {seen}")
 
 

@@ -24,7 +24,7 @@ from .driver import (
     query,
     stream_is_capturing,
 )
-from .errors import DriverError, KernelInternal
+from .errors import DriverError, InvalidProblem, KernelInternal
 
 __all__ = ["CudaDevice", "CudaKernel", "stream_is_capturing"]
 
@@ -49,6 +49,7 @@ class CudaKernel:
     def __init__(
         self,
         source: KernelSource,
+        device: str,
         context: int,
         function: int,
         parameter_bytes: int | None,
@@ -56,7 +57,8 @@ class CudaKernel:
         may_overlap: bool,
     ) -> None:
         self.symbol, self.resources, self._dynamic_shared = source.symbol, resources, source.dynamic_shared
-        self._context, self._function, self._parameter_bytes = context, function, parameter_bytes
+        self._device, self._context = device, context
+        self._function, self._parameter_bytes = function, parameter_bytes
         self._may_overlap = may_overlap
         # By item: a function of its own, without declared arguments, whose checks take longer than the call.
         self._launch = driver()["cuLaunchKernelEx"]
@@ -64,7 +66,8 @@ class CudaKernel:
     def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
         """See `Kernel.launch`. Any context may be current, or none; it still is afterwards.
 
-        Raises DriverError when the driver refuses, KernelInternal when the kernel's struct has another size.
+        Raises InvalidProblem for a stream of another device, DriverError when the driver refuses for another reason,
+        KernelInternal when the kernel's struct has another size.
         """
         self.prepared(grid, block, args, args_bytes, None)(stream)
 
@@ -98,7 +101,7 @@ class CudaKernel:
                 with current(self._context):
                     code = launch()
             if code:
-                self._refused(grid, block, code)
+                self._refused(grid, block, stream, code)
 
         return start
 
@@ -107,8 +110,22 @@ class CudaKernel:
             needed = self._parameter_bytes
             raise KernelInternal(f"kernel {self.symbol!r} takes a struct of {needed} bytes, got {args_bytes}")
 
-    def _refused(self, grid: tuple[int, int, int], block: int, code: int) -> NoReturn:
+    def _check_stream(self, stream: int) -> None:
+        """Of a stream of another context, the driver says no more than that some handle is invalid."""
+        owner = c_void_p()
+        with current(self._context):  # whose stream 0 is
+            unknown = driver().cuStreamGetCtx(stream, byref(owner))
+        if unknown or owner.value == self._context:
+            return
+        with current(owner.value or 0):
+            device = f"cuda:{query('cuCtxGetDevice')}"
+        where = f"another context of {device}" if device == self._device else device
+        needs = f"the arrays are on {self._device}; pass a stream of that device"
+        raise InvalidProblem(f"kernel {self.symbol!r}: stream {stream:#x} is of {where}, {needs}")
+
+    def _refused(self, grid: tuple[int, int, int], block: int, stream: int, code: int) -> NoReturn:
         reason = error_text(driver(), "cuLaunchKernelEx", code)
+        self._check_stream(stream)
         raise DriverError(f"kernel {self.symbol!r}, grid {grid}, block {block}: {reason}")
 
     def _configure(self, grid: tuple[int, int, int], block: int, stream: int, overlaps: bool) -> Any:
@@ -182,7 +199,8 @@ class CudaDevice:
             if source.dynamic_shared:  # set once, to the one size this kernel is launched with
                 call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, source.dynamic_shared)
             parameter_bytes = _parameter_bytes(kernel)
-        return CudaKernel(source, self._context, function, parameter_bytes, cubin.resources, self._may_overlap)
+        overlap = self._may_overlap
+        return CudaKernel(source, self.name, self._context, function, parameter_bytes, cubin.resources, overlap)
 
 
 def _parameter_bytes(kernel: int) -> int | None:

@@ -45,6 +45,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetAttribute": (c_void_p, c_int, c_int),
     "cuDevicePrimaryCtxRetain": (c_void_p, c_int),
     "cuCtxGetCurrent": (c_void_p,),
+    "cuCtxGetDevice": (c_void_p,),
     "cuCtxPushCurrent_v2": (c_void_p,),
     "cuCtxPopCurrent_v2": (c_void_p,),
     "cuLibraryLoadData": (c_void_p, c_char_p, c_void_p, c_void_p, c_uint, c_void_p, c_void_p, c_uint),
@@ -53,6 +54,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cuFuncGetAttribute": (c_void_p, c_int, c_void_p),
     "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuLaunchKernelEx": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "cuStreamGetCtx": (c_void_p, c_void_p),
     "cuStreamIsCapturing": (c_void_p, c_void_p),
 }
 _SINCE_12_4: dict[str, tuple[Any, ...]] = {"cuKernelGetParamInfo": (c_void_p, c_size_t, c_void_p, c_void_p)}

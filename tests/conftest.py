@@ -1,4 +1,5 @@
-"""Tests marked `gpu` run where there is a CUDA device; everything else runs everywhere, without any CUDA toolkit."""
+"""Tests marked `gpu` run where there are as many CUDA devices as they need; all others run everywhere, and none needs a
+CUDA toolkit."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 import pytest
 
 from baracuda.runtime.cuda import CudaDevice
+from baracuda.runtime.driver import query
 
 # A machine's own toolkit must neither be needed nor help.
 for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
@@ -14,7 +16,8 @@ for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not CudaDevice.available():
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+    devices = query("cuDeviceGetCount") if CudaDevice.available() else 0
+    for item in items:
+        needed = max((marker.args[0] if marker.args else 1 for marker in item.iter_markers("gpu")), default=0)
+        if devices < needed:
+            item.add_marker(pytest.mark.skip(reason=f"{devices} CUDA devices, needs {needed}"))

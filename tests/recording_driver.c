@@ -1,5 +1,6 @@
 // A CUDA driver that launches nothing and records what it is asked for. Two devices of compute capability 9.0 with 132
-// multiprocessors; the primary context of device d is 0x1000 + d, and a function's handle is its context + 0x5000.
+// multiprocessors; the primary context of device d is 0x1000 + d, a function's handle its context + 0x5000, and a stream
+// 0xde00 + d is of device d, others of any.
 #include <string.h>
 
 typedef struct {  // CUlaunchConfig
@@ -37,6 +38,7 @@ int cuDeviceGetAttribute(int *out, int which, int device) {
 
 int cuDevicePrimaryCtxRetain(long *out, int device) { return ++retained, *out = 0x1000 + device, 0; }
 int cuCtxGetCurrent(long *out) { return *out = depth ? stack[depth - 1] : 0, 0; }
+int cuCtxGetDevice(int *out) { return *out = depth ? stack[depth - 1] - 0x1000 : 0, depth ? 0 : 201; }
 int cuCtxPushCurrent_v2(long context) { return stack[depth++] = context, 0; }
 int cuCtxPopCurrent_v2(long *out) { return *out = stack[--depth], 0; }
 
@@ -49,7 +51,7 @@ int cuLibraryLoadData(long *out, const char *image, void *options, void *values,
 
 int cuLibraryGetKernel(long *out, long library, const char *name) {
     *out = 0x6000;
-    return strcmp(name, "axpy") ? 500 : 0;
+    return strcmp(name, "absent") ? 0 : 500;
 }
 
 int cuKernelGetFunction(long *out, long kernel) { return *out = 0x5000 + stack[depth - 1], 0; }
@@ -64,18 +66,24 @@ int cuFuncSetAttribute(long function, int which, int value) {
 
 int cuKernelGetParamInfo(long kernel, size_t index, size_t *offset, size_t *size) { return *size = 16, 0; }
 
+int cuStreamGetCtx(long stream, long *out) {
+    if (stream >> 8 != 0xde) return cuCtxGetCurrent(out), *out ? 0 : 201;
+    return *out = 0x1000 + (stream & 0xff), 0;
+}
+
 int cuStreamIsCapturing(long stream, int *out) {
     if (!depth) return 201;
     *out = stream == 5 ? 1 : stream == 6 ? 2 : 0;
     return stream ? 0 : 906;
 }
 
-// Starts nothing where no context is current, or another than the function's.
+// Starts nothing where no context is current, or another than the function's, or the stream is of another.
 int cuLaunchKernelEx(const Config *config, long function, void **parameters, void **extra) {
-    long context;
+    long context, owner;
     cuCtxGetCurrent(&context);
     if (!context) return 201;
-    if (context != function - 0x5000) return 400;
+    cuStreamGetCtx((long)config->stream, &owner);
+    if (context != function - 0x5000 || owner != context) return 400;
     ++launches;
     for (int i = 0; i < 3; ++i) seen[i] = config->grid[i], seen[3 + i] = config->block[i];
     seen[6] = config->shared;

@@ -6,18 +6,24 @@ import ctypes
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from baracuda.generated import RMSNormBackwardDescriptor, RMSNormBackwardPlan
 from baracuda.runtime import cuda as cuda_module
 from baracuda.runtime import driver as driver_module
 from baracuda.runtime.cubin import Cubin
 from baracuda.runtime.cuda import CudaDevice, CudaKernel, stream_is_capturing
 from baracuda.runtime.device import KernelSource, Resources
-from baracuda.runtime.errors import DriverError, KernelInternal
+from baracuda.runtime.devices import get_device
+from baracuda.runtime.element import ElementKind
+from baracuda.runtime.errors import DriverError, InvalidProblem, KernelInternal
+from baracuda.runtime.tensor import TensorView
 
 SOURCE = KernelSource("a.cu", "text", "axpy")
 
@@ -35,7 +41,8 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     """The recording driver in the real one's place; call it to read a counter or to set it."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     monkeypatch.setattr(cuda_module, "compile_cubin", compile_nothing)
-    driver_module.driver.cache_clear()
+    for remembered in (driver_module.driver, get_device):
+        remembered.cache_clear()
 
     def counter(name: str, value: int | None = None) -> int:
         word = ctypes.c_int.in_dll(library, name)
@@ -47,7 +54,8 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         counter(name, 0)
     counter("devices", 2)
     yield counter
-    driver_module.driver.cache_clear()
+    for remembered in (driver_module.driver, get_device):
+        remembered.cache_clear()
 
 
 def compile_nothing(source: KernelSource, arch: str) -> Cubin:
@@ -220,3 +228,96 @@ def test_devices_are_counted(fake: Callable[..., int], monkeypatch: pytest.Monke
     assert not CudaDevice.available()
     with pytest.raises(DriverError, match=r"no CUDA driver \(libcuda\.so\.1: cannot open"):
         CudaDevice()
+
+
+# Plans on several devices. Arrays are views of memory that nobody touches.
+
+CONTEXTS = {"cuda:0": 0x1000, "cuda:1": 0x1001}
+
+
+@pytest.fixture
+def plan(fake: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> RMSNormBackwardPlan:
+    """A plan of two kernels and a workspace, which no device has loaded."""
+    monkeypatch.setattr(cuda_module, "_parameter_bytes", lambda kernel: None)
+    monkeypatch.setattr(RMSNormBackwardPlan, "_selected", {})
+    problem = RMSNormBackwardDescriptor(input_shape=(512, 4096), norm_axes_mask=2, has_gamma=True, element="f32")
+    return RMSNormBackwardPlan.select(problem)
+
+
+def arrays_of(plan: RMSNormBackwardPlan, device: str, **elsewhere: str) -> dict[str, TensorView]:
+    """The plan's arrays and its workspace on `device`, those that are named elsewhere."""
+    shapes = {name: shapes[0] for name, shapes in plan.shapes().items()} | {"workspace": (plan.workspace_bytes // 4,)}
+    found = {}
+    for number, (name, shape) in enumerate(shapes.items(), 1):
+        strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+        where = elsewhere.get(name, device)
+        pointer = (number << 28) + (int(where[5:]) << 36)
+        found[name] = TensorView(pointer, shape, strides, ElementKind.F32, where, False, None, None)
+    return found
+
+
+def how_to_call(plan: RMSNormBackwardPlan) -> dict[str, Callable[..., None]]:
+    return {
+        "run": plan.run,
+        "run_unchecked": plan.run_unchecked,
+        "bind": lambda stream=None, **arrays: plan.bind(**arrays)(stream),
+    }
+
+
+@pytest.mark.parametrize("how", ["run", "run_unchecked", "bind"])
+@pytest.mark.parametrize("before", [0, 0x1000, 0x1001])
+def test_a_plan_runs_where_its_arrays_are(
+    fake: Callable[..., int], library: ctypes.CDLL, plan: RMSNormBackwardPlan, how: str, before: int
+) -> None:
+    """Each device has its own module and launches in its own context; the caller's stays current, or none does."""
+    launches = plan._launches({n: v for n, v in arrays_of(plan, "cuda:0").items() if n in plan.ARGUMENTS}, 0)
+    kernels, modules = len(launches), len({launch.source for launch in launches})
+    assert kernels > 1
+    with driver_module.current(before) if before else nullcontext():
+        for turn, device in enumerate(("cuda:1", "cuda:0", "cuda:1", "cuda:0")):
+            how_to_call(plan)[how](**arrays_of(plan, device))
+            assert seen(library)[7:11:2] == [0, CONTEXTS[device]] and seen(library)[10] == CONTEXTS[device] + 0x5000
+            assert fake("launches") == kernels * (turn + 1) and current() == before
+    assert (fake("loads"), fake("retained")) == (2 * modules, 2)
+
+
+def test_mixed_devices_are_refused(fake: Callable[..., int], plan: RMSNormBackwardPlan) -> None:
+    """In a line that has every array and its device; nothing is loaded or started."""
+    where = {"gamma": "cuda:0", "dx": "cuda:0"}
+    said = (
+        "RMSNormBackwardPlan: all arrays must be on one device, "
+        "got 'dy', 'x', 'rms', 'dgamma' on cuda:1; 'gamma', 'dx' on cuda:0"
+    )
+    for call in (plan.run, plan.bind):
+        with pytest.raises(InvalidProblem) as error:
+            call(**arrays_of(plan, "cuda:1", **where))
+        assert str(error.value) == said
+    assert said in str(plan.can_implement(**arrays_of(plan, "cuda:1", **where)))
+    with pytest.raises(InvalidProblem, match=r"^RMSNormBackwardPlan: workspace is on cuda:0, the arrays are on cuda:1"):
+        plan.run(**arrays_of(plan, "cuda:1", workspace="cuda:0"))
+    assert (fake("launches"), fake("loads"), fake("retained")) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("how", ["run", "run_unchecked", "bind"])
+def test_streams_of_another_device_are_refused(
+    fake: Callable[..., int], library: ctypes.CDLL, plan: RMSNormBackwardPlan, how: str
+) -> None:
+    """Also where the call is remembered and the stream's device is current; the context stays as it is."""
+    call, arrays = how_to_call(plan)[how], arrays_of(plan, "cuda:1")
+    said = r"^kernel 'rms_norm_backward_\w+': stream 0xde00 is of cuda:0, the arrays are on cuda:1; pass a stream of"
+    for before in (0x1000, 0x1001):
+        with driver_module.current(before):
+            for _ in range(2):
+                with pytest.raises(InvalidProblem, match=said):
+                    call(**arrays, stream=0xDE00)
+                call(**arrays, stream=0xDE01)
+                assert (seen(library)[7], seen(library)[9], current()) == (0xDE01, 0x1001, before)
+
+
+def test_a_plan_is_prepared_for_each_device(fake: Callable[..., int], plan: RMSNormBackwardPlan) -> None:
+    plan.prepare("cuda:1")
+    loads = fake("loads")
+    plan.run(**arrays_of(plan, "cuda:1"))
+    assert fake("loads") == loads and fake("retained") == 1
+    plan.run(**arrays_of(plan, "cuda:0"))
+    assert fake("loads") > loads and fake("retained") == 2

@@ -16,7 +16,6 @@ from baracuda.codegen.load import load_folder
 from baracuda.codegen.verify.oracle import Problem
 from baracuda.codegen.verify.subject import Subject
 from baracuda.ops.usual import USUAL
-from baracuda.runtime.cuda import CudaDevice
 
 LOADED = load_folder(Path(__file__).parents[1] / "specs")
 SUBJECTS = {op: Subject(one, LOADED, "baracuda.generated") for op, one in LOADED.items()}
@@ -147,17 +146,20 @@ def test_tensors_of_torch() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not CudaDevice.available(), reason="no CUDA device")
+@pytest.mark.parametrize("ordinal", [0, pytest.param(1, marks=pytest.mark.gpu(2))])
 @pytest.mark.parametrize("op", SUBJECTS)
-def test_arrays_on_a_gpu_are_computed_there(op: str) -> None:
+def test_arrays_on_a_gpu_are_computed_there(op: str, ordinal: int) -> None:
+    """Whichever device is current, which it still is afterwards."""
     cupy = pytest.importorskip("cupy")
     problem, function = problem_of(op), getattr(baracuda.ops, op)
     keywords = {name: problem.values[name] for name in function.signature.parameters}
     inputs = drawn(problem)
-    there = {n: cupy.asarray(a) for n, a in inputs.items()}
+    with cupy.cuda.Device(ordinal):
+        there = {n: cupy.asarray(a) for n, a in inputs.items()}
     found = named(function(*(there.get(a.name) for a in function.signature.inputs), **keywords), op)
     here = named(function(*(inputs.get(a.name) for a in function.signature.inputs), **keywords), op)
+    assert cupy.cuda.runtime.getDevice() == 0
     for name, array in found.items():
-        assert isinstance(array, cupy.ndarray) and array.dtype == here[name].dtype
+        assert isinstance(array, cupy.ndarray) and array.dtype == here[name].dtype and array.device.id == ordinal
         wide = [np.asarray(a, np.float64) for a in (cupy.asnumpy(array), here[name])]
         np.testing.assert_allclose(*wide, rtol=1e-4, atol=1e-5)

@@ -75,16 +75,17 @@ def test_the_bytes_depend_on_the_specs_alone(samples: Path, tmp_path: Path, monk
 
 
 def test_only_what_changed_is_written(samples: Path, out: Path) -> None:
-    """A new word in one op's text touches that op's two files."""
+    """A new word in one op's text touches that op's two files, and the functions' documentation."""
     generate(samples, out)
     before = tree(out)
     spec = samples / "scale.yaml"
     spec.write_text(spec.read_text().replace("Rows divided by", "Rows, each divided by"))
-    assert generate(samples, out, dry_run=True).written == ("sample/scale.cu", "sample/scale.py")
+    touched = ("_functions.pyi", "sample/scale.cu", "sample/scale.py")
+    assert generate(samples, out, dry_run=True).written == touched
     assert tree(out) == before
-    assert generate(samples, out).written == ("sample/scale.cu", "sample/scale.py")
+    assert generate(samples, out).written == touched
     after = tree(out)
-    assert {k for k in after if after[k] != before[k]} == {"sample/scale.cu", "sample/scale.py"}
+    assert {k for k in after if after[k] != before[k]} == set(touched)
 
 
 def test_orphans_go_and_a_users_files_stay(samples: Path, out: Path) -> None:
@@ -117,7 +118,7 @@ def test_a_folder_with_a_users_file_outlives_its_op(samples: Path, out: Path) ->
     (out / "sample" / "mine.txt").write_text("mine")
     (out / "sample" / "__pycache__").mkdir()
     (out / "sample" / "__pycache__" / "scale.cpython-311.pyc").write_bytes(b"x")
-    assert len(write({}, out).removed) == 6
+    assert len(write({}, out).removed) == 7
     assert sorted(p.name for p in out.rglob("*") if p.is_file()) == ["mine.txt", "scale.cpython-311.pyc"]
 
 
@@ -252,7 +253,7 @@ def test_rms_norm_generates_in_under_a_second(tmp_path: Path) -> None:
     started = time.process_time()
     changes = generate(specs, tmp_path / "out")
     assert time.process_time() - started < 1
-    assert len(changes.written) == 6
+    assert len(changes.written) == 7
     text = (tmp_path / "out" / "normalization" / "rms_norm_backward.cu").read_text()
     for part in ("_f32_", "_f16_", "_bf16_", "_f64_", "_row", "_wide"):
         assert f"rms_norm_backward{part}" in text or re.search(rf"rms_norm_backward_\w+{part}", text)

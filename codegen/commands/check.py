@@ -18,8 +18,9 @@ from ..audit.limits import ARCHS
 from ..output import Changes, compare
 from ..remembered import Question
 from .audit_report import Audit
-from .generate import facts, show_changes, summary
+from .generate import facts, show_changes, show_renewed, summary
 from .project import PACKAGE, Project
+from .schema import renew
 from .terminal import show_json
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def check(
     warnings: list[str] = []
     loaded: dict[str, Loaded] = {}
     if known := question.recall():
-        count, files, kernels = known
+        count, files, schema, kernels = known
         changes = _compared(count, files, out, as_json)
         audit = Audit([], [], 0.0, kernels)
     else:
@@ -55,7 +56,7 @@ def check(
 
         project = Project.read(specs, templates)
         variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
-        count, files, loaded = len(project.ops), project.files, project.loaded
+        count, files, schema, loaded = len(project.ops), project.files, project.schema, project.loaded
         changes = _compared(count, files, out, as_json)
         told = [(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]) for op in project.chosen(ops)]
         warnings = [line for op in told for line in stale(*op)]
@@ -63,15 +64,17 @@ def check(
             click.echo(f"warning: {line}")
         audit = Audit.of(variants, project.ops)
         if not (warnings or audit.failed or audit.violations):
-            question.remember([count, files, len(variants)])
+            question.remember([count, files, schema, len(variants)])
+    renewed = renew(specs, schema, check=True)
     seconds = time.perf_counter() - start
     if as_json:
-        found = {"ops": count, **facts(changes, out), "warnings": warnings, **audit.facts(loaded)}
+        found = {"ops": count, **facts(changes, out, renewed), "warnings": warnings, **audit.facts(loaded)}
         show_json({**found, "seconds": seconds})
     else:
+        show_renewed(renewed, "would be ")
         audit.show(loaded)
         click.echo(f"{seconds:.1f} s")
-    return not (changes.any or audit.failed or audit.violations)
+    return not (changes.any or renewed or audit.failed or audit.violations)
 
 
 def _compared(ops: int, files: dict[str, str], out: Path, quiet: bool) -> Changes:

@@ -11,6 +11,7 @@ import click
 from ..output import Changes, compare, write
 from ..remembered import Question
 from .project import Project
+from .schema import renew
 from .terminal import show_json
 
 
@@ -21,24 +22,33 @@ def generate(
     start = time.perf_counter()
     question = Question(specs, templates, ("generate",))
     if known := question.recall():
-        ops, files = known
+        ops, files, schema = known
     else:
         project = Project.read(specs, templates)
-        ops, files = len(project.ops), project.files
-        question.remember([ops, files])
+        ops, files, schema = len(project.ops), project.files, project.schema
+        question.remember([ops, files, schema])
+    renewed = renew(specs, schema, check=check)
     changes = compare(files, out) if check else write(files, out)
     if as_json:
-        show_json({"ops": ops, **facts(changes, out), "seconds": time.perf_counter() - start})
+        show_json({"ops": ops, **facts(changes, out, renewed), "seconds": time.perf_counter() - start})
     else:
-        show_changes(changes, out, "would be " if check else "")
+        show_renewed(renewed, tense := "would be " if check else "")
+        show_changes(changes, out, tense)
         click.echo(f"{summary(ops, changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
-    return not (check and changes.any)
+    return not (check and (changes.any or renewed))
 
 
-def facts(changes: Changes, out: Path) -> dict[str, list[str]]:
+def facts(changes: Changes, out: Path, renewed: Sequence[Path]) -> dict[str, list[str]]:
     """The files of each kind, for JSON."""
     kinds = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
-    return {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
+    found = {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
+    return {**found, "written": [*map(str, renewed), *found["written"]]}
+
+
+def show_renewed(renewed: Sequence[Path], tense: str = "") -> None:
+    """A line for the schema, where it is not, or was not, as it should be."""
+    for path in renewed:
+        click.echo(f"{tense}written: {path}")
 
 
 def show_changes(changes: Changes, out: Path, tense: str = "") -> None:

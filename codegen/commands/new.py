@@ -9,10 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from baracuda.runtime import SpecError
 
+from ..schema import schema_text
 from ..spec import Ident
+from .schema import FILE, renew
 
 SKELETONS = {
     "row": """\
+# yaml-language-server: $$schema=../$schema
 op: $op
 category: $category
 kind: $kind
@@ -74,7 +77,10 @@ bench:
 
 
 def new(op: str, family: str, category: str, specs: Path) -> Path:
-    """Write ``<specs>/<category>/<op>.yaml`` and return it; SpecError for a bad name or one that is taken."""
+    """Write ``<specs>/<category>/<op>.yaml`` and return it; SpecError for a bad name or one that is taken.
+
+    The schema that its first line names is put into `specs`, so that editors find the one of this version, offline.
+    """
     for what, name in (("op", op), ("category", category)):
         try:
             TypeAdapter(Ident).validate_python(name)
@@ -85,7 +91,8 @@ def new(op: str, family: str, category: str, specs: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind))
+            file.write(Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE))
     except FileExistsError:
         raise SpecError(f"{path}: is there already; choose another op name or edit it") from None
+    renew(specs, schema_text(), create=True)
     return path

@@ -46,6 +46,13 @@ class Project:
             ops = lower_all(loaded.values())
             return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
 
+    @property
+    def schema(self) -> str:
+        """What specs may say, as JSON Schema."""
+        from ..schema import schema_text
+
+        return schema_text()
+
     def chosen(self, names: Iterable[str]) -> list[Op]:
         """The ops called so, or all of them when no name is given."""
         for name in (names := tuple(names)):

@@ -1,27 +1,45 @@
-"""`schema`: what a spec may say, as JSON Schema."""
+"""`schema`: what a spec may say, as JSON Schema; and the copy of it among specs, which their first lines name."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Union
 
 import click
-from pydantic import TypeAdapter
 
-from ..spec import FAMILY_SPECS
+from baracuda.runtime.publish import publish
+from baracuda.runtime.tuned import MARK
 
-
-def _schema() -> dict[str, Any]:
-    """One schema for each family; a file fits exactly one."""
-    whole = TypeAdapter(Union[tuple(FAMILY_SPECS.values())]).json_schema()  # type: ignore[arg-type]  # noqa: UP007
-    return {"title": "OpSpec", **whole}
+FILE = "schema.json"  # in the folder of specs
 
 
 def schema(out: Path | None = None) -> None:
     """Write the schema to `out`, or print it."""
-    text = json.dumps(_schema(), indent=2)
+    from ..schema import schema_text  # pydantic takes a while; those who only compare need none of it
+
     if out is None:
-        click.echo(text)
+        click.echo(schema_text(), nl=False)
     else:
-        out.write_text(f"{text}\n", encoding="utf-8")
+        out.write_text(schema_text(), encoding="utf-8")
+
+
+def renew(specs: Path, text: str, *, check: bool = False, create: bool = False) -> list[Path]:
+    """Bring the schema in a folder of specs up to date and return what was, or with `check` would be, written.
+
+    Another's file stays as it is. Where there is none, only `create` makes one: specs that do not name it need none.
+    """
+    path = specs / FILE
+    there = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else MARK if create else text
+    if MARK not in there or _same(there, text):
+        return []
+    if not check:
+        publish(path, text)
+    return [path]
+
+
+def _same(there: str, text: str) -> bool:
+    """Whether both say the same: versions of pydantic spell numbers differently."""
+    with suppress(ValueError):
+        return bool(json.loads(there) == json.loads(text))
+    return False

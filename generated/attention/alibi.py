@@ -125,10 +125,13 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
 
         scores (in): what the bias is added to; [batch, head, query, key] of T, any strides
         slopes (in): slope of each head; [head] of T, any strides
-        y (out): the biased scores; [batch, head, query, key] of T, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        y (out): the biased scores; [batch, head, query, key] of T, any strides; may be the memory of
+            scores
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
+        descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (scores, slopes, y)
@@ -143,7 +146,18 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        scores (in): what the bias is added to; [batch, head, query, key] of T, any strides
+        slopes (in): slope of each head; [head] of T, any strides
+        y (out): the biased scores; [batch, head, query, key] of T, any strides; may be the memory of
+            scores
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
+        descriptor's element.
+        """
         arrays = (scores, slopes, y)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -156,7 +170,19 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        scores (in): what the bias is added to; [batch, head, query, key] of T, any strides
+        slopes (in): slope of each head; [head] of T, any strides
+        y (out): the biased scores; [batch, head, query, key] of T, any strides; may be the memory of
+            scores
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
+        descriptor's element.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (scores, slopes, y)
         return self._bind(arrays, workspace, stream)
 
@@ -169,7 +195,18 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        scores (in): what the bias is added to; [batch, head, query, key] of T, any strides
+        slopes (in): slope of each head; [head] of T, any strides
+        y (out): the biased scores; [batch, head, query, key] of T, any strides; may be the memory of
+            scores
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
+        descriptor's element.
+        """
         arrays = (scores, slopes, y)
         return self._can_implement(arrays, workspace, stream)
 

@@ -145,13 +145,15 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
         """Check the arguments and start the kernels; nothing is allocated.
 
         dy (in): gradient of the loss with respect to y; [batch, head, query, key] of T, any strides
-        dscores (out): gradient with respect to scores; [batch, head, query, key] of T, any strides; given
-            exactly when has_dscores
+        dscores (out): gradient with respect to scores; [batch, head, query, key] of T, any strides; may
+            be the memory of dy; given exactly when has_dscores
         dslopes (out): gradient with respect to slopes; [head] of T or acc, any strides; given exactly
             when has_dslopes
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
+        descriptor's element, acc f64 where that is f64, else f32.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (dy, dscores, dslopes)
@@ -166,7 +168,19 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        dy (in): gradient of the loss with respect to y; [batch, head, query, key] of T, any strides
+        dscores (out): gradient with respect to scores; [batch, head, query, key] of T, any strides; may
+            be the memory of dy; given exactly when has_dscores
+        dslopes (out): gradient with respect to slopes; [head] of T or acc, any strides; given exactly
+            when has_dslopes
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
+        descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (dy, dscores, dslopes)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -179,7 +193,20 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        dy (in): gradient of the loss with respect to y; [batch, head, query, key] of T, any strides
+        dscores (out): gradient with respect to scores; [batch, head, query, key] of T, any strides; may
+            be the memory of dy; given exactly when has_dscores
+        dslopes (out): gradient with respect to slopes; [head] of T or acc, any strides; given exactly
+            when has_dslopes
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
+        descriptor's element, acc f64 where that is f64, else f32.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (dy, dscores, dslopes)
         return self._bind(arrays, workspace, stream)
 
@@ -192,7 +219,19 @@ class AlibiBackwardPlan(rt.MapPlan[AlibiBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        dy (in): gradient of the loss with respect to y; [batch, head, query, key] of T, any strides
+        dscores (out): gradient with respect to scores; [batch, head, query, key] of T, any strides; may
+            be the memory of dy; given exactly when has_dscores
+        dslopes (out): gradient with respect to slopes; [head] of T or acc, any strides; given exactly
+            when has_dslopes
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
+        descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (dy, dscores, dslopes)
         return self._can_implement(arrays, workspace, stream)
 

@@ -485,15 +485,16 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
         mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides;
             given exactly when has_mask
-        alibi_slopes (in): slope of each head; (batch_size, num_heads) of acc, any strides; given exactly
-            when has_alibi_slopes
+        alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,)
+            of acc, any strides; given exactly when has_alibi_slopes
         y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
             any strides, the last 1
         lse (out): natural logarithm of the sum of exponentials; -inf for a query that sees no key;
             (batch_size, num_heads, query_len) of acc, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (q, k, v, mask, alibi_slopes, y, lse)
@@ -512,7 +513,24 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
+        mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides;
+            given exactly when has_mask
+        alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,)
+            of acc, any strides; given exactly when has_alibi_slopes
+        y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
+            any strides, the last 1
+        lse (out): natural logarithm of the sum of exponentials; -inf for a query that sees no key;
+            (batch_size, num_heads, query_len) of acc, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (q, k, v, mask, alibi_slopes, y, lse)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -529,7 +547,25 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
+        mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides;
+            given exactly when has_mask
+        alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,)
+            of acc, any strides; given exactly when has_alibi_slopes
+        y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
+            any strides, the last 1
+        lse (out): natural logarithm of the sum of exponentials; -inf for a query that sees no key;
+            (batch_size, num_heads, query_len) of acc, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (q, k, v, mask, alibi_slopes, y, lse)
         return self._bind(arrays, workspace, stream)
 
@@ -546,7 +582,24 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
+        mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides;
+            given exactly when has_mask
+        alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,)
+            of acc, any strides; given exactly when has_alibi_slopes
+        y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
+            any strides, the last 1
+        lse (out): natural logarithm of the sum of exponentials; -inf for a query that sees no key;
+            (batch_size, num_heads, query_len) of acc, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (q, k, v, mask, alibi_slopes, y, lse)
         return self._can_implement(arrays, workspace, stream)
 

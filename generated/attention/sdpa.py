@@ -246,9 +246,10 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
             any strides
         y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
             any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (q, k, v, mask, attn, y)
@@ -266,7 +267,22 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
+        mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of T, any strides;
+            given exactly when has_mask
+        attn (out): the probabilities, for the backward; (batch_size, num_heads, query_len, key_len) of T,
+            any strides
+        y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
+            any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element.
+        """
         arrays = (q, k, v, mask, attn, y)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -282,7 +298,23 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
+        mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of T, any strides;
+            given exactly when has_mask
+        attn (out): the probabilities, for the backward; (batch_size, num_heads, query_len, key_len) of T,
+            any strides
+        y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
+            any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (q, k, v, mask, attn, y)
         return self._bind(arrays, workspace, stream)
 
@@ -298,7 +330,22 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
+        mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of T, any strides;
+            given exactly when has_mask
+        attn (out): the probabilities, for the backward; (batch_size, num_heads, query_len, key_len) of T,
+            any strides
+        y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
+            any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element.
+        """
         arrays = (q, k, v, mask, attn, y)
         return self._can_implement(arrays, workspace, stream)
 

@@ -281,9 +281,10 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
             key_len, d_v) of T, any strides
         dmask (out): gradient with respect to the mask; (batch_size, num_heads, query_len, key_len) of T,
             any strides; given exactly when has_dmask
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (q, k, v, attn, dy, dq, dk, dv, dmask)
@@ -304,7 +305,27 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
+        attn (in): the probabilities as the forward saved them; (batch_size, num_heads, query_len,
+            key_len) of T, any strides
+        dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any
+            strides
+        dq (out): gradient with respect to q; (batch_size, num_heads, query_len, d_k) of T, any strides
+        dk (out): gradient with respect to k, summed over the heads it serves; (batch_size, num_kv_heads,
+            key_len, d_k) of T, any strides
+        dv (out): gradient with respect to v, summed over the heads it serves; (batch_size, num_kv_heads,
+            key_len, d_v) of T, any strides
+        dmask (out): gradient with respect to the mask; (batch_size, num_heads, query_len, key_len) of T,
+            any strides; given exactly when has_dmask
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element.
+        """
         arrays = (q, k, v, attn, dy, dq, dk, dv, dmask)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -323,7 +344,28 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
+        attn (in): the probabilities as the forward saved them; (batch_size, num_heads, query_len,
+            key_len) of T, any strides
+        dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any
+            strides
+        dq (out): gradient with respect to q; (batch_size, num_heads, query_len, d_k) of T, any strides
+        dk (out): gradient with respect to k, summed over the heads it serves; (batch_size, num_kv_heads,
+            key_len, d_k) of T, any strides
+        dv (out): gradient with respect to v, summed over the heads it serves; (batch_size, num_kv_heads,
+            key_len, d_v) of T, any strides
+        dmask (out): gradient with respect to the mask; (batch_size, num_heads, query_len, key_len) of T,
+            any strides; given exactly when has_dmask
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (q, k, v, attn, dy, dq, dk, dv, dmask)
         return self._bind(arrays, workspace, stream)
 
@@ -342,7 +384,27 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
+        k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
+        v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
+        attn (in): the probabilities as the forward saved them; (batch_size, num_heads, query_len,
+            key_len) of T, any strides
+        dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any
+            strides
+        dq (out): gradient with respect to q; (batch_size, num_heads, query_len, d_k) of T, any strides
+        dk (out): gradient with respect to k, summed over the heads it serves; (batch_size, num_kv_heads,
+            key_len, d_k) of T, any strides
+        dv (out): gradient with respect to v, summed over the heads it serves; (batch_size, num_kv_heads,
+            key_len, d_v) of T, any strides
+        dmask (out): gradient with respect to the mask; (batch_size, num_heads, query_len, key_len) of T,
+            any strides; given exactly when has_dmask
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element.
+        """
         arrays = (q, k, v, attn, dy, dq, dk, dv, dmask)
         return self._can_implement(arrays, workspace, stream)
 

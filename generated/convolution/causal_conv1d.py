@@ -264,9 +264,10 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         y (out): the result; (batch_size, channels, seq_len) of T, any strides
         final_states (out): the last values of each sequence; (num_sequences, channels, width - 1) of T,
             any strides; given exactly when has_final_states
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (x, weight, bias, initial_states, cu_seqlens, y, final_states)
@@ -285,7 +286,25 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        x (in): what is filtered; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc,
+            any strides
+        bias (in): added to each channel; (channels,) of T or acc, any strides; given exactly when
+            has_bias
+        initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides;
+            given exactly when has_initial_states
+        cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,)
+            of i32 or i64, any strides; given exactly when has_cu_seqlens
+        y (out): the result; (batch_size, channels, seq_len) of T, any strides
+        final_states (out): the last values of each sequence; (num_sequences, channels, width - 1) of T,
+            any strides; given exactly when has_final_states
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (x, weight, bias, initial_states, cu_seqlens, y, final_states)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -302,7 +321,26 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        x (in): what is filtered; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc,
+            any strides
+        bias (in): added to each channel; (channels,) of T or acc, any strides; given exactly when
+            has_bias
+        initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides;
+            given exactly when has_initial_states
+        cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,)
+            of i32 or i64, any strides; given exactly when has_cu_seqlens
+        y (out): the result; (batch_size, channels, seq_len) of T, any strides
+        final_states (out): the last values of each sequence; (num_sequences, channels, width - 1) of T,
+            any strides; given exactly when has_final_states
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (x, weight, bias, initial_states, cu_seqlens, y, final_states)
         return self._bind(arrays, workspace, stream)
 
@@ -319,7 +357,25 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        x (in): what is filtered; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc,
+            any strides
+        bias (in): added to each channel; (channels,) of T or acc, any strides; given exactly when
+            has_bias
+        initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides;
+            given exactly when has_initial_states
+        cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,)
+            of i32 or i64, any strides; given exactly when has_cu_seqlens
+        y (out): the result; (batch_size, channels, seq_len) of T, any strides
+        final_states (out): the last values of each sequence; (num_sequences, channels, width - 1) of T,
+            any strides; given exactly when has_final_states
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (x, weight, bias, initial_states, cu_seqlens, y, final_states)
         return self._can_implement(arrays, workspace, stream)
 

@@ -336,9 +336,10 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
             has_db
         dinitial_states (out): gradient with respect to initial_states; (num_sequences, channels, width -
             1) of T, any strides; given exactly when has_dinitial_states
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states)
@@ -361,7 +362,29 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        x (in): input of the forward; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel; (channels, width) of T or acc, any strides
+        bias (in): bias of each channel; (channels,) of T or acc, any strides; given exactly when has_bias
+        dy (in): gradient of the loss with respect to y; (batch_size, channels, seq_len) of T, any strides
+        initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides;
+            given exactly when has_initial_states
+        dfinal_states (in): gradient of the loss with respect to final_states; (num_sequences, channels,
+            width - 1) of T, any strides; given exactly when has_dfinal_states
+        cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,)
+            of i32 or i64, any strides; given exactly when has_cu_seqlens
+        dx (out): gradient with respect to x; (batch_size, channels, seq_len) of T, any strides
+        dw (out): gradient with respect to weight; (channels, width) of T or acc, any strides
+        db (out): gradient with respect to bias; (channels,) of T or acc, any strides; given exactly when
+            has_db
+        dinitial_states (out): gradient with respect to initial_states; (num_sequences, channels, width -
+            1) of T, any strides; given exactly when has_dinitial_states
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -382,7 +405,30 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        x (in): input of the forward; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel; (channels, width) of T or acc, any strides
+        bias (in): bias of each channel; (channels,) of T or acc, any strides; given exactly when has_bias
+        dy (in): gradient of the loss with respect to y; (batch_size, channels, seq_len) of T, any strides
+        initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides;
+            given exactly when has_initial_states
+        dfinal_states (in): gradient of the loss with respect to final_states; (num_sequences, channels,
+            width - 1) of T, any strides; given exactly when has_dfinal_states
+        cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,)
+            of i32 or i64, any strides; given exactly when has_cu_seqlens
+        dx (out): gradient with respect to x; (batch_size, channels, seq_len) of T, any strides
+        dw (out): gradient with respect to weight; (channels, width) of T or acc, any strides
+        db (out): gradient with respect to bias; (channels,) of T or acc, any strides; given exactly when
+            has_db
+        dinitial_states (out): gradient with respect to initial_states; (num_sequences, channels, width -
+            1) of T, any strides; given exactly when has_dinitial_states
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states)
         return self._bind(arrays, workspace, stream)
 
@@ -403,7 +449,29 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        x (in): input of the forward; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel; (channels, width) of T or acc, any strides
+        bias (in): bias of each channel; (channels,) of T or acc, any strides; given exactly when has_bias
+        dy (in): gradient of the loss with respect to y; (batch_size, channels, seq_len) of T, any strides
+        initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides;
+            given exactly when has_initial_states
+        dfinal_states (in): gradient of the loss with respect to final_states; (num_sequences, channels,
+            width - 1) of T, any strides; given exactly when has_dfinal_states
+        cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,)
+            of i32 or i64, any strides; given exactly when has_cu_seqlens
+        dx (out): gradient with respect to x; (batch_size, channels, seq_len) of T, any strides
+        dw (out): gradient with respect to weight; (channels, width) of T or acc, any strides
+        db (out): gradient with respect to bias; (channels,) of T or acc, any strides; given exactly when
+            has_db
+        dinitial_states (out): gradient with respect to initial_states; (num_sequences, channels, width -
+            1) of T, any strides; given exactly when has_dinitial_states
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (x, weight, bias, dy, initial_states, dfinal_states, cu_seqlens, dx, dw, db, dinitial_states)
         return self._can_implement(arrays, workspace, stream)
 

@@ -196,9 +196,10 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         conv_state (inout): the last values of each sequence, replaced by the new last ones; (batch_size,
             channels, state_len) of T, any strides
         y (out): the result; (batch_size, channels, seq_len) of T, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (x, weight, bias, conv_state, y)
@@ -215,7 +216,21 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        x (in): new values; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc,
+            any strides
+        bias (in): added to each channel; (channels,) of T or acc, any strides; given exactly when
+            has_bias
+        conv_state (inout): the last values of each sequence, replaced by the new last ones; (batch_size,
+            channels, state_len) of T, any strides
+        y (out): the result; (batch_size, channels, seq_len) of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (x, weight, bias, conv_state, y)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -230,7 +245,22 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        x (in): new values; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc,
+            any strides
+        bias (in): added to each channel; (channels,) of T or acc, any strides; given exactly when
+            has_bias
+        conv_state (inout): the last values of each sequence, replaced by the new last ones; (batch_size,
+            channels, state_len) of T, any strides
+        y (out): the result; (batch_size, channels, seq_len) of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (x, weight, bias, conv_state, y)
         return self._bind(arrays, workspace, stream)
 
@@ -245,7 +275,21 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        x (in): new values; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc,
+            any strides
+        bias (in): added to each channel; (channels,) of T or acc, any strides; given exactly when
+            has_bias
+        conv_state (inout): the last values of each sequence, replaced by the new last ones; (batch_size,
+            channels, state_len) of T, any strides
+        y (out): the result; (batch_size, channels, seq_len) of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (x, weight, bias, conv_state, y)
         return self._can_implement(arrays, workspace, stream)
 

@@ -147,14 +147,16 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         mu (in): mean of each row as the forward saved it; [rows] of acc or T, any strides
         rstd (in): reciprocal standard deviation of each row as the forward saved it; [rows] of acc or T,
             any strides
-        dx (out): gradient with respect to x; [rows, cols] of T, any strides
+        dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or x
         dgamma (out): gradient with respect to gamma; [cols] of T or acc, any strides; given exactly when
             has_affine
         dbeta (out): gradient with respect to beta; [cols] of T or acc, any strides; given exactly when
             has_affine
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element, acc f64 where that is f64, else f32.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (dy, x, gamma, mu, rstd, dx, dgamma, dbeta)
@@ -174,7 +176,25 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
+        x (in): input of the forward; [rows, cols] of T, any strides
+        gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_affine
+        mu (in): mean of each row as the forward saved it; [rows] of acc or T, any strides
+        rstd (in): reciprocal standard deviation of each row as the forward saved it; [rows] of acc or T,
+            any strides
+        dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or x
+        dgamma (out): gradient with respect to gamma; [cols] of T or acc, any strides; given exactly when
+            has_affine
+        dbeta (out): gradient with respect to beta; [cols] of T or acc, any strides; given exactly when
+            has_affine
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (dy, x, gamma, mu, rstd, dx, dgamma, dbeta)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -192,7 +212,26 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
+        x (in): input of the forward; [rows, cols] of T, any strides
+        gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_affine
+        mu (in): mean of each row as the forward saved it; [rows] of acc or T, any strides
+        rstd (in): reciprocal standard deviation of each row as the forward saved it; [rows] of acc or T,
+            any strides
+        dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or x
+        dgamma (out): gradient with respect to gamma; [cols] of T or acc, any strides; given exactly when
+            has_affine
+        dbeta (out): gradient with respect to beta; [cols] of T or acc, any strides; given exactly when
+            has_affine
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element, acc f64 where that is f64, else f32.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (dy, x, gamma, mu, rstd, dx, dgamma, dbeta)
         return self._bind(arrays, workspace, stream)
 
@@ -210,7 +249,25 @@ class LayerNormBackwardPlan(rt.RowPlan[LayerNormBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
+        x (in): input of the forward; [rows, cols] of T, any strides
+        gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_affine
+        mu (in): mean of each row as the forward saved it; [rows] of acc or T, any strides
+        rstd (in): reciprocal standard deviation of each row as the forward saved it; [rows] of acc or T,
+            any strides
+        dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or x
+        dgamma (out): gradient with respect to gamma; [cols] of T or acc, any strides; given exactly when
+            has_affine
+        dbeta (out): gradient with respect to beta; [cols] of T or acc, any strides; given exactly when
+            has_affine
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (dy, x, gamma, mu, rstd, dx, dgamma, dbeta)
         return self._can_implement(arrays, workspace, stream)
 

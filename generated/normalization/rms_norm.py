@@ -135,11 +135,13 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
 
         x (in): what is normalized; [rows, cols] of T, any strides
         gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_gamma
-        y (out): the result; [rows, cols] of T, any strides
+        y (out): the result; [rows, cols] of T, any strides; may be the memory of x
         rms (out): root mean square of each row, saved for the backward; [rows] of acc or T, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element, acc f64 where that is f64, else f32.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (x, gamma, y, rms)
@@ -155,7 +157,18 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        x (in): what is normalized; [rows, cols] of T, any strides
+        gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_gamma
+        y (out): the result; [rows, cols] of T, any strides; may be the memory of x
+        rms (out): root mean square of each row, saved for the backward; [rows] of acc or T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (x, gamma, y, rms)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -169,7 +182,19 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        x (in): what is normalized; [rows, cols] of T, any strides
+        gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_gamma
+        y (out): the result; [rows, cols] of T, any strides; may be the memory of x
+        rms (out): root mean square of each row, saved for the backward; [rows] of acc or T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element, acc f64 where that is f64, else f32.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (x, gamma, y, rms)
         return self._bind(arrays, workspace, stream)
 
@@ -183,7 +208,18 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        x (in): what is normalized; [rows, cols] of T, any strides
+        gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_gamma
+        y (out): the result; [rows, cols] of T, any strides; may be the memory of x
+        rms (out): root mean square of each row, saved for the backward; [rows] of acc or T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element, acc f64 where that is f64, else f32.
+        """
         arrays = (x, gamma, y, rms)
         return self._can_implement(arrays, workspace, stream)
 

@@ -120,9 +120,11 @@ class Fp8QuantizePlan(rt.RowPlan[Fp8QuantizeDescriptor]):
         x (in): what is quantized; [rows, cols] of T, any strides
         q (out): x / scale, rounded to the nearest; [rows, cols] of f8e4m3, any strides
         scale (out): factor of each row, at least 2**-126; [rows] of f32, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (x, q, scale)
@@ -137,7 +139,17 @@ class Fp8QuantizePlan(rt.RowPlan[Fp8QuantizeDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        x (in): what is quantized; [rows, cols] of T, any strides
+        q (out): x / scale, rounded to the nearest; [rows, cols] of f8e4m3, any strides
+        scale (out): factor of each row, at least 2**-126; [rows] of f32, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        """
         arrays = (x, q, scale)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -150,7 +162,18 @@ class Fp8QuantizePlan(rt.RowPlan[Fp8QuantizeDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        x (in): what is quantized; [rows, cols] of T, any strides
+        q (out): x / scale, rounded to the nearest; [rows, cols] of f8e4m3, any strides
+        scale (out): factor of each row, at least 2**-126; [rows] of f32, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (x, q, scale)
         return self._bind(arrays, workspace, stream)
 
@@ -163,7 +186,17 @@ class Fp8QuantizePlan(rt.RowPlan[Fp8QuantizeDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        x (in): what is quantized; [rows, cols] of T, any strides
+        q (out): x / scale, rounded to the nearest; [rows, cols] of f8e4m3, any strides
+        scale (out): factor of each row, at least 2**-126; [rows] of f32, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        """
         arrays = (x, q, scale)
         return self._can_implement(arrays, workspace, stream)
 

@@ -143,9 +143,10 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
 
         x (in): what is repeated; [cell] of T, any strides
         y (out): the copies; [copy * cell] of T, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here copy is repeats, cell is input_shape; T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (x, y)
@@ -159,7 +160,15 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        x (in): what is repeated; [cell] of T, any strides
+        y (out): the copies; [copy * cell] of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here copy is repeats, cell is input_shape; T is the descriptor's element.
+        """
         arrays = (x, y)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -171,7 +180,16 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        x (in): what is repeated; [cell] of T, any strides
+        y (out): the copies; [copy * cell] of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here copy is repeats, cell is input_shape; T is the descriptor's element.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (x, y)
         return self._bind(arrays, workspace, stream)
 
@@ -183,7 +201,15 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        x (in): what is repeated; [cell] of T, any strides
+        y (out): the copies; [copy * cell] of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here copy is repeats, cell is input_shape; T is the descriptor's element.
+        """
         arrays = (x, y)
         return self._can_implement(arrays, workspace, stream)
 

@@ -131,9 +131,10 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
 
         dy (in): gradient of the loss with respect to y; [copy * cell] of T, any strides
         dx (out): gradient with respect to x; [cell] of T, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here copy is repeats, cell is input_shape; T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (dy, dx)
@@ -147,7 +148,15 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        dy (in): gradient of the loss with respect to y; [copy * cell] of T, any strides
+        dx (out): gradient with respect to x; [cell] of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here copy is repeats, cell is input_shape; T is the descriptor's element.
+        """
         arrays = (dy, dx)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -159,7 +168,16 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        dy (in): gradient of the loss with respect to y; [copy * cell] of T, any strides
+        dx (out): gradient with respect to x; [cell] of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here copy is repeats, cell is input_shape; T is the descriptor's element.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (dy, dx)
         return self._bind(arrays, workspace, stream)
 
@@ -171,7 +189,15 @@ class RepeatBackwardPlan(rt.MapPlan[RepeatBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        dy (in): gradient of the loss with respect to y; [copy * cell] of T, any strides
+        dx (out): gradient with respect to x; [cell] of T, any strides
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here copy is repeats, cell is input_shape; T is the descriptor's element.
+        """
         arrays = (dy, dx)
         return self._can_implement(arrays, workspace, stream)
 

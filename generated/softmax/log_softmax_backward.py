@@ -121,10 +121,12 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
 
         dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
         y (in): output of the forward; [rows, cols] of T, any strides
-        dx (out): gradient with respect to x; [rows, cols] of T, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or y
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (dy, y, dx)
@@ -139,7 +141,17 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
+        y (in): output of the forward; [rows, cols] of T, any strides
+        dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or y
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        """
         arrays = (dy, y, dx)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -152,7 +164,18 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
+        y (in): output of the forward; [rows, cols] of T, any strides
+        dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or y
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (dy, y, dx)
         return self._bind(arrays, workspace, stream)
 
@@ -165,7 +188,17 @@ class LogSoftmaxBackwardPlan(rt.RowPlan[LogSoftmaxBackwardDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
+        y (in): output of the forward; [rows, cols] of T, any strides
+        dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or y
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        """
         arrays = (dy, y, dx)
         return self._can_implement(arrays, workspace, stream)
 

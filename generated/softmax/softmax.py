@@ -113,10 +113,12 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
         """Check the arguments and start the kernels; nothing is allocated.
 
         x (in): logits; [rows, cols] of T, any strides
-        y (out): probabilities; [rows, cols] of T, any strides
-        workspace: any array of at least `workspace_bytes` bytes, on the device of the others
+        y (out): probabilities; [rows, cols] of T, any strides; may be the memory of x
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
         Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.
         """
         arrays = (x, y)
@@ -130,7 +132,16 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> None:
-        """As `run`, for arguments that `run` or `can_implement` accepts."""
+        """As `run`, for arguments that `run` or `can_implement` accepts.
+
+        x (in): logits; [rows, cols] of T, any strides
+        y (out): probabilities; [rows, cols] of T, any strides; may be the memory of x
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        """
         arrays = (x, y)
         self._run_unchecked(arrays, workspace, stream)
 
@@ -142,7 +153,17 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.BoundLaunch:
-        """Check once, and return a call that only starts the kernels."""
+        """Check once, and return a call that only starts the kernels.
+
+        x (in): logits; [rows, cols] of T, any strides
+        y (out): probabilities; [rows, cols] of T, any strides; may be the memory of x
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall, as `run` does.
+        """
         arrays = (x, y)
         return self._bind(arrays, workspace, stream)
 
@@ -154,7 +175,16 @@ class SoftmaxPlan(rt.RowPlan[SoftmaxDescriptor]):
         workspace: rt.Workspace = None,
         stream: rt.Stream = None,
     ) -> rt.Verdict:
-        """Whether `run` would work, and if not, the error it would raise."""
+        """Whether `run` would work, and if not, the error it would raise.
+
+        x (in): logits; [rows, cols] of T, any strides
+        y (out): probabilities; [rows, cols] of T, any strides; may be the memory of x
+        workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
+        stream: a raw handle or a stream object; by default the current one of the arrays' library
+
+        Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
+        their product; T is the descriptor's element.
+        """
         arrays = (x, y)
         return self._can_implement(arrays, workspace, stream)
 

@@ -1,0 +1,50 @@
+"""A kernel of each op and element type, compiled and audited with the CUDA of the Python that runs this; JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from baracuda.codegen.audit.facts import Facts
+from baracuda.codegen.commands.audit_report import Audit, Audited
+from baracuda.codegen.commands.compile import variants_of
+from baracuda.codegen.commands.compile_report import Variant
+from baracuda.codegen.commands.project import Project
+from baracuda.runtime.cubin import nvrtc_version
+
+ARCH = "sm_90"
+
+
+def sample(project: Project) -> list[Variant]:
+    """Of each op and element type, the first kernel in its first layout."""
+    found: dict[tuple[str, str], Variant] = {}
+    for variant in variants_of(project, archs=(ARCH,)):
+        found.setdefault((variant.row.sku.op, variant.row.sku.element), variant)
+    return list(found.values())
+
+
+def told(one: Audited) -> dict[str, Any]:
+    """What a kernel is, but for how many registers it takes, which every compiler decides anew."""
+    if not isinstance(one.outcome, Facts):
+        return {"error": str(one.outcome)}
+    facts = one.outcome
+    return {
+        "spill_bytes": facts.resources.spill_bytes,
+        "shared_bytes": facts.resources.shared_bytes,
+        "widest": [facts.widest_load, facts.widest_store],
+    }
+
+
+def main(specs: Path) -> None:
+    project = Project.read(specs)
+    audit = Audit.of(sample(project), project.ops)
+    kernels = {f"{a.variant.source.symbol} {a.variant.layout}": told(a) for a in audit.audited}
+    cuda = [nvrtc_version(), version("cuda-bindings")]
+    json.dump({"cuda": cuda, "kernels": kernels, "violations": list(map(str, audit.violations))}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -38,6 +38,9 @@ def _of_cupy(ordinal: int) -> Allocate:
     def allocate(shape: Sequence[int], element: rt.ElementKind) -> Any:
         current = cupy.cuda.Device().id == ordinal
         with nullcontext() if current else cupy.cuda.Device(ordinal):
-            return cupy.empty(shape, element.row.numpy)
+            try:
+                return cupy.empty(shape, element.row.numpy)
+            except ValueError:
+                raise rt.Unsupported(f"CuPy has no arrays of {element.row.numpy}; pass tensors of torch") from None
 
     return allocate

@@ -28,6 +28,7 @@ LOADED = load_folder(Path(__file__).parents[1] / "specs")
 SUBJECTS = {op: Subject(one, LOADED, "baracuda.generated") for op, one in LOADED.items()}
 FORWARDS = sorted(op for op, s in SUBJECTS.items() if s.spec.direction == "forward")
 DIFFERENTIABLE = sorted({s.spec.gradient.of for s in SUBJECTS.values() if s.spec.gradient})
+DOUBLES = [op for op in FORWARDS if "f64" in SUBJECTS[op].spec.dtypes]
 SMALL = 3000  # numbers that the host device computes in no time
 
 
@@ -122,7 +123,7 @@ def test_the_fake_op_says_what_the_plan_does(op: str) -> None:
 # ------------------------------------------------------------------------------------------------- values and gradients
 
 
-@pytest.mark.parametrize("op", FORWARDS)
+@pytest.mark.parametrize("op", DOUBLES)
 def test_values_and_gradients_are_torchs(op: str) -> None:
     for problem in problems(op, "f64"):
         drawn = numbers(problem)
@@ -137,6 +138,13 @@ def test_values_and_gradients_are_torchs(op: str) -> None:
             torch.testing.assert_close(
                 slopes(problem, {n: here[n] for n in kept}, ours), slopes(problem, kept, theirs), rtol=1e-8, atol=1e-8
             )
+
+
+def test_rows_in_8_bit_floats_are_torchs() -> None:
+    x = torch.randn(5, 64, dtype=torch.bfloat16)
+    q, scale = torch.ops.baracuda.fp8_quantize(x)
+    torch.testing.assert_close(scale, x.float().abs().amax(1, keepdim=True) / 448)
+    assert torch.equal(q, (x.float() * (1 / scale)).to(torch.float8_e4m3fn))
 
 
 @pytest.mark.parametrize("op", DIFFERENTIABLE)

@@ -10,14 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_torch import DIFFERENTIABLE, FORWARDS, called, ft, given, needing, numbers, overload, problems, signature, slopes  # noqa: E402,E501,I001
+from test_torch import DIFFERENTIABLE, DOUBLES, FORWARDS, called, ft, given, needing, numbers, overload, problems, signature, slopes  # noqa: E402,E501,I001
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")]
 F = torch.nn.functional
 DEVICE = "cuda"
 
 
-@pytest.mark.parametrize("op", FORWARDS)
+@pytest.mark.parametrize("op", DOUBLES)
 def test_values_and_gradients_are_the_host_devices(op: str) -> None:
     for problem in problems(op, "f64"):
         here, there = (needing(problem, numbers(problem, device=device)) for device in (DEVICE, "cpu"))

@@ -45,7 +45,8 @@ def site(
     variants = variants_of(project, archs=archs, package=package)
     report = Report.of(variants if resources else [])
     report.show_failures(project.loaded)
-    measured = Measurements(tuple(accuracy), tuple(speed), tuple(sweeps))
+    given = {"accuracy": accuracy, "speed": speed, "sweep": sweeps}
+    measured = Measurements(*(tuple(files) or _kept(root, kind) for kind, files in given.items()))
     made = project.loaded, project.ops, project.files
     documents = Documents(root)
     catalogue = Catalogue(*made, kernels_of(package), _resources(variants), documents, package, measured)
@@ -53,6 +54,11 @@ def site(
         _write(catalogue, Path(folder), out)
     click.echo(f"{out}: {len(project.ops)} ops in {time.perf_counter() - start:.1f} s; open {out / 'index.html'}")
     return not report.failed
+
+
+def _kept(root: Path, kind: str) -> tuple[Path, ...]:
+    """State files that lie beside the documentation."""
+    return tuple(sorted((root / "docs" / "measurements").glob(f"{kind}*.jsonl")))
 
 
 def _write(catalogue: Catalogue, folder: Path, out: Path) -> None:

@@ -118,7 +118,7 @@ class Launcher:
         view = self.arrays[name][0]
         return [view.ctypes.data, *(step // view.itemsize for step in view.strides)]
 
-    def launch(self, symbol, grid, words, used):
+    def launch(self, symbol, grid, words, used, held=0):
         case = self.case
         block, lanes, owned, tiles, ahead = SCHEDULES[case.layout]
         settings = {
@@ -126,7 +126,7 @@ class Launcher:
             **{"TAPS": case.width, "USE_SILU": int(case.silu), "BIAS": int(case.has_bias), "STATES": int(case.states)},
             **{"VARLEN": int(case.cu_seqlens is not None), "LAYOUT": case.layout, "BLOCK": block},
             **{"ACROSS": lanes, "OWNED_CHANNELS": owned, "TILES": tiles, "AHEAD": ahead},
-            "STEPS_OF_TILE": tile_steps(case),
+            **{"STEPS_OF_TILE": tile_steps(case), "HELD": held},
         }
         defines = tuple(f"{name}={value}" for name, value in settings.items())
         kernel = self.device.load(KernelSource("kernels/causal_conv1d.cu", KERNEL.read_text(), symbol, defines))
@@ -247,22 +247,29 @@ def test_backward(case):
         close(made["dinitial_states"], expected.dinitial, expected.large_initial)
 
 
+@pytest.mark.parametrize(("channels", "spread"), [(37, True), (37, False), (40, False)])
 @pytest.mark.parametrize("kept", [3, 4, 9])
 @pytest.mark.parametrize("steps", [1, 2, 12])
-def test_update(kept, steps):
-    """Steps after a state are what a convolution of the whole gives, and the state holds the last values."""
-    case = problem((2, 37, steps), kind=BF16, stored=np.float32)
-    state = np.random.default_rng(1).standard_normal((2, 37, kept)).astype(BF16)
+def test_update(kept, steps, channels, spread):
+    """Steps after a state are what a convolution of the whole gives, and the state holds the last values.
+
+    One step on a short state is taken in packs where there are no gaps and each sequence begins with a pack.
+    """
+    case = problem((2, channels, steps), kind=BF16, stored=np.float32)
+    state = np.random.default_rng(1).standard_normal((2, channels, kept)).astype(BF16)
     launcher = Launcher(case)
-    launcher.inputs("x", "weight")
+    launcher.inputs("weight")
+    launcher.tensor("x", "in", case.x, spread=spread)
     got_state = launcher.tensor("conv_state", "inout", state)
-    y = launcher.tensor("y", "out", np.zeros(case.x.shape, BF16), spread=True)
+    y = launcher.tensor("y", "out", np.zeros(case.x.shape, BF16), spread=spread)
     ranks = {"x": 3, "weight": 2, "bias": 1, "conv_state": 3, "y": 3}
     words = [word for name, rank in ranks.items() for word in launcher.words(name, rank)]
     words += [case.batch, case.channels, steps, case.width, kept, 1]
-    launcher.launch("update", case.batch * -(-case.channels // 64), words, {*ranks})
+    held = kept if steps == 1 and kept <= 8 else 0
+    each = {0: 1, 3: 8, 4: 2}[held]
+    launcher.launch("update", case.batch * -(-case.channels // (64 * each)), words, {*ranks}, held)
     whole = np.concatenate([state, case.x], axis=2)
-    case.states, case.initial, case.dfinal = True, state[:, :, kept - 3 :], np.zeros((2, 37, 3), BF16)
+    case.states, case.initial, case.dfinal = True, state[:, :, kept - 3 :], np.zeros((2, channels, 3), BF16)
     expected = reference(case)
     close(y, expected.y, expected.large_y)
     np.testing.assert_array_equal(got_state, whole[:, :, -kept:])

@@ -46,15 +46,14 @@ class Calls:
         self._alike: tuple[Likeness, dict[Place, Prepared]] | None = None
 
     def __len__(self) -> int:
-        return len(self._by_place)
+        return len(self._by_place) + (0 if self._alike is None else len(self._alike[1]))
 
     def find(self, arrays: Arrays) -> Prepared | None:
         """What was prepared for arrays with equal views, if it is remembered."""
         if (alike := self._alike) is not None and alike[0].kind is type(arrays[0]):
             likeness, by_addresses = alike
-            addresses = likeness.addresses(arrays)
-            if addresses is not None and (prepared := by_addresses.get(addresses)) is not None:
-                return prepared
+            if (addresses := likeness.addresses(arrays)) is not None:
+                return by_addresses.get(addresses)
         place = place_of(arrays)
         latest = self._latest
         if latest[0] == place:
@@ -66,21 +65,24 @@ class Calls:
 
     def remember(self, arrays: Arrays, prepared: Prepared) -> None:
         """Keep what later calls with such arrays need."""
-        place = place_of(arrays)
-        if place is None:
+        if self._remembered_alike(arrays, prepared) or (place := place_of(arrays)) is None:
             return
         if len(self._by_place) >= _REMEMBERED:
             self._by_place.clear()
-            self._alike = None
         self._by_place[place] = prepared
         self._latest = place, prepared
-        if self._alike is None or self._alike[0].addresses(arrays) is None:
-            likeness = likeness_of(arrays)
-            self._alike = self._alike if likeness is None else (likeness, {})
-        if self._alike is not None:
-            likeness, by_addresses = self._alike
-            if (addresses := likeness.addresses(arrays)) is not None:
-                by_addresses[addresses] = prepared
+        if (likeness := likeness_of(arrays)) is not None:
+            self._alike = likeness, {}
+            self._remembered_alike(arrays, prepared)
+
+    def _remembered_alike(self, arrays: Arrays, prepared: Prepared) -> bool:
+        """By their addresses, if arrays are like those of the last call that was prepared."""
+        if (alike := self._alike) is None or (addresses := alike[0].addresses(arrays)) is None:
+            return False
+        if len(alike[1]) >= _REMEMBERED:
+            alike[1].clear()
+        alike[1][addresses] = prepared
+        return True
 
 
 @dataclass(slots=True)

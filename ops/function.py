@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,8 @@ class Function(Caller):
     - `stream`: None for the one that is current in the inputs' library, a raw handle, or an object with one.
 
     Returns the only output, or a named tuple of those that there are. Inputs that a plan changes, as a convolution's
-    state, are changed in place. Raises what the plan raises: `InvalidProblem`, `Unsupported` and the others.
+    state, are changed in place. Raises what the plan raises: `InvalidProblem`, `Unsupported` and the others, and
+    Unsupported for tensors of torch that require a gradient, which `baracuda.frontends.torch` records.
     """
 
     def __init__(self, plan: type[rt.Plan[Any]]) -> None:
@@ -52,6 +54,7 @@ class Function(Caller):
         arrays, fields = self._sorted(inputs, given)
         views = {name: rt.view(a, name) for name, a in arrays.items() if a is not None and name in self._inputs}
         self._typed(views)
+        self._refuse_gradients(arrays)
         first = next(name for name in self._inputs if name in views)
         made = self._plan(views, fields, views[first].device)
         allocate = allocator(arrays[first], views[first].device)
@@ -60,6 +63,15 @@ class Function(Caller):
         workspace = allocate((scratch,), rt.ElementKind.U8) if scratch else None
         made.plan.run(**{**arrays, **outputs}, workspace=workspace, stream=stream)
         return self._result(outputs)
+
+    def _refuse_gradients(self, arrays: Mapping[str, Any]) -> None:
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.is_grad_enabled():
+            return
+        for name, array in arrays.items():
+            if getattr(array, "requires_grad", False):
+                said = f"{self.__name__}: {name!r} requires a gradient, which functions do not record"
+                raise rt.Unsupported(f"{said}; use baracuda.frontends.torch, or torch.no_grad()")
 
     @staticmethod
     def _given_or_new(given: Any, allocate: Allocate, shape: Sequence[int], kind: rt.ElementKind) -> Any:

@@ -18,7 +18,7 @@ from .element import ElementKind
 from .errors import InvalidProblem, Unsupported
 from .limits import shared_bytes
 from .preference import DEFAULT, PlanPreference
-from .registry import REGISTRY, Registered
+from .registry import Registered
 from .schedule import Schedule
 from .selection import Explanation, Selectable, Verdict
 from .sku import KernelSku
@@ -168,7 +168,7 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     def _candidates(cls, descriptor: B) -> tuple[Registered, ...]:
-        rows = [row for row in REGISTRY.candidates(cls.OP) if cls.PINNED in ("", row.sku.arch)]
+        rows = [row for row in cls.kernels() if cls.PINNED in ("", row.sku.arch)]
         if found := tuple(row for row in rows if row.sku.element == descriptor.element):
             return found
         held = ", ".join(dict.fromkeys(row.sku.element for row in rows))
@@ -262,7 +262,7 @@ class BodySelection(Selectable[B]):
 
         Of several, a SKU with tensor maps takes the first declared, the strictest: maps have rules of their own.
         """
-        own = {row.sku.layout for row in REGISTRY.candidates(cls.OP) if row.sku.layout}
+        own = {row.sku.layout for row in cls.kernels() if row.sku.layout}
         held = (sku.layout,) if sku.layout else tuple(name for name in cls.LAYOUTS if name not in own)
         mapped, *_ = held
         return (mapped,) if sku.arch in cls.MAPS else held

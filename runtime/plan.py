@@ -118,6 +118,9 @@ class Plan(Selectable[D]):
         """The kernel that `run` would start for these arrays."""
         return self.sku
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.sku}>"
+
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
         """Compile and load for `device` all that `run` may need, so that `run` never waits and can be captured."""
         where = self._device_called(device)

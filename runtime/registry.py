@@ -80,15 +80,23 @@ class KernelRegistry:
         return row
 
     def candidates(
-        self, op: str, element: ElementKind | str | None = None, arch: str | None = None
+        self,
+        op: str,
+        element: ElementKind | str | None = None,
+        arch: str | None = None,
+        package: str | None = None,
     ) -> tuple[Registered, ...]:
-        """Rows of an op, of an element type if given, that a device of architecture `arch` can run if given."""
+        """Rows of an op: of an element type, that a device of architecture `arch` can run, registered by `package`.
+
+        Two packages may have ops of one name.
+        """
         return tuple(
             row
             for sku, row in self._rows.items()
             if sku.op == op
             and (element is None or sku.element == element)
             and (arch is None or sku.fits(arch) is None)
+            and (package is None or row.source.package == package)
         )
 
     def __iter__(self) -> Iterator[Registered]:

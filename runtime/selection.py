@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from .descriptor import Descriptor
 from .device import Device
 from .devices import default_device, get_device
+from .element import ElementKind
 from .errors import BaracudaError, InvalidProblem, Unsupported
 from .preference import DEFAULT, PlanPreference, names_in
 from .registry import REGISTRY, Registered
@@ -151,8 +152,14 @@ class Selectable(Generic[D]):
         """Raise InvalidProblem where elements cannot be counted in 63 bits and the descriptor does not see it."""
 
     @classmethod
+    def kernels(cls, element: ElementKind | str | None = None) -> tuple[Registered, ...]:
+        """Rows of the plan's own kernels, which its module has registered, in order of preference."""
+        package, _, name = cls.__module__.rpartition(".")
+        return REGISTRY.candidates(cls.OP, element, package=package or name)
+
+    @classmethod
     def _candidates(cls, descriptor: D) -> tuple[Registered, ...]:
-        return REGISTRY.candidates(cls.OP, descriptor.element)
+        return cls.kernels(descriptor.element)
 
     @classmethod
     def _known_layouts(cls, layouts: frozenset[str] | None) -> None:

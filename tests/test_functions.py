@@ -171,3 +171,12 @@ def test_what_cupy_cannot_hold() -> None:
     cupy = pytest.importorskip("cupy")
     with pytest.raises(rt.Unsupported, match="CuPy has no arrays of float8_e4m3fn; pass tensors of torch"):
         baracuda.ops.fp8_quantize(cupy.ones((2, 8), cupy.float32))
+
+
+def test_gradients_are_not_lost_in_silence() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(2, 8, requires_grad=True)
+    with pytest.raises(rt.Unsupported, match=r"'x' requires a gradient, .* or torch.no_grad"):
+        baracuda.ops.rms_norm(x)
+    with torch.no_grad():
+        assert not baracuda.ops.rms_norm(x)[0].requires_grad

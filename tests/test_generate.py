@@ -6,6 +6,8 @@ import io
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 import tokenize
 from pathlib import Path
@@ -219,6 +221,36 @@ def test_nothing_is_seen_half_written(samples: Path, out: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "replace", complete)
     write(files, out)
     assert seen == set(files)
+
+
+TWO_PACKAGES = """
+import importlib, sys
+import numpy as np
+x = np.ones((3, 4), np.float32)
+for name in sys.argv[1:]:
+    plans = importlib.import_module(name)
+    plan = plans.ScalePlan.select(plans.ScaleDescriptor(shape=(3, 4), axis=1, has_gain=False, element="f32"))
+    y, total = np.empty_like(x), np.empty((3, 1), np.float32)
+    plan.run(x=x, y=y, total=total)
+    print(plan.sku.category, total[0, 0])
+"""
+
+
+@pytest.mark.parametrize("order", [("one", "other"), ("other", "one")])
+def test_packages_with_an_op_of_one_name_have_kernels_of_their_own(tmp_path: Path, order: tuple[str, str]) -> None:
+    """Whichever is imported first."""
+    text = (SAMPLES / "scale.yaml").read_text(encoding="utf-8")
+    for name, total in (("one", "sum(x, cols)"), ("other", "max(x, cols)")):
+        folder = tmp_path / f"specs_{name}"
+        folder.mkdir()
+        changed = text.replace("category: sample", f"category: {name}").replace("sum(x, cols)", total)
+        (folder / "scale.yaml").write_text(changed, encoding="utf-8")
+        generate(folder, tmp_path / name)
+    paths = os.pathsep.join([str(ROOT / ".imports"), str(tmp_path)])
+    command = [sys.executable, "-c", TWO_PACKAGES, *order]
+    said = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True)
+    totals = {"one": "4.0", "other": "1.0"}
+    assert said.stdout.splitlines() == [f"{name} {totals[name]}" for name in order]
 
 
 def test_one_bad_spec_writes_nothing(samples: Path, out: Path) -> None:

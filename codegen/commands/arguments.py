@@ -14,6 +14,7 @@ from baracuda.runtime import BaracudaError, RowPlan
 
 Function = Callable[..., None]
 FOLDER = click.Path(path_type=Path, file_okay=False)
+THERE = click.Path(path_type=Path, file_okay=False, exists=True)
 FILE = click.Path(path_type=Path, dir_okay=False)
 SETTINGS = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
 
@@ -93,7 +94,7 @@ ANY_SPECS = click.option(
 )
 SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default=True)
 OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
-TEMPLATES = click.option("--templates", type=FOLDER, multiple=True, help="Come before our own; repeatable.")
+TEMPLATES = click.option("--templates", type=THERE, multiple=True, help="Come before our own; repeatable.")
 PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
 REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Keep what fails there, for `baracuda-gen repro`.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

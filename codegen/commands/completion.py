@@ -9,7 +9,7 @@ from typing import Any
 from click import Context, Parameter
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from baracuda.runtime import REGISTRY, BaracudaError, ElementKind, RowPlan, as_bool
+from baracuda.runtime import BaracudaError, ElementKind, RowPlan, as_bool
 
 from ..audit.limits import ARCHS
 from .explain import WANTED, plan_called
@@ -50,7 +50,7 @@ def fields(ctx: Context, _param: Parameter, incomplete: str) -> list[CompletionI
     kind: Any = plan.DESCRIPTOR
     known = [field.name for field in dataclasses.fields(kind)]
     values: dict[str, Iterable[str]] = {name: _BOOLS for name in known if kind._types.get(name) is as_bool}
-    values["element"] = dict.fromkeys(row.sku.element.value for row in REGISTRY.candidates(plan.OP))
+    values["element"] = dict.fromkeys(row.sku.element.value for row in plan.kernels())
     name, equals, value = incomplete.partition("=")
     if equals:
         return [CompletionItem(f"{name}={one}") for one in _starting(value, values.get(name, ()))]

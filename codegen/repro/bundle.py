@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import REGISTRY, ElementKind, InvalidProblem, PlanPreference
+from baracuda.runtime import ElementKind, InvalidProblem, PlanPreference
 from baracuda.runtime.cubin import nvrtc_version
 from baracuda.runtime.element import BY_NUMPY
 from baracuda.runtime.errors import CompileError
@@ -205,7 +205,7 @@ def _identity(trial: Trial) -> dict[str, str]:
     """What decides the outcome beside the numbers, by name."""
     subject, plan = trial.problem.subject, trial.problem.plan
     spec = hashlib.sha256(subject.loaded.source.path.read_bytes()).hexdigest()[:16]
-    text = next(row.source.raw for row in REGISTRY.candidates(plan.OP) if row.sku == plan.sku)
+    text = next(row.source.raw for row in plan.kernels() if row.sku == plan.sku)
     return {"the spec": spec, "the kernel": str(plan.sku), "the kernel's text": digest_of_kernels(text)}
 
 

@@ -8,8 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from baracuda.runtime import DriverError, InvalidProblem
+from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.cuda import CudaDevice
+
+from ..commands.project import specs_folder
+from ..load import load_folder
+from ..spec_wording import did_you_mean
 
 
 def run(
@@ -32,6 +36,8 @@ def run(
         raise InvalidProblem("--check is of the host device; on a GPU there is 'baracuda-gen sanitize'")
     if device == "cuda" and not CudaDevice.available():
         raise DriverError("no CUDA device to test on; use the host device")
+    if ops:
+        _check_names(ops, specs_folder(specs))
     chosen = environment(specs, package, ops, "check" if check else device)
     if repro is not None:
         chosen[bundle.FOLDER] = str(repro.resolve())
@@ -39,6 +45,13 @@ def run(
     quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
     quiet += ["--rootdir", str(Path.cwd())]
     return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode
+
+
+def _check_names(ops: Sequence[str], specs: Path) -> None:
+    known = load_folder(specs)
+    for name in ops:
+        if name not in known:
+            raise Unsupported(f"no op {name!r}; {did_you_mean(name, known)}")
 
 
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:

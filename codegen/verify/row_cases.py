@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import REGISTRY, ElementKind, KernelSku
+from baracuda.runtime import ElementKind, KernelSku
 
 from .row_problem import RowProblem
 from .subject import Subject
@@ -16,7 +16,7 @@ from .subject import Subject
 
 def skus_of(subject: Subject) -> list[KernelSku]:
     """Every SKU of the op, importing its plan if need be."""
-    return [row.sku for row in REGISTRY.candidates(subject.plan.OP)]
+    return [row.sku for row in subject.plan.kernels()]
 
 
 def random_rows(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16) -> list[RowProblem]:

@@ -36,6 +36,7 @@ class Kernel:
     grid: tuple[str, ...]
     threads: str
     shared: str
+    overlaps: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _kernel(spec: KernelSpec, python: object) -> Kernel:
     if spec.when is not None:
         grid[0] = f"{grid[0]} if {python(spec.when)} else 0"
     threads = "s.threads" if spec.threads is None else python(spec.threads)
-    return Kernel(spec.name, tuple(grid), threads, python(spec.shared))
+    return Kernel(spec.name, tuple(grid), threads, python(spec.shared), spec.overlaps)
 
 
 def _rows(spec: BodySpec, python: object) -> Iterable[Row]:

@@ -24,7 +24,7 @@ Rung = Literal["deterministic", "bit_stable_on_same_hardware", "batch_invariant"
 Layout = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 _StoredTypes = Annotated[tuple[Stored, ...], Field(min_length=1, strict=False)]
 Arch = Literal["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
-Spilled = Annotated[int, Field(ge=1, le=4096)]
+Spilled = Annotated[int, Field(ge=0, le=4096)]
 
 
 Family = Literal["row", "map", "body"]
@@ -151,8 +151,8 @@ class ArchSpec(Strict):
     """Local memory of a thread beside what it spills: `sin` and `cos` of doubles take 40."""
     spill_bytes: dict[Layout, Spilled | dict[Arch, Spilled]] = {}
     """Layout -> bytes of spill loads and stores that a thread may have there, on any device, or from each of some
-    architectures on; for example `{strided: 24, dense: {sm_80: 16}}`. Layouts are `packed`, `dense`, `strided`,
-    `gathered` (row), `packed`, `flat`, `strided` (map) or the spec's own (body)."""
+    architectures on; for example `{strided: 24, dense: {sm_80: 16, sm_100: 0}}`. Layouts are `packed`, `dense`,
+    `strided`, `gathered` (row), `packed`, `flat`, `strided` (map) or the spec's own (body)."""
 
 
 class RangeSpec(Strict):
@@ -391,6 +391,8 @@ class KernelSpec(Strict):
     """Threads of a block, an int or a number of the schedules; by default the schedule's `threads`."""
     when: Text | None = None
     """What must hold for the launch to be worth it; for example `splits > 1`."""
+    overlaps: bool = False
+    """It waits itself for the kernel before it, and may be started while that one ends."""
 
 
 class ScheduleSpec(Strict):

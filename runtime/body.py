@@ -119,7 +119,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
                 self._geometries.clear()
             geometry = self._geometries[key] = self._geometry(views, device)
         words = geometry[0][2].filled(views, workspace) if geometry else None
-        return [Launch(source, kernel.grid, kernel.threads, words) for source, kernel, _ in geometry]
+        return [Launch(source, k.grid, k.threads, words, k.overlaps) for source, k, _ in geometry]
 
     def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, BodyKernel, StructWords]]:
         row, layout = self._serving(views, device)

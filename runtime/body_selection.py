@@ -39,12 +39,14 @@ class _Numbers(SimpleNamespace):
 
 
 class BodyKernel(NamedTuple):
-    """One launch: a grid (empty when there is nothing to do), threads of a block and dynamic shared bytes."""
+    """One launch: a grid (empty when there is nothing to do), threads of a block, dynamic shared bytes, and whether it
+    waits itself for the one before it."""
 
     name: str
     grid: tuple[int, int, int]
     threads: int
     shared: int
+    overlaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

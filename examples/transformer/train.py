@@ -41,7 +41,7 @@ class Setting:
 
 SETTINGS = {
     "cpu": Setting(Size(layers=2, width=64, heads=4, kv_heads=2, context=32), 4, torch.float32, 3e-3),
-    "cuda": Setting(Size(layers=6, width=512, heads=8, kv_heads=4, context=512), 32, torch.bfloat16, 1e-3),
+    "cuda": Setting(Size(layers=6, width=1024, heads=8, kv_heads=4, context=1024), 32, torch.bfloat16, 1e-3),
 }
 
 

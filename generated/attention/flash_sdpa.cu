@@ -23,12 +23,20 @@ struct Variant {
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
 };
-struct Schedule_sm_80_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3 {
+struct Schedule_sm_80_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2 {
+    static constexpr int THREADS = 128;
+    static constexpr int BLOCK_Q = 16;
+    static constexpr int BLOCK_K = 16;
+    static constexpr int STAGES = 3;
+    static constexpr int SPLITS = 128;
+    static constexpr int BLOCKS_PER_SM = 2;
+};
+struct Schedule_sm_80_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3 {
     static constexpr int THREADS = 128;
     static constexpr int BLOCK_Q = 16;
     static constexpr int BLOCK_K = 16;
     static constexpr int STAGES = 2;
-    static constexpr int SPLITS = 256;
+    static constexpr int SPLITS = 128;
     static constexpr int BLOCKS_PER_SM = 3;
 };
 struct Schedule_sm_80_t64_block_q16_block_k16_stages2_splits256 {
@@ -259,27 +267,51 @@ template <typename T> struct flash_sdpa_args {
 
 using namespace baracuda;
 
-#ifdef SKU_flash_sdpa_f16_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3_split
-extern "C" __global__ void __launch_bounds__(128, 3) flash_sdpa_f16_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3_split(__grid_constant__ const flash_sdpa_args<f16> args) {
-    flash_sdpa_split<f16, Schedule_sm_80_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3, Variant>(args);
+#ifdef SKU_flash_sdpa_f16_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2_split
+extern "C" __global__ void __launch_bounds__(128, 2) flash_sdpa_f16_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2_split(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_split<f16, Schedule_sm_80_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_f16_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3_merge
-extern "C" __global__ void __launch_bounds__(256, 3) flash_sdpa_f16_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3_merge(__grid_constant__ const flash_sdpa_args<f16> args) {
-    flash_sdpa_merge<f16, Schedule_sm_80_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3, Variant>(args);
+#ifdef SKU_flash_sdpa_f16_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2_merge
+extern "C" __global__ void __launch_bounds__(256, 2) flash_sdpa_f16_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2_merge(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_merge<f16, Schedule_sm_80_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_bf16_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3_split
-extern "C" __global__ void __launch_bounds__(128, 3) flash_sdpa_bf16_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3_split(__grid_constant__ const flash_sdpa_args<bf16> args) {
-    flash_sdpa_split<bf16, Schedule_sm_80_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3, Variant>(args);
+#ifdef SKU_flash_sdpa_bf16_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2_split
+extern "C" __global__ void __launch_bounds__(128, 2) flash_sdpa_bf16_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2_split(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_split<bf16, Schedule_sm_80_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2, Variant>(args);
 }
 #endif
 
-#ifdef SKU_flash_sdpa_bf16_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3_merge
-extern "C" __global__ void __launch_bounds__(256, 3) flash_sdpa_bf16_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3_merge(__grid_constant__ const flash_sdpa_args<bf16> args) {
-    flash_sdpa_merge<bf16, Schedule_sm_80_t128_block_q16_block_k16_stages2_splits256_blocks_per_sm3, Variant>(args);
+#ifdef SKU_flash_sdpa_bf16_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2_merge
+extern "C" __global__ void __launch_bounds__(256, 2) flash_sdpa_bf16_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2_merge(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_merge<bf16, Schedule_sm_80_t128_block_q16_block_k16_stages3_splits128_blocks_per_sm2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_f16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3_split
+extern "C" __global__ void __launch_bounds__(128, 3) flash_sdpa_f16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3_split(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_split<f16, Schedule_sm_80_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_f16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3_merge
+extern "C" __global__ void __launch_bounds__(256, 3) flash_sdpa_f16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3_merge(__grid_constant__ const flash_sdpa_args<f16> args) {
+    flash_sdpa_merge<f16, Schedule_sm_80_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_bf16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3_split
+extern "C" __global__ void __launch_bounds__(128, 3) flash_sdpa_bf16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3_split(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_split<bf16, Schedule_sm_80_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_bf16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3_merge
+extern "C" __global__ void __launch_bounds__(256, 3) flash_sdpa_bf16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3_merge(__grid_constant__ const flash_sdpa_args<bf16> args) {
+    flash_sdpa_merge<bf16, Schedule_sm_80_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3, Variant>(args);
 }
 #endif
 
@@ -577,16 +609,17 @@ extern "C" __global__ void __launch_bounds__(64, 1) flash_sdpa_sm_89_f64_t64_blo
 }
 #endif
 // @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +2 2 +3 4 +2 4 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5
+// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
 // @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
 // @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1
-// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1
-// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
 // @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
 // @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1
-// @lines 2 +1 1 +1 1 +1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 +1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

@@ -205,7 +205,15 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         rt.Serves(
             "sm_80",
             ("f16", "bf16"),
-            "t128.block_q16.block_k16.stages2.splits256.blocks_per_sm3",
+            "t128.block_q16.block_k16.stages3.splits128.blocks_per_sm2",
+            "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64) and "
+            "(itemsize * (DK + DV)) <= 512 and batch_size < 3",
+            lambda d, s, v: (v.few and v.row_bytes <= 512 and (d.batch_size < 3)),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f16", "bf16"),
+            "t128.block_q16.block_k16.stages2.splits128.blocks_per_sm3",
             "(key_len >= 512 and query_len <= 16 and (num_heads // max(num_kv_heads, 1) * query_len) <= 64) and "
             "(itemsize * (DK + DV)) <= 512",
             lambda d, s, v: (v.few and v.row_bytes <= 512),
@@ -462,6 +470,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
                 (v.rows if s.splits > 0 else 0, 1, 1),
                 256,
                 (0),
+                overlaps=True,
             ),
         )
 
@@ -635,7 +644,8 @@ rt.REGISTRY.register(
         direction=rt.Direction.FORWARD,
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         first=(
-            "t128.block_q16.block_k16.stages2.splits256.blocks_per_sm3",
+            "t128.block_q16.block_k16.stages3.splits128.blocks_per_sm2",
+            "t128.block_q16.block_k16.stages2.splits128.blocks_per_sm3",
             "t64.block_q16.block_k16.stages2.splits256",
             "t32.block_q8.block_k16.stages2.splits256",
         ),
@@ -647,8 +657,21 @@ rt.REGISTRY.register(
                     128,
                     block_q=16,
                     block_k=16,
+                    stages=3,
+                    splits=128,
+                    blocks_per_sm=2,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    128,
+                    block_q=16,
+                    block_k=16,
                     stages=2,
-                    splits=256,
+                    splits=128,
                     blocks_per_sm=3,
                 ),
                 None,

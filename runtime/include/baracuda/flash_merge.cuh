@@ -20,18 +20,21 @@ struct KeySplits {
 
 // y and lse from the sums of all parts that a query sees.
 //
-// Block -> a row of y; thread -> a part's weight; warp -> every eighth part, lane -> every 32nd column of it. Warps are
-// added in order. Memory sees each sum once.
+// Block -> a row of y; thread -> a part's weight; warp -> every eighth part, lane -> every 32nd pack of its columns.
+// Warps are added in order. Memory sees each sum once, and the first ones are on their way before weights are known.
 template <typename T, class Schedule, class Variant, class Args> __device__ void flash_sdpa_merge(const Args& args) {
     using A = acc_of<T>;
-    constexpr int THREADS = 256, WARPS = THREADS / WARP, COLUMNS = (Variant::DV + WARP - 1) / WARP;
-    static_assert(Schedule::SPLITS <= THREADS, "a thread has one part");
+    constexpr int THREADS = 256, WARPS = THREADS / WARP, DV = Variant::DV;
+    constexpr int WIDE = DV % 128 == 0 && sizeof(A) == 4 ? 4 : DV % 64 == 0 ? 2 : 1, WIDTH = Variant::PACKED ? WIDE : 1;
+    constexpr int PACKS = (DV / WIDTH + WARP - 1) / WARP, AHEAD = 32 / (PACKS * WIDTH);  // 32 sums are under way
+    static_assert(Schedule::SPLITS <= THREADS && AHEAD > 0, "a thread has one part");
     using Row = Tile<THREADS, 1, 1, true>;
-    __shared__ A weight[THREADS], of_warp[WARPS][COLUMNS * WARP];
+    __shared__ A weight[THREADS], of_warp[WARPS][PACKS * WARP * WIDTH];
 
     const long long query = blockIdx.x % args.query_len, which = blockIdx.x / args.query_len;
     const long long head = which % args.num_heads, batch = which / args.num_heads;
     if (batch >= args.batch_size) return;
+    wait_for_kernel_before();
     const KeySplits splits = KeySplits::template of<Schedule>(args);
     const Band band = flash_band<Variant>(args);
     const long long first_key = band.first(0), end_key = band.end(args.query_len - 1);
@@ -39,6 +42,18 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     const int parts = first_key < end_key ? int((end_key + splits.size - 1) / splits.size - first) : 0;
     const long long part = blockIdx.x * splits.count + first;
     const int own = threadIdx.x, warp = own / WARP, lane = own % WARP;
+
+    Pack<A, WIDTH> next[AHEAD][PACKS];
+    const auto fetch = [&](int from) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i)
+#pragma unroll
+            for (int c = 0; c < PACKS; ++c) {
+                const int p = from + i * WARPS + warp, col = (lane + c * WARP) * WIDTH;
+                if (p < parts && col < args.d_v) next[i][c].load(args.part_sums + (part + p) * args.d_v + col);
+            }
+    };
+    fetch(0);
 
     const ScoreUnits<A> scores(args.scale, PLAIN_SCORES<Variant>);
     const A largest = own < parts ? args.part_largest[part + own] : -math::infinity<A>();
@@ -48,15 +63,23 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     const A total = fold_row<Row, Sum<A>>(own < parts ? weight[own] * args.part_totals[part + own] : A(0), turn);
 
     // The barrier of the fold came after all weights.
-    A sum[COLUMNS] = {};
-    const A* const sums = args.part_sums + part * args.d_v;
-#pragma unroll 4
-    for (int p = warp; p < parts; p += WARPS)
+    A sum[PACKS][WIDTH] = {};
+    for (int from = 0; from < parts; from += AHEAD * WARPS) {
+        if (from > 0) fetch(from);
 #pragma unroll
-        for (int c = 0; c < COLUMNS; ++c)
-            if (lane + c * WARP < args.d_v) sum[c] = math::fma(weight[p], sums[p * args.d_v + lane + c * WARP], sum[c]);
+        for (int i = 0; i < AHEAD; ++i) {
+            const int p = from + i * WARPS + warp;
+            if (p >= parts) break;
 #pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) of_warp[warp][lane + c * WARP] = sum[c];
+            for (int c = 0; c < PACKS; ++c)
+#pragma unroll
+                for (int e = 0; e < WIDTH; ++e) sum[c][e] = math::fma(weight[p], next[i][c].lane[e], sum[c][e]);
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < PACKS; ++c)
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) of_warp[warp][(lane + c * WARP) * WIDTH + e] = sum[c][e];
     __syncthreads();
 
     const bool none = total == A(0);

@@ -147,6 +147,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     constexpr int BLOCK_Q = Flash::BLOCK_Q, BLOCK_K = Flash::BLOCK_K, STAGES = Flash::STAGES, STEP = Flash::STEP;
     constexpr int WARPS = Flash::WARPS, DV = Flash::DV;
     DYN_SHARED(Shared, shared);
+    let_next_kernel_start();
 
     const KeySplits splits = KeySplits::template of<Schedule>(args);
     const unsigned kv_heads = unsigned(args.num_kv_heads), group = unsigned(args.num_heads) / kv_heads;

@@ -11,7 +11,36 @@ namespace baracuda {
 // What the plan settled before compilation.
 struct Variant {
     static constexpr bool HAS_DMASK = BARACUDA_HAS_DMASK;
-    static constexpr bool STRIDED = BARACUDA_LAYOUT == 0;
+    static constexpr int DK = BARACUDA_DK;
+    static constexpr int DV = BARACUDA_DV;
+    static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
+    static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
+};
+struct Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4 {
+    static constexpr int THREADS = 128;
+    static constexpr int BLOCK_Q = 64;
+    static constexpr int BLOCK_K = 64;
+    static constexpr int STAGES = 2;
+    static constexpr int KV_BLOCK = 64;
+    static constexpr int STREAM = 64;
+    static constexpr int BLOCKS_PER_SM = 4;
+};
+struct Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2 {
+    static constexpr int THREADS = 128;
+    static constexpr int BLOCK_Q = 64;
+    static constexpr int BLOCK_K = 64;
+    static constexpr int STAGES = 2;
+    static constexpr int KV_BLOCK = 128;
+    static constexpr int STREAM = 64;
+    static constexpr int BLOCKS_PER_SM = 2;
+};
+struct Schedule_sm_80_t128_block_q64_block_k16_stages2_kv_block64_stream64 {
+    static constexpr int THREADS = 128;
+    static constexpr int BLOCK_Q = 64;
+    static constexpr int BLOCK_K = 16;
+    static constexpr int STAGES = 2;
+    static constexpr int KV_BLOCK = 64;
+    static constexpr int STREAM = 64;
 };
 struct Schedule_sm_80_t128_lanes32 {
     static constexpr int THREADS = 128;
@@ -41,11 +70,120 @@ template <typename T> struct sdpa_backward_args {
     double scale;
     long long num_kv_heads;
     acc_of<T>* dscores;
+    T* rounded;
 };
 
 }  // namespace baracuda
 
 using namespace baracuda;
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused_key<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused_value<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused_key<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused_value<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused
+extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_key
+extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_key(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused_key<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_value
+extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_value(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused_value<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused
+extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_key
+extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_key(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused_key<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_value
+extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_value(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused_value<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused<f16, Schedule_sm_80_t128_block_q64_block_k16_stages2_kv_block64_stream64, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused_key
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused_key(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused_key<f16, Schedule_sm_80_t128_block_q64_block_k16_stages2_kv_block64_stream64, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused_value
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused_value(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused_value<f16, Schedule_sm_80_t128_block_q64_block_k16_stages2_kv_block64_stream64, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_bf16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused<bf16, Schedule_sm_80_t128_block_q64_block_k16_stages2_kv_block64_stream64, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused_key
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_bf16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused_key(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused_key<bf16, Schedule_sm_80_t128_block_q64_block_k16_stages2_kv_block64_stream64, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused_value
+extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_bf16_t128_block_q64_block_k16_stages2_kv_block64_stream64_fused_value(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused_value<bf16, Schedule_sm_80_t128_block_q64_block_k16_stages2_kv_block64_stream64, Variant>(args);
+}
+#endif
 
 #ifdef SKU_sdpa_backward_f32_t128_lanes32_scores
 extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f32_t128_lanes32_scores(__grid_constant__ const sdpa_backward_args<float> args) {
@@ -286,7 +424,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) sdpa_backward_f64_t128_lane
     sdpa_backward_value<double, Schedule_sm_80_t128_lanes128, Variant>(args);
 }
 #endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +5 1 +1 1 +4 1 +1 1 -1 1 +1 1 -5 1 +1 1 -1 1 +1 2 +1
-// @lines 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6 6 -6
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +2 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
+// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +2 1 -1 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

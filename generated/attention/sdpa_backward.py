@@ -161,19 +161,48 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
         ("num_kv_heads", "q"),
     )
     CHOSEN = ()
-    LAYOUTS = ("strided",)
+    LAYOUTS = ("packed", "strided")
     LAYOUT_AXES: ClassVar[dict[str, dict[str, int]]] = {
+        "packed": {"q": -1, "k": -1, "v": -1, "attn": -1, "dy": -1},
         "strided": {},
     }
-    WORKSPACE = (("dscores", "acc"),)
+    WORKSPACE = (("dscores", "acc"), ("rounded", "T"))
     BODIES = ()
     SERVES = (
         rt.Serves(
             "sm_80",
+            ("f16", "bf16"),
+            "t128.block_q64.block_k64.stages2.kv_block64.stream64.blocks_per_sm4",
+            "max(DK, DV) <= 64",
+            lambda d, s, v: (max(v.DK, v.DV) <= 64),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f16", "bf16"),
+            "t128.block_q64.block_k64.stages2.kv_block128.stream64.blocks_per_sm2",
+            "max(DK, DV) <= 128",
+            lambda d, s, v: (max(v.DK, v.DV) <= 128),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f16", "bf16"),
+            "t128.block_q64.block_k16.stages2.kv_block64.stream64",
+            "max(DK, DV) <= 256",
+            lambda d, s, v: (max(v.DK, v.DV) <= 256),
+        ),
+        rt.Serves(
+            "sm_80",
             ("f32", "f16", "bf16", "f64"),
             "t128.lanes32",
-            "key_len <= 4096",
-            lambda d, s, v: (d.key_len <= 4096),
+            "not (itemsize == 2 and max(d_k, d_v) <= 256) and key_len <= 4096",
+            lambda d, s, v: (not v.tiled and d.key_len <= 4096),
+        ),
+        rt.Serves(
+            "sm_80",
+            ("f32", "f16", "bf16", "f64"),
+            "t128.lanes128",
+            "not (itemsize == 2 and max(d_k, d_v) <= 256)",
+            lambda d, s, v: (not v.tiled),
         ),
     )
 
@@ -195,37 +224,65 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
     @staticmethod
     def _settings_of(d: Any) -> dict[str, int]:
         return {
+            "DK": rt.bucket(d.d_k, 32, 64, 96, 128, 192, 256),
+            "DV": rt.bucket(d.d_v, 32, 64, 96, 128, 192, 256),
         }
+
+    @staticmethod
+    def _add_terms(d: Any, s: Any, v: Any) -> None:
+        v.tiled = (s.itemsize == 2 and max(d.d_k, d.d_v) <= 256)
 
     @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
         return (
-            d.batch_size * d.num_heads * d.query_len * d.key_len,  # dscores
+            d.batch_size * d.num_heads * d.query_len * d.key_len if s.lanes > 0 else 0,  # dscores
+            d.batch_size * d.num_heads * d.query_len * d.key_len if s.block_q > 0 else 0,  # rounded
         )
 
     @staticmethod
     def _kernels_of(d: Any, s: Any, v: Any) -> tuple[rt.BodyKernel, ...]:
         return (
             rt.BodyKernel(
+                "fused",
+                (rt.ceil_div(d.query_len, s.block_q) * d.num_heads * d.batch_size if s.block_q > 0 else 0, 1, 1),
+                s.threads,
+                (s.itemsize * (s.block_q * v.DV + s.stages * s.block_k * (v.DK + v.DV + s.block_q))),
+            ),
+            rt.BodyKernel(
+                "fused_key",
+                (rt.ceil_div(d.key_len, s.kv_block) * d.num_kv_heads * d.batch_size if s.block_q > 0 else 0, 1, 1),
+                s.threads,
+                (s.itemsize * s.stages * s.stream * (s.kv_block + v.DK)),
+            ),
+            rt.BodyKernel(
+                "fused_value",
+                (rt.ceil_div(d.key_len, s.kv_block) * d.num_kv_heads * d.batch_size if s.block_q > 0 else 0, 1, 1),
+                s.threads,
+                (s.itemsize * s.stages * s.stream * (s.kv_block + v.DV)),
+            ),
+            rt.BodyKernel(
                 "scores",
                 (
                     min(d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64) * rt.ceil_div(d.key_len, 64),
-                    2147483647), 1, 1
+                    2147483647) if s.lanes > 0 else 0, 1, 1
                 ),
                 s.threads,
                 (0),
             ),
             rt.BodyKernel(
                 "softmax",
-                (min(rt.ceil_div(d.batch_size * d.num_heads * d.query_len, s.threads // s.lanes), 2147483647), 1, 1),
+                (
+                    min(rt.ceil_div(d.batch_size * d.num_heads * d.query_len, s.threads // s.lanes), 2147483647) if
+                    s.lanes > 0 else 0, 1, 1
+                ),
                 s.threads,
                 (0),
             ),
             rt.BodyKernel(
                 "query",
                 (
-                    min(d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64) * rt.ceil_div(d.d_k, 64), 2147483647),
-                    1, 1
+                    min(d.batch_size * d.num_heads * rt.ceil_div(d.query_len, 64) * rt.ceil_div(d.d_k, 64), 2147483647)
+                    if s.lanes > 0 else 0, 1, 1
                 ),
                 s.threads,
                 (0),
@@ -233,8 +290,8 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
             rt.BodyKernel(
                 "key",
                 (
-                    min(d.batch_size * d.num_kv_heads * rt.ceil_div(d.key_len, 64) * rt.ceil_div(d.d_k, 64),
-                    2147483647), 1, 1
+                    min(d.batch_size * d.num_kv_heads * rt.ceil_div(d.key_len, 64) * rt.ceil_div(d.d_k, 64), 2147483647)
+                    if s.lanes > 0 else 0, 1, 1
                 ),
                 s.threads,
                 (0),
@@ -242,8 +299,8 @@ class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
             rt.BodyKernel(
                 "value",
                 (
-                    min(d.batch_size * d.num_kv_heads * rt.ceil_div(d.key_len, 64) * rt.ceil_div(d.d_v, 64),
-                    2147483647), 1, 1
+                    min(d.batch_size * d.num_kv_heads * rt.ceil_div(d.key_len, 64) * rt.ceil_div(d.d_v, 64), 2147483647)
+                    if s.lanes > 0 else 0, 1, 1
                 ),
                 s.threads,
                 (0),
@@ -422,6 +479,47 @@ rt.REGISTRY.register(
         direction=rt.Direction.BACKWARD,
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         schedules=(
+            (
+                "sm_80",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    128,
+                    block_q=64,
+                    block_k=64,
+                    stages=2,
+                    kv_block=64,
+                    stream=64,
+                    blocks_per_sm=4,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    128,
+                    block_q=64,
+                    block_k=64,
+                    stages=2,
+                    kv_block=128,
+                    stream=64,
+                    blocks_per_sm=2,
+                ),
+                None,
+            ),
+            (
+                "sm_80",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    128,
+                    block_q=64,
+                    block_k=16,
+                    stages=2,
+                    kv_block=64,
+                    stream=64,
+                ),
+                None,
+            ),
             (
                 "sm_80",
                 (rt.ElementKind.F32, rt.ElementKind.F16, rt.ElementKind.BF16, rt.ElementKind.F64,),

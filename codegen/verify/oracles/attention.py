@@ -113,7 +113,16 @@ def _forward_errors(fields: Fields, arrays: Arrays, units: Units, tensor_cores: 
 
 
 def _sdpa_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
-    return _forward_errors(fields, arrays, units, tensor_cores=False)
+    return _of_either(lambda f, a, s, u, t: _forward_errors(f, a, u, t), fields, arrays, slack, units)
+
+
+def _of_either(errors: Any, fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
+    """Bounds for kernels of halves with tensor cores and, for wide heads, without; others are without."""
+    plain = errors(fields, arrays, slack, units, False)
+    if units.element <= units.acc:
+        return plain
+    tiled = errors(fields, arrays, slack, units, True)
+    return {name: np.maximum(bound, tiled[name]) for name, bound in plain.items()}
 
 
 def _flash_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
@@ -121,7 +130,13 @@ def _flash_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], unit
 
 
 def _sdpa_backward_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
-    arrays, sums = _plain(arrays), _Sums(units, tensor_cores=False)
+    return _of_either(_kept_backward_errors, fields, arrays, slack, units)
+
+
+def _kept_backward_errors(
+    fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units, tensor_cores: bool
+) -> dict[str, Any]:
+    arrays, sums = _plain(arrays), _Sums(units, tensor_cores)
     attn, off = arrays["attn"], slack.get("attn", 0.0)
     most = attn + off
     dp, dp_error, dp_size = _dp(fields, arrays, sums)

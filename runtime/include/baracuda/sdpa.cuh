@@ -8,6 +8,7 @@
 #include <baracuda/attention.cuh>
 #include <baracuda/matmul.cuh>
 #include <baracuda/row.cuh>
+#include <baracuda/sdpa_fused.cuh>
 
 namespace baracuda {
 

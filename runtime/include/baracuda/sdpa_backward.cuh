@@ -6,6 +6,7 @@
 #pragma once
 
 #include <baracuda/sdpa.cuh>
+#include <baracuda/sdpa_backward_fused.cuh>
 
 namespace baracuda {
 

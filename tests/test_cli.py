@@ -101,7 +101,7 @@ def test_generate_writes_once_and_then_nothing(run: Run, specs: Path, tmp_path: 
     assert "written: generated/normalization/rms_norm.cu\n" in first.output
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "generated").rglob("*") if p.is_file()}
     second = run("generate")
-    assert second.output.startswith("1 op; files: 5 unchanged in ")
+    assert second.output.startswith("1 op; files: 6 unchanged in ")
     assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
 
 
@@ -351,8 +351,9 @@ def test_list_with_resources(run: Run) -> None:
         ([*EXPLAIN, "eps=small"], "'eps' must be a float, got 'small'"),
         ([*EXPLAIN, *FIELDS], "RMSNormPlan: needs input_shape; write input_shape=value"),
         ([*EXPLAIN, "input_shape=3", *FIELDS], "needs is_suffix_mask(norm_axes_mask, len(input_shape))"),
-        ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "tpu"], "no device 'tpu'"),
-        ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "sm_x"], "no architecture 'sm_x'"),
+        ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "h100"], "no device 'h100'; known are host, cuda:N"),
+        ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "sm_9999"], "sm_121; an H100 is sm_90"),
+        (["why-miss", *EXPLAIN[1:], "input_shape=3,4", *FIELDS, "--device", "sm_90a"], "no device 'sm_90a'"),
     ],
 )
 def test_requests_that_cannot_be_met(run: Run, arguments: list[str], message: str) -> None:
@@ -362,7 +363,7 @@ def test_requests_that_cannot_be_met(run: Run, arguments: list[str], message: st
     assert message in result.stderr and result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["--arch", "90"], ["--layouts", "packed,odd"], ["--jobs", "0"]])
+@pytest.mark.parametrize("arguments", [["--arch", "sm_9999"], ["--layouts", "packed,odd"], ["--jobs", "0"]])
 def test_usage_errors(run: Run, arguments: list[str]) -> None:
     """What click refuses ends with 2 and names the option."""
     result = run("compile", *arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,6 +10,8 @@ from typing import Any, NoReturn
 import click
 
 from baracuda.runtime import BaracudaError, RowPlan
+
+from ..audit.limits import AN_EXAMPLE, TARGETS
 
 Function = Callable[..., None]
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -55,8 +56,8 @@ class Forwarding(Command):
 
 def read_archs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     for arch in value:
-        if not re.fullmatch(r"sm_\d+a?", arch):
-            raise click.BadParameter(f"{arch!r} is no architecture; write sm_90")
+        if arch not in TARGETS:
+            raise click.BadParameter(f"{arch!r} is no architecture; known are {', '.join(TARGETS)}; {AN_EXAMPLE}")
     return value
 
 

@@ -11,7 +11,7 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 
 from baracuda.runtime import BaracudaError, ElementKind, RowPlan, as_bool
 
-from ..audit.limits import ARCHS
+from ..audit.limits import DEVICES, TARGETS
 from .explain import WANTED, plan_called
 from .project import PACKAGE, plan_names, specs_folder
 
@@ -63,11 +63,11 @@ def fields(ctx: Context, _param: Parameter, incomplete: str) -> list[CompletionI
 
 
 def archs(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, ARCHS)
+    return _starting(incomplete, TARGETS)
 
 
 def devices(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, ("host", "cuda:0", *ARCHS))
+    return _starting(incomplete, ("host", "cuda:0", *DEVICES))
 
 
 def elements(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:

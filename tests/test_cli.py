@@ -262,6 +262,12 @@ def test_compile_reports_each_kernel_and_finds_it_again(
     assert f"{TILES} cached" in shown[TILES + 1]
 
 
+def test_compile_takes_all_layouts_unless_told_otherwise(run: Run) -> None:
+    """Those of the op, which may be one that others have last."""
+    report = json.loads(run("compile", "causal_conv1d_update", "--arch", "sm_90", "--json").stdout)
+    assert {row["layout"] for row in report["table"]} == {"strided"} and report["failed"] == 0
+
+
 def test_compile_fails_with_the_compilers_message(run: Run, specs: Path, tmp_path: Path) -> None:
     """A template that NVRTC rejects ends with 1 and the place; the check says so as well."""
     templates = tmp_path / "templates"
@@ -337,6 +343,9 @@ def test_list_with_resources(run: Run) -> None:
         (["schema", "--out", "no/such.json"], "no/such.json: No such file or directory"),
         (["compare", "--report", "no.jsonl"], "no.jsonl: No such file or directory"),
         (["compile", "rms_nrom"], "no op 'rms_nrom'; did you mean 'rms_norm'?"),
+        (["compile", "alibi", "--layouts", "packed,dense"], "no layout 'dense'; known are packed, flat, strided"),
+        (["compile", "sdpa", "--layouts", "packed"], "no layout 'packed'; known are strided"),
+        (["diff", "HEAD", "--layouts", "flat"], "no layout 'flat'; known are packed, dense, strided, gathered"),
         (["list", "--op", "rms_nrom"], "no op 'rms_nrom' in 'baracuda.generated'; did you mean 'rms_norm'?"),
         (["list", "--dtype", "f7"], "unknown element 'f7'"),
         (["list", "--package", "no.such"], "no package 'no.such'; install it or go to the folder it is in"),
@@ -363,7 +372,7 @@ def test_requests_that_cannot_be_met(run: Run, arguments: list[str], message: st
     assert message in result.stderr and result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["--arch", "sm_9999"], ["--layouts", "packed,odd"], ["--jobs", "0"]])
+@pytest.mark.parametrize("arguments", [["--arch", "sm_9999"], ["--jobs", "0"]])
 def test_usage_errors(run: Run, arguments: list[str]) -> None:
     """What click refuses ends with 2 and names the option."""
     result = run("compile", *arguments)

@@ -41,6 +41,7 @@ def completed(*words: str) -> list[str]:
         ((*EXPLAIN, "--device", "h"), ["host"]),
         (("compile", "--layouts", "packed,st"), ["packed,strided"]),
         (("compile", "--layouts", "packed,p"), []),
+        (("check", "--layouts", "f"), ["flat"]),
         ((*EXPLAIN, ""), ["input_shape=", "norm_axes_mask=", "eps=", "has_gamma=", "element="]),
         ((*EXPLAIN, "eps=1", "e"), ["element="]),
         ((*EXPLAIN, "has_gamma="), ["has_gamma=true", "has_gamma=false"]),

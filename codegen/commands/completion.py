@@ -9,7 +9,7 @@ from typing import Any
 from click import Context, Parameter
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from baracuda.runtime import BaracudaError, ElementKind, RowPlan, as_bool
+from baracuda.runtime import BaracudaError, ElementKind, MapPlan, RowPlan, as_bool
 
 from ..audit.limits import DEVICES, TARGETS
 from .explain import WANTED, plan_called
@@ -77,7 +77,8 @@ def elements(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
 def layouts(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
     """One more of a list with commas."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _starting(last, RowPlan.LAYOUTS) if name not in before.split(",")]
+    known = dict.fromkeys((*RowPlan.LAYOUTS, *MapPlan.LAYOUTS))
+    return [f"{before}{comma}{name}" for name in _starting(last, known) if name not in before.split(",")]
 
 
 def _starting(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from click import Context, Parameter
@@ -20,16 +21,22 @@ _BOOLS = ("true", "false")
 
 @add_completion_class
 class Bash(BashComplete):
-    """Leaves no space behind `FIELD=`."""
+    """Leaves no space behind `FIELD=`, and reads `--option = value`, as bash takes it apart."""
 
     source_template = BashComplete.source_template.replace(
         "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *= ]] && compopt -o nospace"
     )
 
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words, incomplete = super().get_completion_args()
+        read = [word for before, word in pairwise(["", *words]) if word != "=" or not before.startswith("--")]
+        return read, incomplete
+
 
 def ops(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
     """Those that have a spec; a file is called as its op is."""
-    return _starting(incomplete, sorted(path.stem for path in specs_folder(ctx.params.get("specs")).rglob("*.yaml")))
+    folder = specs_folder(ctx.params.get("specs")).expanduser()  # which the shell does later
+    return _starting(incomplete, sorted(path.stem for path in folder.rglob("*.yaml")))
 
 
 def plans(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:

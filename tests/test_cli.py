@@ -341,6 +341,10 @@ def test_list_with_resources(run: Run) -> None:
     ("arguments", "message"),
     [
         (["schema", "--out", "no/such.json"], "no/such.json: No such file or directory"),
+        (["generate", "--out", "my-pkg"], "'my-pkg' cannot be imported; the folder is a package, call it"),
+        (["generate", "--out", "lib/class"], "'class' cannot be imported"),
+        (["generate", "--out", "src/baracuda"], "would hide the package 'baracuda'"),
+        (["generate", "--out", "./specs"], "is the folder of specs; plans go into another one, as in --out generated"),
         (["compare", "--report", "no.jsonl"], "no.jsonl: No such file or directory"),
         (["compile", "rms_nrom"], "no op 'rms_nrom'; did you mean 'rms_norm'?"),
         (["compile", "alibi", "--layouts", "packed,dense"], "no layout 'dense'; known are packed, flat, strided"),
@@ -365,10 +369,10 @@ def test_list_with_resources(run: Run) -> None:
         (["why-miss", *EXPLAIN[1:], "input_shape=3,4", *FIELDS, "--device", "sm_90a"], "no device 'sm_90a'"),
     ],
 )
-def test_requests_that_cannot_be_met(run: Run, arguments: list[str], message: str) -> None:
-    """Exit 1, nothing on stdout, and on stderr one line that says what would do."""
+def test_requests_that_cannot_be_met(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
+    """Exit 1, nothing on stdout or disk, and on stderr one line that says what would do."""
     result = run(*arguments)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout, [*tmp_path.iterdir()]) == (1, "", [])
     assert message in result.stderr and result.stderr.count("\n") == 1
 
 

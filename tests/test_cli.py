@@ -31,7 +31,7 @@ from baracuda.codegen.commands.activations import activations
 from baracuda.codegen.commands.compile import rows_of, sources_of, variants_of
 from baracuda.codegen.commands.explain import Architecture
 from baracuda.codegen.commands.machines import HostMachine
-from baracuda.codegen.commands.project import Project, installed, plans_of
+from baracuda.codegen.commands.project import PACKAGE, Project, installed, plans_of
 from baracuda.codegen.commands.rms_norm import passes
 from baracuda.codegen.model import RowOp
 from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan
@@ -564,6 +564,23 @@ def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch)
         "repro": None,
         "extra": ["-k", "edges", "--pdb"],
     }
+
+
+@pytest.mark.parametrize("missing", ["pytest", "autograd"])
+def test_test_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setattr(verify, "find_spec", lambda name: None if name == missing else name)
+    result = run("test")
+    said = f"{missing} is not installed, which tests need; pip install 'baracuda-gen[test]'\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+
+
+def test_test_says_what_is_not_generated(run: Run) -> None:
+    """Neither a package that is not there nor one without an op's plan gets as far as pytest."""
+    run("new", "row_center", "--family", "row")
+    for package, said in [("gone", "no package 'gone'; install it"), (PACKAGE, "no plan of 'row_center' in 'baracuda")]:
+        result = run("test", "--package", package)
+        assert (result.exit_code, result.stdout) == (1, "") and said in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 def test_check_mode_is_of_the_host_device(run: Run) -> None:

@@ -115,6 +115,7 @@ def test_plans_are_kept() -> None:
         ("'gamma' must have shape (6,)", (X, X), {}),
         ("'y' must have shape (4, 6)", (X,), {"y": X[0]}),
         ("'x' is of type builtins.str", ("x",), {}),
+        ("'eps' must be a float, got '1e-6'", [X], {"eps": "1e-6"}),
     ],
 )
 def test_calls_that_cannot_be_meant_are_refused_in_a_line(said: str, inputs: Any, keywords: dict[str, Any]) -> None:

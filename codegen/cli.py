@@ -148,7 +148,7 @@ def doctor(**given: Any) -> None:
 
 @main.command()
 @click.argument("op")
-@click.option("--family", type=click.Choice(["row"]), required=True)
+@click.option("--family", type=click.Choice(["row"]), default="row", show_default=True)
 @click.option("--category", default="custom", show_default=True)
 @arguments.SPECS
 def new(**given: Any) -> None:

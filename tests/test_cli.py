@@ -506,7 +506,7 @@ def test_a_new_spec_runs_as_it_is(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     out = ["--out", "mine/generated"]
     assert (
-        run("new", "row_center", "--family", "row", "--category", "sums").stdout
+        run("new", "row_center", "--category", "sums").stdout
         == "specs/sums/row_center.yaml\n"
     )
     assert run("generate", *out).exit_code == 0
@@ -529,7 +529,7 @@ def test_new_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     assert result.exit_code == 1 and "is there already" in result.stderr
     assert path.read_text() == "mine"
     for arguments in (["Mine"], ["mine", "--category", "../up"]):
-        result = run("new", *arguments, "--family", "row")
+        result = run("new", *arguments)
         assert result.exit_code == 1 and "must be a lower-case identifier" in result.stderr
 
 
@@ -576,7 +576,7 @@ def test_test_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, mi
 
 def test_test_says_what_is_not_generated(run: Run) -> None:
     """Neither a package that is not there nor one without an op's plan gets as far as pytest."""
-    run("new", "row_center", "--family", "row")
+    run("new", "row_center")
     for package, said in [("gone", "no package 'gone'; install it"), (PACKAGE, "no plan of 'row_center' in 'baracuda")]:
         result = run("test", "--package", package)
         assert (result.exit_code, result.stdout) == (1, "") and said in result.stderr

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from baracuda.codegen.commands.compile import LAYOUTS, variants_of
+from baracuda.codegen.commands.compile import variants_of
 from baracuda.codegen.commands.compile_report import Variant
 from baracuda.codegen.commands.project import Project, specs_folder
 from baracuda.runtime.cubin import INCLUDE, assemble, compile_cubin
@@ -45,7 +45,7 @@ def samples() -> tuple[list[Variant], list[Variant]]:
     """One kernel of each op for each architecture, the first of its plans; those of heavy ops apart."""
     project = Project.read(specs_folder(None))
     first: dict[tuple[str, str], Variant] = {}
-    for variant in variants_of(project, archs=ARCHS, layouts=LAYOUTS):
+    for variant in variants_of(project, archs=ARCHS):
         first.setdefault((variant.row.sku.op, variant.arch), variant)
     heavy = [v for (op, _), v in first.items() if op.startswith(HEAVY)]
     return [v for v in first.values() if v not in heavy], heavy

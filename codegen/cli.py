@@ -32,7 +32,7 @@ def generate(**given: Any) -> None:
 @arguments.PROJECT
 @arguments.archs("sm_90")
 @click.option("--all-archs", is_flag=True, help="All that specs may name and NVRTC compiles for.")
-@arguments.layouts("packed,dense,strided,gathered")
+@arguments.LAYOUTS
 @arguments.PACKAGE
 @arguments.JSON
 def check(**given: Any) -> None:
@@ -47,7 +47,7 @@ def check(**given: Any) -> None:
 @arguments.ANY_SPECS
 @arguments.TEMPLATES
 @arguments.archs("sm_80", "sm_89", "sm_90")
-@arguments.layouts("packed,dense")
+@arguments.LAYOUTS
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
 @click.option("--cold", is_flag=True, help="Use an empty cache and throw it away.")
 @arguments.PACKAGE
@@ -79,7 +79,7 @@ def list_(**given: Any) -> None:
 @arguments.OPS
 @arguments.OUT
 @arguments.archs("sm_90")
-@arguments.layouts("packed,dense,strided,gathered")
+@arguments.LAYOUTS
 @arguments.PACKAGE
 @arguments.JSON
 def diff(**given: Any) -> None:
@@ -148,7 +148,7 @@ def doctor(**given: Any) -> None:
 
 @main.command()
 @click.argument("op")
-@click.option("--family", type=click.Choice(["row"]), required=True)
+@click.option("--family", type=click.Choice(["row"]), default="row", show_default=True)
 @click.option("--category", default="custom", show_default=True)
 @arguments.SPECS
 def new(**given: Any) -> None:

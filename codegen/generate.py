@@ -51,6 +51,7 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
     functions = [function_of(op) for op in sorted(ops, key=lambda op: op.name)]
     files["_functions.pyi"] = env.get_template("functions.pyi.jinja").render(functions=functions, mark=MARK)
     files["__init__.py"] = _index(ops)
+    files["py.typed"] = f"{MARK}. Do not edit.\n"  # checkers ask whether it is there, and for no more
     return files
 
 

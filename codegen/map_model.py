@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baracuda.runtime import Schedule
+from baracuda.runtime import MapPlan, Schedule
 
 from .model import Op, Scalar, Tensor, Value
 
@@ -95,6 +95,10 @@ class MapOp(Op):
     finish: Body  # once the sums are known
     copies: tuple[tuple[str, str], ...]  # output -> the input that it equals
     entries: tuple[Entry, ...]
+
+    @property
+    def layout_names(self) -> tuple[str, ...]:
+        return MapPlan.LAYOUTS
 
     @property
     def bodies(self) -> tuple[Body, ...]:

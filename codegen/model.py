@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass, field, replace
 
-from baracuda.runtime import Extent, Gradient, Measurement, Tile
+from baracuda.runtime import Extent, Gradient, Measurement, RowPlan, Tile
 
 _STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "any strides, the last 1"}
 
@@ -322,6 +322,11 @@ class Op:
         """The plan classes of its module."""
         return (self.plan,)
 
+    @property
+    def layout_names(self) -> tuple[str, ...]:
+        """The layouts in memory that its kernels are compiled for."""
+        raise AssertionError("families define this")
+
     def allowance(self, arch: str) -> Allowance:
         """What a kernel of the SKUs of `arch` may use."""
         least = self.allowances[0][1]
@@ -344,6 +349,10 @@ class RowOp(Op):
     columns: Columns
     entries: tuple[Entry, ...]
     row_index: bool  # does the program read index(rows)?
+
+    @property
+    def layout_names(self) -> tuple[str, ...]:
+        return RowPlan.LAYOUTS
 
     @property
     def tiles(self) -> tuple[tuple[str, tuple[Tile, ...]], ...]:

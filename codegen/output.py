@@ -68,7 +68,7 @@ def _read(path: Path) -> str | None:
     return "a folder, say" if path.exists() or path.is_symlink() else None
 
 
-_SUFFIXES = (".cu", ".py", ".pyi", ".json")
+_SUFFIXES = (".cu", ".py", ".pyi", ".typed", ".json")
 
 
 def _is_orphan(path: Path, files: Mapping[str, str], out: Path) -> bool:

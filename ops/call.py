@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ class Caller:
         self._outputs = tuple(a.name for a in signature.outputs)
         self._arrays = frozenset(arrays)
         self._known = dict.fromkeys(sorted({*arrays, *signature.parameters, *signature.chosen}))
-        self._results: dict[tuple[str, ...], Any] = {}
 
     def __repr__(self) -> str:
         return f"<op {self.__name__}({', '.join(self._inputs)}) -> {', '.join(self._outputs)}>"
@@ -77,9 +77,18 @@ class Caller:
         """The only output, or a named tuple."""
         if len(outputs) == 1:
             return next(iter(outputs.values()))
-        if (names := tuple(outputs)) not in self._results:
-            self._results[names] = namedtuple(self.__name__, names)
-        return self._results[names](*outputs.values())
+        return _named(self.__name__, *outputs)(*outputs.values())
+
+
+@cache
+def _named(op: str, *outputs: str) -> Any:
+    """The type of an op's results, which a pickle finds by these names."""
+    made = {"__slots__": (), "__reduce__": lambda self: (_result, (op, outputs, tuple(self)))}
+    return type(op, (namedtuple(op, outputs),), made)
+
+
+def _result(op: str, outputs: Sequence[str], values: Sequence[Any]) -> Any:
+    return _named(op, *outputs)(*values)
 
 
 def element_of(dtype: Any) -> rt.ElementKind:

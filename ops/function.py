@@ -50,6 +50,9 @@ class Function(Caller):
         self.__doc__ = f"{inspect.getdoc(plan)}\n\n{inspect.getdoc(Function)}\n\nIts plan's `run`: {run}"
         self._made: dict[Any, _Made] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Function, (self.signature.plan,)
+
     def __call__(self, *inputs: Any, stream: Any = None, **given: Any) -> Any:
         arrays, fields = self._sorted(inputs, given)
         views = {name: rt.view(a, name) for name, a in arrays.items() if a is not None and name in self._inputs}

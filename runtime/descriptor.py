@@ -36,10 +36,10 @@ def as_int(name: str, value: Any) -> int:
 
 
 def as_float(name: str, value: Any) -> float:
-    """A float; raises InvalidProblem for what does not convert to one."""
+    """A float; raises InvalidProblem for what does not convert to one, text included."""
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
+        return float(value.__float__())  # which text has not, though `float` reads it
+    except (AttributeError, TypeError, ValueError, OverflowError):
         raise InvalidProblem(f"{name!r} must be a float, got {_shown(value)}") from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self, TypeVar
 
 from .arguments import Argument, Named, Views, check, check_aliasing, take
@@ -120,6 +120,16 @@ class Plan(Selectable[D]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.sku}>"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle holds what was asked for: where it is loaded, a kernel is chosen anew."""
+        return partial(type(self).select, layouts=self.layouts), (self.descriptor, self._preference)
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
         """Compile and load for `device` all that `run` may need, so that `run` never waits and can be captured."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from .device import Device, Kernel, WatchedArray
 from .errors import BaracudaError
@@ -94,6 +94,9 @@ class BoundLaunch:
     keep: tuple[object, ...]
     device: Device
     watched: tuple[WatchedArray, ...]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a bound plan holds addresses of this process and is not copied; pickle the plan, and bind it")
 
     def __call__(self, stream: object = None) -> None:
         """Start the kernels on `stream`; by default on the one that was current when the plan was bound."""

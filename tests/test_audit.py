@@ -369,7 +369,7 @@ def test_committed_kernels_keep_their_contracts(monkeypatch: pytest.MonkeyPatch)
         sku, tile = variant.row.sku, variant.row.sku.tile
         kinds.setdefault((sku.op, sku.element, tile.wide, tile.cluster > 1, tile.lanes > WARP), variant)
     others = [name for name in PROJECT.ops if name not in rows]
-    found = variants_of(PROJECT, others, archs=["sm_90"], layouts=())
+    found = variants_of(PROJECT, others, archs=["sm_90"])
     first: dict[tuple[str, str], Variant] = {}
     for variant in sorted(found, key=lambda v: v.layout != "packed"):
         first.setdefault((variant.row.sku.op, variant.arch), variant)

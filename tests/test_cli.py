@@ -31,7 +31,7 @@ from baracuda.codegen.commands.activations import activations
 from baracuda.codegen.commands.compile import rows_of, sources_of, variants_of
 from baracuda.codegen.commands.explain import Architecture
 from baracuda.codegen.commands.machines import HostMachine
-from baracuda.codegen.commands.project import Project, installed, plans_of
+from baracuda.codegen.commands.project import PACKAGE, Project, installed, plans_of
 from baracuda.codegen.commands.rms_norm import passes
 from baracuda.codegen.model import RowOp
 from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan
@@ -101,7 +101,7 @@ def test_generate_writes_once_and_then_nothing(run: Run, specs: Path, tmp_path: 
     assert "written: generated/normalization/rms_norm.cu\n" in first.output
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "generated").rglob("*") if p.is_file()}
     second = run("generate")
-    assert second.output.startswith("1 op; files: 5 unchanged in ")
+    assert second.output.startswith("1 op; files: 6 unchanged in ")
     assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
 
 
@@ -262,6 +262,12 @@ def test_compile_reports_each_kernel_and_finds_it_again(
     assert f"{TILES} cached" in shown[TILES + 1]
 
 
+def test_compile_takes_all_layouts_unless_told_otherwise(run: Run) -> None:
+    """Those of the op, which may be one that others have last."""
+    report = json.loads(run("compile", "causal_conv1d_update", "--arch", "sm_90", "--json").stdout)
+    assert {row["layout"] for row in report["table"]} == {"strided"} and report["failed"] == 0
+
+
 def test_compile_fails_with_the_compilers_message(run: Run, specs: Path, tmp_path: Path) -> None:
     """A template that NVRTC rejects ends with 1 and the place; the check says so as well."""
     templates = tmp_path / "templates"
@@ -335,8 +341,15 @@ def test_list_with_resources(run: Run) -> None:
     ("arguments", "message"),
     [
         (["schema", "--out", "no/such.json"], "no/such.json: No such file or directory"),
+        (["generate", "--out", "my-pkg"], "'my-pkg' cannot be imported; the folder is a package, call it"),
+        (["generate", "--out", "lib/class"], "'class' cannot be imported"),
+        (["generate", "--out", "src/baracuda"], "would hide the package 'baracuda'"),
+        (["generate", "--out", "./specs"], "is the folder of specs; plans go into another one, as in --out generated"),
         (["compare", "--report", "no.jsonl"], "no.jsonl: No such file or directory"),
         (["compile", "rms_nrom"], "no op 'rms_nrom'; did you mean 'rms_norm'?"),
+        (["compile", "alibi", "--layouts", "packed,dense"], "no layout 'dense'; known are packed, flat, strided"),
+        (["compile", "sdpa", "--layouts", "packed"], "no layout 'packed'; known are strided"),
+        (["diff", "HEAD", "--layouts", "flat"], "no layout 'flat'; known are packed, dense, strided, gathered"),
         (["list", "--op", "rms_nrom"], "no op 'rms_nrom' in 'baracuda.generated'; did you mean 'rms_norm'?"),
         (["list", "--dtype", "f7"], "unknown element 'f7'"),
         (["list", "--package", "no.such"], "no package 'no.such'; install it or go to the folder it is in"),
@@ -351,18 +364,19 @@ def test_list_with_resources(run: Run) -> None:
         ([*EXPLAIN, "eps=small"], "'eps' must be a float, got 'small'"),
         ([*EXPLAIN, *FIELDS], "RMSNormPlan: needs input_shape; write input_shape=value"),
         ([*EXPLAIN, "input_shape=3", *FIELDS], "needs is_suffix_mask(norm_axes_mask, len(input_shape))"),
-        ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "tpu"], "no device 'tpu'"),
-        ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "sm_x"], "no architecture 'sm_x'"),
+        ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "h100"], "no device 'h100'; known are host, cuda:N"),
+        ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "sm_9999"], "sm_121; an H100 is sm_90"),
+        (["why-miss", *EXPLAIN[1:], "input_shape=3,4", *FIELDS, "--device", "sm_90a"], "no device 'sm_90a'"),
     ],
 )
-def test_requests_that_cannot_be_met(run: Run, arguments: list[str], message: str) -> None:
-    """Exit 1, nothing on stdout, and on stderr one line that says what would do."""
+def test_requests_that_cannot_be_met(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
+    """Exit 1, nothing on stdout or disk, and on stderr one line that says what would do."""
     result = run(*arguments)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout, [*tmp_path.iterdir()]) == (1, "", [])
     assert message in result.stderr and result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["--arch", "90"], ["--layouts", "packed,odd"], ["--jobs", "0"]])
+@pytest.mark.parametrize("arguments", [["--arch", "sm_9999"], ["--jobs", "0"]])
 def test_usage_errors(run: Run, arguments: list[str]) -> None:
     """What click refuses ends with 2 and names the option."""
     result = run("compile", *arguments)
@@ -492,7 +506,7 @@ def test_a_new_spec_runs_as_it_is(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     out = ["--out", "mine/generated"]
     assert (
-        run("new", "row_center", "--family", "row", "--category", "sums").stdout
+        run("new", "row_center", "--category", "sums").stdout
         == "specs/sums/row_center.yaml\n"
     )
     assert run("generate", *out).exit_code == 0
@@ -515,7 +529,7 @@ def test_new_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     assert result.exit_code == 1 and "is there already" in result.stderr
     assert path.read_text() == "mine"
     for arguments in (["Mine"], ["mine", "--category", "../up"]):
-        result = run("new", *arguments, "--family", "row")
+        result = run("new", *arguments)
         assert result.exit_code == 1 and "must be a lower-case identifier" in result.stderr
 
 
@@ -550,6 +564,23 @@ def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch)
         "repro": None,
         "extra": ["-k", "edges", "--pdb"],
     }
+
+
+@pytest.mark.parametrize("missing", ["pytest", "autograd"])
+def test_test_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setattr(verify, "find_spec", lambda name: None if name == missing else name)
+    result = run("test")
+    said = f"{missing} is not installed, which tests need; pip install 'baracuda-gen[test]'\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+
+
+def test_test_says_what_is_not_generated(run: Run) -> None:
+    """Neither a package that is not there nor one without an op's plan gets as far as pytest."""
+    run("new", "row_center")
+    for package, said in [("gone", "no package 'gone'; install it"), (PACKAGE, "no plan of 'row_center' in 'baracuda")]:
+        result = run("test", "--package", package)
+        assert (result.exit_code, result.stdout) == (1, "") and said in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 def test_check_mode_is_of_the_host_device(run: Run) -> None:

@@ -41,6 +41,7 @@ def completed(*words: str) -> list[str]:
         ((*EXPLAIN, "--device", "h"), ["host"]),
         (("compile", "--layouts", "packed,st"), ["packed,strided"]),
         (("compile", "--layouts", "packed,p"), []),
+        (("check", "--layouts", "f"), ["flat"]),
         ((*EXPLAIN, ""), ["input_shape=", "norm_axes_mask=", "eps=", "has_gamma=", "element="]),
         ((*EXPLAIN, "eps=1", "e"), ["element="]),
         ((*EXPLAIN, "has_gamma="), ["has_gamma=true", "has_gamma=false"]),
@@ -58,10 +59,17 @@ def test_what_completes(words: tuple[str, ...], found: list[str]) -> None:
     assert completed(*words) == found
 
 
-def test_the_specs_given_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", ["--specs {}", "--specs = {}", "--specs ~", "--arch = sm_90 --specs {} softmax"])
+def test_the_specs_given_count(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As bash tells them, which takes `--specs=FOLDER` apart and leaves ~ as it is."""
     (tmp_path / "sums").mkdir()
     (tmp_path / "sums" / "mine.yaml").touch()
-    assert completed("compile", "--specs", str(tmp_path), "") == ["mine"]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = ["baracuda-gen", "compile", *given.format(tmp_path).split()]
+    monkeypatch.setenv("COMP_WORDS", " ".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    shell = Bash(main, {}, "baracuda-gen", VARIABLE)
+    assert [item.value for item in shell.get_completions(*shell.get_completion_args())] == ["mine"]
 
 
 def test_elements_are_those_of_the_plan() -> None:

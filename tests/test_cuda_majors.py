@@ -33,12 +33,42 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(f"cuda{OTHER}")
     subprocess.check_call([sys.executable, "-m", "venv", "--without-pip", folder])
     (site,) = folder.glob("lib/python*/site-packages")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq", "--retries", "1"]
-    done = subprocess.run([*pip, "install", "--no-deps", "--target", site, *wanted], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"CUDA {OTHER} cannot be had: {done.stderr.strip().splitlines()[-1]}")
+    install(site, *wanted)
     (site / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")  # looked at last
     return folder / "bin" / "python"
+
+
+def install(site: Path, *wanted: str) -> None:
+    """Put packages into a folder; skip where their index cannot be reached, and fail for whatever else is wrong."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "--retries", "1"]
+    done = subprocess.run([*pip, "install", "--no-deps", "--target", site, *wanted], capture_output=True, text=True)
+    if done.returncode:
+        said = f"{', '.join(wanted)} cannot be had: {done.stderr.strip()}"
+        pytest.skip(said.splitlines()[-1]) if "Retrying (" in done.stderr else pytest.fail(said)
+
+
+@pytest.mark.parametrize(
+    ("index", "wanted", "outcome"),
+    [
+        ("file:", ["thing>=2"], pytest.fail.Exception),
+        ("file:", ["thing>=1", "thing<1"], pytest.fail.Exception),
+        ("file:", ["thing2"], pytest.fail.Exception),
+        ("http://127.0.0.1:9", ["thing"], pytest.skip.Exception),
+    ],
+)
+def test_what_cannot_be_had_is_no_reason_to_skip(
+    index: str, wanted: list[str], outcome: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But an index that cannot be reached is."""
+    (tmp_path / "thing").mkdir()
+    (tmp_path / "thing" / "index.html").write_text('<a href="thing-1-py3-none-any.whl">thing-1-py3-none-any.whl</a>')
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", tmp_path.as_uri() if index == "file:" else index)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with pytest.raises(outcome, match="thing"):
+        install(tmp_path / "site", *wanted)
 
 
 def run(python: Path | str, *arguments: str) -> str:

@@ -18,6 +18,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from baracuda.codegen.cli import main
+from baracuda.codegen.commands.audit_report import Audit
+from baracuda.codegen.commands.compile import variants_of
+from baracuda.codegen.commands.project import Project
 from baracuda.codegen.generate import generate, lower_all
 from baracuda.codegen.load import load_folder
 from baracuda.codegen.program.ops import CASTS, OPS, QUERIES, REDUCTIONS
@@ -137,6 +140,15 @@ def test_complete_specs_lower(page: Path, tmp_path: Path) -> None:
     folder = specs_of(page, tmp_path)
     if any(folder.iterdir()):
         assert lower_all(load_folder(folder).values())
+
+
+def test_the_kernels_of_the_walkthrough_are_as_its_specs_say(tmp_path: Path) -> None:
+    """`check`, of those that want the most registers, passes: rows of 16-bit numbers that a block can barely hold."""
+    project = Project.read(specs_of(ROOT / "docs" / "adding-an-op.md", tmp_path))
+    every = [v for v in variants_of(project, archs=["sm_90"], package="mine") if v.row.sku.element == "bf16"]
+    audit = Audit.of([v for v in every if v.row.sku.tile.lanes == 1024], project.ops)
+    assert len(audit.audited) >= 16 and not audit.failed
+    assert not audit.violations, "\n".join(map(str, audit.violations))
 
 
 def fragments() -> list[Block]:

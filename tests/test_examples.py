@@ -57,10 +57,11 @@ def test_the_tests_that_follow_from_its_specs_pass(project: Path, spec: Path) ->
 
 
 def test_its_wheel_is_all_that_is_needed(project: Path, tmp_path: Path) -> None:
-    """The package runs from its wheel alone, with its kernels in it."""
+    """The package runs from its wheel alone, with its kernels in it, and checkers see its types."""
     source = shutil.copytree(project, tmp_path / "source")
     with zipfile.ZipFile(source / python("-c", BUILD, folder=source).splitlines()[-1]) as wheel:
         wheel.extractall(tmp_path / "site")
+    assert all((tmp_path / "site" / "fused_norms" / name).exists() for name in ("py.typed", "_functions.pyi"))
     shutil.copytree(project / "tests", tmp_path / "tests")
     path = os.pathsep.join([str(tmp_path / "site"), *sys.path])
     assert " passed" in python("-m", "pytest", "tests", folder=tmp_path, environment={"PYTHONPATH": path})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,7 @@ def test_plans_are_kept() -> None:
         ("'gamma' must have shape (6,)", (X, X), {}),
         ("'y' must have shape (4, 6)", (X,), {"y": X[0]}),
         ("'x' is of type builtins.str", ("x",), {}),
+        ("'eps' must be a float, got '1e-6'", [X], {"eps": "1e-6"}),
     ],
 )
 def test_calls_that_cannot_be_meant_are_refused_in_a_line(said: str, inputs: Any, keywords: dict[str, Any]) -> None:
@@ -127,6 +130,29 @@ def test_a_field_that_nothing_shows_is_asked_for() -> None:
     with pytest.raises(rt.InvalidProblem, match="repeat takes repeats as well; pass repeats="):
         baracuda.ops.repeat(X)
     assert baracuda.ops.repeat(X, repeats=[2, 1]).shape == (8, 6)
+
+
+@pytest.mark.parametrize("op", SUBJECTS)
+def test_plans_functions_and_results_are_copied_and_pickled(op: str) -> None:
+    """After they have run, too, when they know of this process's memory."""
+    problem, function = problem_of(op), baracuda.ops.Function(SUBJECTS[op].plan)
+    result = function(**drawn(problem), **{name: problem.values[name] for name in function.signature.parameters})
+    (plan,) = (made.plan for made in function._made.values())
+    for copied in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        again = copied(plan)
+        assert (again.descriptor, again.sku, again.layouts) == (plan.descriptor, plan.sku, plan.layouts)
+        assert copied(function).signature == function.signature
+        found, wanted = named(copied(result), op), named(result, op)
+        assert type(copied(result)) is type(result)
+        assert {name: a.tobytes() for name, a in found.items()} == {name: a.tobytes() for name, a in wanted.items()}
+
+
+def test_a_bound_plan_is_not_copied() -> None:
+    plan = problem_of("softmax").plan
+    bound = plan.bind(x=(x := np.ones(plan.descriptor.input_shape, np.float32)), y=x)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"holds addresses of this process and is not copied; pickle the plan"):
+            copied(bound)
 
 
 def test_the_module_lists_its_ops() -> None:

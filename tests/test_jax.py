@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 import baracuda.generated
 import baracuda.ops
 import baracuda.runtime as rt
+from baracuda.codegen.generate import generate
 from baracuda.codegen.verify.oracle import Problem
 from baracuda.frontends.wiring import Wiring
 from baracuda.runtime.element import ELEMENTS
@@ -267,6 +269,18 @@ def test_a_batch_is_one_call_where_it_may_be(op: str, shapes: Any, mapped: Any, 
     arrays = [jnp.ones(s) for s in larger]
     text = str(jax.make_jaxpr(jax.vmap(lambda *a: function(op)(*a, **given), mapped))(*arrays))
     assert ("scan[" in text) == (calls > 1)
+
+
+def test_a_batch_is_one_call_of_an_op_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose field for the axis has another name than ours have."""
+    generate(Path(__file__).parent / "specs", tmp_path / "mine_of_jax")
+    monkeypatch.syspath_prepend(tmp_path)
+    x = np.random.default_rng(0).standard_normal((3, 4, 6), np.float32)
+    with rt.REGISTRY.apart():
+        scale = bj.functions(import_module("mine_of_jax"))["scale"]
+        mapped = jax.vmap(lambda x: scale(x, axis=0).y)
+        assert "scan[" not in str(jax.make_jaxpr(mapped)(x))
+        assert np.array_equal(mapped(x), np.stack([scale(one, axis=0).y for one in x]))
 
 
 def test_packed_sequences_are_no_batch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,9 +15,14 @@ import numpy as np
 import pytest
 
 import baracuda.runtime as rt
-from baracuda.codegen.generate import texts
+from baracuda.codegen.commands.audit_report import Audit
+from baracuda.codegen.commands.compile import variants_of
+from baracuda.codegen.commands.project import Project
+from baracuda.codegen.generate import generate, texts
 from baracuda.codegen.load import load_folder, load_spec
 from baracuda.codegen.lower import lower
+from baracuda.codegen.verify import run
+from baracuda.codegen.verify.accuracy import compare
 from baracuda.generated import (
     AlibiBackwardDescriptor,
     AlibiBackwardPlan,
@@ -551,6 +557,68 @@ def test_lines_that_need_sums_read_kept_inputs_and_sizes(tmp_path: Path, monkeyp
         _run(plan, dy=dy, gain=gain, dx=dx)
         wide = dy.astype(np.float64).reshape(40, 3, 2, shape[1])
         assert np.allclose(dx, gain * (wide**2 + wide).sum((0, 2)) / 80, rtol=1e-5)
+
+
+PACK8 = """\
+op: pack8
+category: sample
+kind: Pack8
+direction: forward
+plan: Pack8Plan
+family: map
+doc: Cells times factors, in 8-bit floats.
+formula: |
+  y = x * scale
+source: the definition of the product
+descriptor:
+  shape: {type: shape, doc: extents of x and y}
+require:
+  - {that: 1 <= len(shape) <= 8, raises: Unsupported}
+  - {that: min(shape) >= 0, raises: InvalidProblem}
+dtypes: [f32, f16, bf16]
+dims:
+  cell: {of: shape}
+inputs:
+  x: {dims: [cell], doc: what is packed}
+  scale: {dims: [cell], dtype: [f8e5m2, T], doc: factors}
+outputs:
+  y: {dims: [cell], dtype: [f8e4m3, f8e5m2], doc: "x * scale, rounded to the nearest"}
+program: |
+  y = x * scale
+reference: |
+  y = x * scale
+reproducibility:
+  y: [deterministic, bit_stable_on_same_hardware, bit_stable_across_arch]
+arch: {sm_80: {}}
+tests:
+  cases:
+    - {shape: [7, 33]}
+    - {shape: [4, 64]}
+    - {shape: [4, 0]}
+"""
+
+
+def test_a_program_of_cells_reads_and_stores_8_bit_floats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows from such a spec holds on the host device, and NVRTC compiles it, whether GPUs convert or not."""
+    specs = tmp_path / "specs"
+    specs.mkdir()
+    (specs / "pack8.yaml").write_text(PACK8)
+    generate(specs, tmp_path / "packing")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    assert run(specs, "packing") == 0
+    project = Project.read(specs)
+    audit = Audit.of(variants_of(project, archs=("sm_80", "sm_90"), package="packing"), project.ops)
+    assert not audit.failed and not audit.violations and len(audit.audited) >= 48
+
+
+@pytest.mark.parametrize(
+    ("kind", "got", "right"), [("f8e4m3", np.nan, True), ("f8e5m2", np.nan, False), ("f8e5m2", np.inf, True)]
+)
+def test_what_overflows_in_8_bits(kind: str, got: float, right: bool) -> None:
+    """Is NaN where there is no infinity, and nothing else is."""
+    for expected, held in ((1e6, right), (np.inf, right), (400.0, False)):
+        assert (compare(got, expected, 1.0, rt.ElementKind(kind)).worst_ratio <= 1) == held
 
 
 def test_generated_files_are_current() -> None:

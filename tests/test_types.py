@@ -15,6 +15,7 @@ import pytest
 import baracuda.generated
 import baracuda.ops
 import baracuda.runtime as rt
+from baracuda.codegen.generate import generate
 from baracuda.ops.signature import plans_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,14 +27,14 @@ _STRIDES = {"any": "any strides", "inner": "any strides, the last 1", "contiguou
 
 
 def checked(tmp_path: Path, text: str) -> dict[int, list[str]]:
-    """What `mypy --strict` says of each line of a program."""
+    """What `mypy --strict` says of each line of a program, for which all below `installed` is installed."""
     program = tmp_path / "program.py"
     program.write_text(text, encoding="utf-8")
     options = ["--strict", "--config-file=", "--follow-imports=silent", "--no-error-summary", "--hide-error-context"]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "--cache-dir", str(tmp_path / "cache"), str(program)],
         cwd=tmp_path,
-        env={"MYPYPATH": str(ROOT / ".imports"), "PATH": ""},
+        env={"MYPYPATH": str(ROOT / ".imports"), "PYTHONPATH": str(tmp_path / "installed"), "PATH": ""},
         capture_output=True,
         text=True,
     )
@@ -72,6 +73,13 @@ def test_a_type_checker_sees_plans_and_functions(tmp_path: Path) -> None:
         told = "; ".join(said.pop(number, []))
         assert wanted in told if wanted else not told, (line, told)
     assert not said
+
+
+def test_a_type_checker_sees_an_installed_package_of_ones_own(tmp_path: Path) -> None:
+    generate(ROOT / "tests" / "specs", tmp_path / "installed" / "mine")
+    said = checked(tmp_path, "from mine import ScalePlan\nScalePlan.select(3)\nreveal_type(ScalePlan.run)")
+    assert 'expected "ScaleDescriptor"' in said[2][0] and "workspace: " in said[3][0]
+    assert [*said] == [2, 3]
 
 
 def test_a_wrong_keyword_of_any_op_is_an_error(tmp_path: Path) -> None:

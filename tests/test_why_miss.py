@@ -227,7 +227,7 @@ def test_the_command(run: Callable[..., Result], tmp_path: Path) -> None:
 
 def test_requests_that_cannot_be_met(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the host device has a cache of its own; name an architecture" in run("host").stderr
-    assert "no architecture 'sm_x'" in run("sm_x").stderr
+    assert "no device 'sm_x'" in run("sm_x").stderr
     assert "no kernel for RMSNormDescriptor" in run("sm_75").stderr
 
     def missing() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from baracuda.runtime import BaracudaError, RowPlan
+from baracuda.runtime import BaracudaError
+
+from ..audit.limits import AN_EXAMPLE, TARGETS
 
 Function = Callable[..., None]
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -55,15 +56,9 @@ class Forwarding(Command):
 
 def read_archs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     for arch in value:
-        if not re.fullmatch(r"sm_\d+a?", arch):
-            raise click.BadParameter(f"{arch!r} is no architecture; write sm_90")
+        if arch not in TARGETS:
+            raise click.BadParameter(f"{arch!r} is no architecture; known are {', '.join(TARGETS)}; {AN_EXAMPLE}")
     return value
-
-
-def read_layouts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
-    if unknown := [name for name in value.split(",") if name not in RowPlan.LAYOUTS]:
-        raise click.BadParameter(f"{unknown[0]!r} is no layout; known are {', '.join(RowPlan.LAYOUTS)}")
-    return tuple(value.split(","))
 
 
 def read_specs(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path:
@@ -95,6 +90,13 @@ ANY_SPECS = click.option(
 SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default=True)
 OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
 TEMPLATES = click.option("--templates", type=THERE, multiple=True, help="Come before our own; repeatable.")
+LAYOUTS = click.option(
+    "--layouts",
+    metavar="NAMES",
+    callback=lambda _ctx, _param, value: tuple(value.split(",")) if value else (),
+    shell_complete=complete("layouts"),
+    help="Only these, with commas; by default all that an op has.",
+)
 PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
 REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Keep what fails there, for `baracuda-gen repro`.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -110,12 +112,6 @@ def archs(*default: str) -> Callable[[Function], Function]:
     shown = f"May be repeated; by default {', '.join(default)}."
     how: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
     return click.option("--arch", "archs", multiple=True, default=default, help=shown, **how)
-
-
-def layouts(default: str) -> Callable[[Function], Function]:
-    """`--layouts`, with commas."""
-    how: dict[str, Any] = {"callback": read_layouts, "shell_complete": complete("layouts")}
-    return click.option("--layouts", default=default, show_default=True, **how)
 
 
 def device(example: str, default: str) -> Callable[[Function], Function]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baracuda.runtime import CompileError, KernelSource, RowPlan
+from baracuda.runtime import CompileError, KernelSource
 from baracuda.runtime.cubin import cubin_key, supported_archs
 
 from ..audit.facts import facts_key
@@ -35,7 +35,7 @@ def check(
     *,
     archs: Sequence[str] = ("sm_90",),
     all_archs: bool = False,
-    layouts: Sequence[str] = RowPlan.LAYOUTS,
+    layouts: Sequence[str] = (),
     package: str = PACKAGE,
     as_json: bool = False,
 ) -> bool:

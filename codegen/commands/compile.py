@@ -17,20 +17,19 @@ from baracuda.runtime import (
     ElementKind,
     KernelSource,
     Registered,
-    RowPlan,
     SourceFile,
+    Unsupported,
     row_kernels,
 )
 from baracuda.runtime.row_source import row_source
 
-from ..model import RowOp
+from ..model import Op, RowOp
 from .compile_report import Report, Variant
 from .planned import planned_variants
 from .project import PACKAGE, Project
 from .terminal import show_json, working
 
 ARCHS = ("sm_80", "sm_89", "sm_90")
-LAYOUTS = RowPlan.LAYOUTS
 
 
 def rows_of(op: RowOp, text: str, package: str = PACKAGE) -> tuple[Registered, ...]:
@@ -56,7 +55,7 @@ def sources_of(row: Registered, op: RowOp) -> dict[str, KernelSource]:
     Equal to what a plan asks for, so that both find each other's entries in the cache.
     """
     arguments = [Argument(t.name, t.role, t.over, t.dtypes, t.optional) for t in op.tensors]
-    return {x: row_source(row, arguments, x) for x in LAYOUTS}
+    return {x: row_source(row, arguments, x) for x in op.layout_names}
 
 
 def variants_of(
@@ -64,37 +63,39 @@ def variants_of(
     names: Iterable[str] = (),
     *,
     archs: Sequence[str] = ARCHS,
-    layouts: Sequence[str] = LAYOUTS,
+    layouts: Sequence[str] = (),
     package: str = PACKAGE,
 ) -> list[Variant]:
-    """Every kernel of the named ops in every layout, for every architecture that it runs on."""
+    """Every kernel of the named ops in every layout, or in these, for every architecture that it runs on."""
     with working("listing kernels"):
-        return list(_variants(project, names, archs, layouts, package))
+        ops = project.chosen(names)
+        assert_known(layouts, (name for op in ops for name in op.layout_names))
+        return [v for op in ops for v in _variants(project, op, archs, layouts or op.layout_names, package)]
+
+
+def assert_known(layouts: Sequence[str], names: Iterable[str]) -> None:
+    """Raise Unsupported for a layout that is none of `names`."""
+    known = tuple(dict.fromkeys(names))
+    for layout in layouts:
+        if layout not in known:
+            raise Unsupported(f"no layout {layout!r}; known are {', '.join(known)}")
 
 
 def _variants(
-    project: Project, names: Iterable[str], archs: Sequence[str], layouts: Sequence[str], package: str
+    project: Project, op: Op, archs: Sequence[str], layouts: Sequence[str], package: str
 ) -> Iterator[Variant]:
-    for op in project.chosen(names):
-        if not isinstance(op, RowOp):
-            loaded, only = project.loaded[op.name], () if tuple(layouts) == LAYOUTS else layouts
-            yield from planned_variants(op, loaded, project.files, package, archs=archs, layouts=only)
-            continue
-        rows = rows_of(op, project.files[f"{op.category}/{op.name}.cu"], package)
-        _assert_told_apart(rows)
-        for row in rows:
-            yield from variants_of_row(row, op, archs=archs, layouts=layouts)
-
-
-def variants_of_row(
-    row: Registered, op: RowOp, *, archs: Sequence[str] = ARCHS, layouts: Sequence[str] = LAYOUTS
-) -> Iterator[Variant]:
-    """`row` in every layout, for every architecture that it runs on."""
-    sources = sources_of(row, op)
-    for layout, arch in product(layouts, archs):
-        if row.sku.fits(arch.rstrip("a")) is None:
-            only = row.sku.arch if row.sku.arch.endswith("a") else arch
-            yield Variant(row, layout, only, sources[layout])
+    if not isinstance(op, RowOp):
+        loaded = project.loaded[op.name]
+        yield from planned_variants(op, loaded, project.files, package, archs=archs, layouts=layouts)
+        return
+    rows = rows_of(op, project.files[f"{op.category}/{op.name}.cu"], package)
+    _assert_told_apart(rows)
+    for row in rows:
+        sources = sources_of(row, op)
+        for layout, arch in product(layouts, archs):
+            if row.sku.fits(arch.rstrip("a")) is None:
+                only = row.sku.arch if row.sku.arch.endswith("a") else arch
+                yield Variant(row, layout, only, sources[layout])
 
 
 def _assert_told_apart(rows: Iterable[Registered]) -> None:
@@ -123,13 +124,16 @@ def compile(
     templates: Sequence[Path] = (),
     *,
     archs: Sequence[str] = ARCHS,
-    layouts: Sequence[str] = LAYOUTS,
+    layouts: Sequence[str] = (),
     package: str = PACKAGE,
     jobs: int | None = None,
     cold: bool = False,
     as_json: bool = False,
 ) -> bool:
-    """Compile `jobs` kernels at a time and print what each occupies; true when all of them compile."""
+    """Compile `jobs` kernels at a time and print what each occupies; true when all of them compile.
+
+    `layouts` may be empty for all that each op has.
+    """
     project = Project.read(specs, templates)
     variants = variants_of(project, ops, archs=archs, layouts=layouts, package=package)
     with empty_cache() if cold else nullcontext():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from click import Context, Parameter
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from baracuda.runtime import BaracudaError, ElementKind, RowPlan, as_bool
+from baracuda.runtime import BaracudaError, ElementKind, MapPlan, RowPlan, as_bool
 
-from ..audit.limits import ARCHS
+from ..audit.limits import DEVICES, TARGETS
 from .explain import WANTED, plan_called
 from .project import PACKAGE, plan_names, specs_folder
 
@@ -20,16 +21,22 @@ _BOOLS = ("true", "false")
 
 @add_completion_class
 class Bash(BashComplete):
-    """Leaves no space behind `FIELD=`."""
+    """Leaves no space behind `FIELD=`, and reads `--option = value`, as bash takes it apart."""
 
     source_template = BashComplete.source_template.replace(
         "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *= ]] && compopt -o nospace"
     )
 
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words, incomplete = super().get_completion_args()
+        read = [word for before, word in pairwise(["", *words]) if word != "=" or not before.startswith("--")]
+        return read, incomplete
+
 
 def ops(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
     """Those that have a spec; a file is called as its op is."""
-    return _starting(incomplete, sorted(path.stem for path in specs_folder(ctx.params.get("specs")).rglob("*.yaml")))
+    folder = specs_folder(ctx.params.get("specs")).expanduser()  # which the shell does later
+    return _starting(incomplete, sorted(path.stem for path in folder.rglob("*.yaml")))
 
 
 def plans(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
@@ -63,11 +70,11 @@ def fields(ctx: Context, _param: Parameter, incomplete: str) -> list[CompletionI
 
 
 def archs(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, ARCHS)
+    return _starting(incomplete, TARGETS)
 
 
 def devices(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete, ("host", "cuda:0", *ARCHS))
+    return _starting(incomplete, ("host", "cuda:0", *DEVICES))
 
 
 def elements(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
@@ -77,7 +84,8 @@ def elements(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
 def layouts(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
     """One more of a list with commas."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _starting(last, RowPlan.LAYOUTS) if name not in before.split(",")]
+    known = dict.fromkeys((*RowPlan.LAYOUTS, *MapPlan.LAYOUTS))
+    return [f"{before}{comma}{name}" for name in _starting(last, known) if name not in before.split(",")]
 
 
 def _starting(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
-from baracuda.runtime import KernelSource, Unsupported
+from baracuda.runtime import KernelSource, RowPlan, Unsupported
 from baracuda.runtime.cubin import INCLUDE
 from baracuda.runtime.headers import header_digest
 
 from ..audit.collect import Job, Outcome, collect
 from ..audit.facts import Facts
 from ..spec_wording import did_you_mean
-from .compile import LAYOUTS
+from .compile import assert_known
 from .generated_table import other_ops, read_table
 from .project import OUT, PACKAGE
 from .revision import files_at, repository_of
@@ -49,7 +49,7 @@ def diff(
     *,
     out: Path = OUT,
     archs: Sequence[str] = ("sm_90",),
-    layouts: Sequence[str] = LAYOUTS,
+    layouts: Sequence[str] = (),
     package: str = PACKAGE,
     as_json: bool = False,
 ) -> bool:
@@ -59,14 +59,15 @@ def diff(
     stderr which are left out. Kernels whose source, headers included, is the same are not compiled. The old generated
     files are compared as they were committed; nothing of the old revision is executed.
     """
+    assert_known(layouts, RowPlan.LAYOUTS)
     repository = repository_of(out)
     out = (out if out.is_dir() else repository / out).resolve()  # from a folder below as from the top
     include = INCLUDE.resolve()
     own_headers = include.is_relative_to(repository)
     with files_at(repository, revision, [out, include] if own_headers else [out]) as old_tree:
         headers = old_tree / include.relative_to(repository) if own_headers else include
-        old = kernels_in(old_tree / out.relative_to(repository), package, archs, layouts, headers)
-        new = kernels_in(out, package, archs, layouts, INCLUDE)
+        old = kernels_in(old_tree / out.relative_to(repository), package, archs, layouts or RowPlan.LAYOUTS, headers)
+        new = kernels_in(out, package, archs, layouts or RowPlan.LAYOUTS, INCLUDE)
         others = {**other_ops(old_tree / out.relative_to(repository)), **other_ops(out)}
         known = {key[0].split("/")[1] for key in (*old, *new)}
         if not known and not others:

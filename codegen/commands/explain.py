@@ -25,6 +25,7 @@ from baracuda.runtime import (
 from baracuda.runtime.plan import Plan
 from baracuda.runtime.selection import Explanation, Verdict
 
+from ..audit.limits import AN_EXAMPLE, DEVICES
 from ..spec_wording import did_you_mean
 from .project import PACKAGE, plan_names, plans_of
 from .terminal import Row, show_json, show_table
@@ -95,10 +96,10 @@ def _facts(explanation: Explanation) -> Row:
 
 
 def device_called(name: str) -> Device:
-    if not name.startswith("sm_"):
+    if name == "host" or name.startswith("cuda:"):
         return get_device(name)
-    if not name[3:].isdigit():
-        raise Unsupported(f"no architecture {name!r}; write one as 'sm_90'")
+    if name not in DEVICES:
+        raise Unsupported(f"no device {name!r}; known are host, cuda:N and {', '.join(DEVICES)}; {AN_EXAMPLE}")
     return Architecture(name, name)
 
 

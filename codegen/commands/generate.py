@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from keyword import iskeyword
 from pathlib import Path
 
 import click
 
+from baracuda.runtime import SpecError
+
 from ..output import Changes, compare, write
 from ..remembered import Question
-from .project import Project
+from .project import OUT, Project
 from .schema import renew
 from .terminal import show_json
 
@@ -20,6 +23,7 @@ def generate(
 ) -> bool:
     """Bring `out` up to date with `specs`, or only say what would change; false if anything would."""
     start = time.perf_counter()
+    _check_out(out, specs)
     question = Question(specs, templates, ("generate",))
     if known := question.recall():
         ops, files, schema = known
@@ -36,6 +40,17 @@ def generate(
         show_changes(changes, out, tense)
         click.echo(f"{summary(ops, changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
     return not (check and (changes.any or renewed))
+
+
+def _check_out(out: Path, specs: Path) -> None:
+    """Raise SpecError for a folder that makes no package of its own."""
+    name = out.resolve().name
+    if not name.isidentifier() or iskeyword(name):
+        raise SpecError(f"--out {out}: {name!r} cannot be imported; the folder is a package, call it as in 'my_ops'")
+    if name == "baracuda":
+        raise SpecError(f"--out {out}: would hide the package {name!r} that all plans import; choose another name")
+    if out.resolve() == specs.resolve():
+        raise SpecError(f"--out {out}: is the folder of specs; plans go into another one, as in --out {OUT}")
 
 
 def facts(changes: Changes, out: Path, renewed: Sequence[Path]) -> dict[str, list[str]]:

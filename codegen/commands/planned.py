@@ -29,7 +29,7 @@ def planned_variants(
 ) -> list[Variant]:
     """A kernel for each SKU, layout and architecture, in the variants that the spec's benchmarks and first case need.
 
-    A SKU that none of the spec's cases selects is shown by a random one. `layouts` may be empty for all of them.
+    A SKU that none of the spec's cases selects is shown by a random one.
     """
     subject = Subject(loaded, {}, package)
     path = f"{op.category}/{op.name}"
@@ -64,7 +64,7 @@ def _of_row(
     for plan in plans:
         usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
         for layout, held, source in plan.variants():
-            if held != usual or source in seen or (layouts and layout not in layouts):
+            if held != usual or source in seen or layout not in layouts:
                 continue
             seen.add(source)
             for arch in archs:

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.cuda import CudaDevice
 
-from ..commands.project import specs_folder
+from ..commands.project import plan_names, specs_folder
 from ..load import load_folder
 from ..spec_wording import did_you_mean
 
@@ -36,9 +37,8 @@ def run(
         raise InvalidProblem("--check is of the host device; on a GPU there is 'baracuda-gen sanitize'")
     if device == "cuda" and not CudaDevice.available():
         raise DriverError("no CUDA device to test on; use the host device")
-    if ops:
-        _check_names(ops, specs_folder(specs))
     chosen = environment(specs, package, ops, "check" if check else device)
+    _check_names(ops, specs_folder(specs), package)
     if repro is not None:
         chosen[bundle.FOLDER] = str(repro.resolve())
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
@@ -47,15 +47,23 @@ def run(
     return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode
 
 
-def _check_names(ops: Sequence[str], specs: Path) -> None:
-    known = load_folder(specs)
-    for name in ops:
+def _check_names(ops: Sequence[str], specs: Path, package: str) -> None:
+    known, plans = load_folder(specs), plan_names(package)
+    for name in ops or known:
         if name not in known:
             raise Unsupported(f"no op {name!r}; {did_you_mean(name, known)}")
+        if known[name].spec.plan not in plans:
+            raise Unsupported(f"no plan of {name!r} in {package!r}; run 'baracuda-gen generate', or see --package")
 
 
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:
-    """The environment variables that tell a child process what to test; it finds packages in this folder too."""
+    """The environment variables that tell a child process what to test; it finds packages in this folder too.
+
+    Raises Unsupported where what judges is not installed.
+    """
+    for name in ("autograd", "pytest"):
+        if find_spec(name) is None:
+            raise Unsupported(f"{name} is not installed, which tests need; pip install 'baracuda-gen[test]'")
     from . import suite
 
     chosen = {suite.PACKAGE: package, suite.OPS: " ".join(ops), suite.DEVICE: device}

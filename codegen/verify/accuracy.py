@@ -47,7 +47,8 @@ def as_float(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accuracy:
     """Measure `got`, stored as `kind`, against `expected`; the ratio is infinite where only one of them is finite.
 
-    An infinity is right where the expected value lies beyond what `kind` can hold, give or take the tolerance.
+    An infinity is right where the expected value lies beyond what `kind` can hold, give or take the tolerance; a NaN
+    in f8e4m3, which has no infinities.
     """
     if kind.value[0] == "c":
         got, expected = _parts(got), _parts(expected)
@@ -61,8 +62,9 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
     tolerance = np.broadcast_to(np.asarray(tolerance, wide), got.shape)
     with np.errstate(all="ignore"):
         same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-        alike = (np.sign(got) == np.sign(expected)) | (tolerance >= largest)
-        same |= np.isinf(got) & (np.abs(expected) + tolerance >= largest) & alike
+        beyond = np.isnan(got) if kind == ElementKind.F8E4M3 else np.isinf(got)
+        alike = (np.sign(got) == np.sign(expected)) | np.isnan(got) | (tolerance >= largest)
+        same |= beyond & (np.abs(expected) + tolerance >= largest) & alike
         error = np.where(same, 0, np.abs(got - expected))
         ratio = np.where(same, 0, error / tolerance)
         ratio = np.where(np.isnan(ratio) | np.isinf(error), np.inf, ratio)

@@ -47,7 +47,7 @@ _ENOUGH = 2500  # values tried, when there is nothing left to show
 _STRANGERS: dict[str, tuple[Any, ...]] = {
     "shape": (7, "ab", (1.5,), (1 << 63,)),
     "int": ("1", 1.5, None, 1 << 63),
-    "float": ("one", None, 10**400),
+    "float": ("1.0", None, 10**400),
     "bool": (1, 0, None),
 }
 

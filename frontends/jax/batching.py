@@ -14,10 +14,9 @@ import baracuda.runtime as rt
 from .call import Call
 
 BATCH = "batch_size"  # the field whose parts do not know of each other, the first axis of what has it
-SHIFTED: Mapping[str, Callable[[int], int]] = {  # fields that name axes, by their names: after an axis put in front
-    "norm_axes_mask": lambda mask: mask << 1,
-    "softmax_axis": lambda axis: axis + (axis >= 0),
-    "quantize_axis": lambda axis: axis + (axis >= 0),
+SHIFTED: Mapping[str, Callable[[int], int]] = {  # fields that name axes, by their last words: with an axis put in front
+    "axes_mask": lambda mask: mask << 1,
+    "axis": lambda axis: axis + (axis >= 0),
 }
 
 
@@ -68,7 +67,8 @@ def _larger(call: Call, mapped: frozenset[str], size: int) -> Any:
     now: Any = call.descriptor
     try:
         if issubclass(call.plan, rt.RowPlan):
-            shifted = {name: shift(getattr(now, name)) for name, shift in SHIFTED.items() if name in now._types}
+            axes = [(name, shift) for name in now._types for last, shift in SHIFTED.items() if name.endswith(last)]
+            shifted = {name: shift(getattr(now, name)) for name, shift in axes}
             larger = replace(now, **{now._shape: (size, *getattr(now, now._shape))}, **shifted)
             larger.check()
             return larger if larger.col_axes == tuple(axis + 1 for axis in now.col_axes) else None

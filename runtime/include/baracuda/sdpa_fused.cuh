@@ -248,7 +248,7 @@ template <typename T, class Schedule, class Plain, class Args> __device__ void s
             scores_of(key, stage);
             fused.to_probabilities();
         } else {
-            fused.each_score([&](typename Fused::A& s, int, int, int) { s = 0; });
+            fused.each_score([&](typename Fused::A& s, int m, int side, int) { s = 0 * fused.total[m][side]; });  // or NaN
         }
         fused.template store<Variant::PACKED>(args.attn.at(batch, head, first_row, key), args.attn.stride[2], args.attn.stride[3], rows,
                     int(min(keys - key, (long long)BLOCK_K)));

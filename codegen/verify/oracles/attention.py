@@ -6,7 +6,7 @@ chains are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from . import Arrays, Definition, Fields, Units
 from .attention_weights import distance, scores, shared, softmax, turned, visible
+
+_Errors = Callable[[Fields, Arrays, Mapping[str, Any], Units, bool], dict[str, Any]]
 
 # -------------------------------------------------------------------------------------------------------- definitions
 
@@ -113,10 +115,10 @@ def _forward_errors(fields: Fields, arrays: Arrays, units: Units, tensor_cores: 
 
 
 def _sdpa_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
-    return _of_either(lambda f, a, s, u, t: _forward_errors(f, a, u, t), fields, arrays, slack, units)
+    return _of_either(lambda f, a, _, u, cores: _forward_errors(f, a, u, cores), fields, arrays, slack, units)
 
 
-def _of_either(errors: Any, fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
+def _of_either(errors: _Errors, fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
     """Bounds for kernels of halves with tensor cores and, for wide heads, without; others are without."""
     plain = errors(fields, arrays, slack, units, False)
     if units.element <= units.acc:

@@ -118,7 +118,9 @@ def _sdpa_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units
     return _of_either(lambda f, a, _, u, cores: _forward_errors(f, a, u, cores), fields, arrays, slack, units)
 
 
-def _of_either(errors: _Errors, fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
+def _of_either(
+    errors: _Errors, fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units
+) -> dict[str, Any]:
     """Bounds for kernels of halves with tensor cores and, for wide heads, without; others are without."""
     plain = errors(fields, arrays, slack, units, False)
     if units.element <= units.acc:

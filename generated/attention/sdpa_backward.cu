@@ -16,15 +16,6 @@ struct Variant {
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
 };
-struct Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4 {
-    static constexpr int THREADS = 128;
-    static constexpr int BLOCK_Q = 64;
-    static constexpr int BLOCK_K = 64;
-    static constexpr int STAGES = 2;
-    static constexpr int KV_BLOCK = 64;
-    static constexpr int STREAM = 64;
-    static constexpr int BLOCKS_PER_SM = 4;
-};
 struct Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2 {
     static constexpr int THREADS = 128;
     static constexpr int BLOCK_Q = 64;
@@ -33,6 +24,15 @@ struct Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_bloc
     static constexpr int KV_BLOCK = 128;
     static constexpr int STREAM = 64;
     static constexpr int BLOCKS_PER_SM = 2;
+};
+struct Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4 {
+    static constexpr int THREADS = 128;
+    static constexpr int BLOCK_Q = 64;
+    static constexpr int BLOCK_K = 64;
+    static constexpr int STAGES = 2;
+    static constexpr int KV_BLOCK = 64;
+    static constexpr int STREAM = 64;
+    static constexpr int BLOCKS_PER_SM = 4;
 };
 struct Schedule_sm_80_t128_block_q64_block_k16_stages2_kv_block64_stream64 {
     static constexpr int THREADS = 128;
@@ -77,42 +77,6 @@ template <typename T> struct sdpa_backward_args {
 
 using namespace baracuda;
 
-#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused
-extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused(__grid_constant__ const sdpa_backward_args<f16> args) {
-    sdpa_backward_fused<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key
-extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key(__grid_constant__ const sdpa_backward_args<f16> args) {
-    sdpa_backward_fused_key<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value
-extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value(__grid_constant__ const sdpa_backward_args<f16> args) {
-    sdpa_backward_fused_value<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused
-extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused(__grid_constant__ const sdpa_backward_args<bf16> args) {
-    sdpa_backward_fused<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key
-extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key(__grid_constant__ const sdpa_backward_args<bf16> args) {
-    sdpa_backward_fused_key<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value
-extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value(__grid_constant__ const sdpa_backward_args<bf16> args) {
-    sdpa_backward_fused_value<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
-}
-#endif
-
 #ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused
 extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused(__grid_constant__ const sdpa_backward_args<f16> args) {
     sdpa_backward_fused<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2, Variant>(args);
@@ -146,6 +110,42 @@ extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_bf16_t128_blo
 #ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_value
 extern "C" __global__ void __launch_bounds__(128, 2) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2_fused_value(__grid_constant__ const sdpa_backward_args<bf16> args) {
     sdpa_backward_fused_value<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block128_stream64_blocks_per_sm2, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused_key<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_f16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value(__grid_constant__ const sdpa_backward_args<f16> args) {
+    sdpa_backward_fused_value<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_key(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused_key<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
+}
+#endif
+
+#ifdef SKU_sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value
+extern "C" __global__ void __launch_bounds__(128, 4) sdpa_backward_bf16_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4_fused_value(__grid_constant__ const sdpa_backward_args<bf16> args) {
+    sdpa_backward_fused_value<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_kv_block64_stream64_blocks_per_sm4, Variant>(args);
 }
 #endif
 

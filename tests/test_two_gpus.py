@@ -41,6 +41,9 @@ class Cupy:
         with self.cupy.cuda.Device(ordinal):
             return self.cupy.cuda.Stream(non_blocking=True)
 
+    def use(self, ordinal: int) -> None:
+        self.cupy.cuda.runtime.setDevice(ordinal)
+
     def current(self) -> int:
         return int(self.cupy.cuda.runtime.getDevice())
 
@@ -73,6 +76,9 @@ class Torch:
     def stream(self, ordinal: int) -> Any:
         return self.torch.cuda.Stream(f"cuda:{ordinal}")
 
+    def use(self, ordinal: int) -> None:
+        self.torch.cuda.set_device(ordinal)
+
     def current(self) -> int:
         return int(self.torch.cuda.current_device())
 
@@ -90,8 +96,9 @@ class Torch:
 
 @pytest.fixture(params=[Cupy, Torch])
 def library(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A library of arrays; device 0 is current before and after a test."""
+    """A library of arrays; device 0 is current before and after a test, whatever others left (JAX leaves the last)."""
     found = request.param()
+    found.use(0)
     found.values(found.arrays(0)["x"])
     assert found.current() == 0
     yield found
@@ -173,6 +180,7 @@ def test_attention_finds_its_tensors_on_the_other_device() -> None:
 def test_gradients_are_computed_on_the_other_device() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("baracuda.frontends.torch")
+    torch.cuda.set_device(0)
     x = torch.randn(32, 256, device="cuda:1", requires_grad=True)
     gain = torch.ones(256, device="cuda:1", requires_grad=True)
     torch.ops.baracuda.rms_norm(x, gain, norm_axes_mask=2, eps=1e-6)[0].square().sum().backward()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..case import Case
@@ -9,33 +11,38 @@ from . import Body, Call, Maker, Tensors
 
 
 def peers() -> dict[str, Maker]:
-    """Attention, forward and backward."""
-    import torch
+    """Attention, forward and backward, and backward with sums in a fixed order."""
     from flash_attn.cute import flash_attn_func
 
-    def cute(case: Case) -> Body | None:
-        fields = case.values
-        if case.op not in ("flash_sdpa", "flash_sdpa_backward"):
-            return None
-        how = {"causal": fields["is_causal"], "softmax_scale": fields["scale"]}
+    backward = ("flash_sdpa_backward",)
+    return {
+        "fa-cute": partial(_cute, flash_attn_func, ("flash_sdpa", *backward)),
+        "fa-cute-deterministic": partial(_cute, partial(flash_attn_func, deterministic=True), backward),
+    }
 
-        def forward(tensors: Tensors) -> Call:
-            q, k, v = (_swapped(tensors[name]) for name in "qkv")
-            return lambda: {"y": _first(flash_attn_func(q, k, v, **how)).transpose(1, 2)}
 
-        def backward(tensors: Tensors) -> Call:
-            leaves = [_swapped(tensors[name]).requires_grad_() for name in "qkv"]
-            y, dy = _first(flash_attn_func(*leaves, **how)), _swapped(tensors["dy"])
+def _cute(attention: Callable[..., Any], ops: tuple[str, ...], case: Case) -> Body | None:
+    if case.op not in ops:
+        return None
+    how = {"causal": case.values["is_causal"], "softmax_scale": case.values["scale"]}
 
-            def call() -> dict[str, Any]:
-                found = torch.autograd.grad(y, leaves, dy, retain_graph=True)
-                return {name: slope.transpose(1, 2) for name, slope in zip(("dq", "dk", "dv"), found, strict=True)}
+    def forward(tensors: Tensors) -> Call:
+        q, k, v = (_swapped(tensors[name]) for name in "qkv")
+        return lambda: {"y": _first(attention(q, k, v, **how)).transpose(1, 2)}
 
-            return call
+    def backward(tensors: Tensors) -> Call:
+        import torch
 
-        return forward if case.op == "flash_sdpa" else backward
+        leaves = [_swapped(tensors[name]).requires_grad_() for name in "qkv"]
+        y, dy = _first(attention(*leaves, **how)), _swapped(tensors["dy"])
 
-    return {"fa-cute": cute}
+        def call() -> dict[str, Any]:
+            found = torch.autograd.grad(y, leaves, dy, retain_graph=True)
+            return {name: slope.transpose(1, 2) for name, slope in zip(("dq", "dk", "dv"), found, strict=True)}
+
+        return call
+
+    return forward if case.op == "flash_sdpa" else backward
 
 
 def _swapped(tensor: Any) -> Any:

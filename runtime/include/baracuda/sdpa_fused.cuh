@@ -30,7 +30,7 @@ template <class Plain> struct SdpaVariant : Plain {
 template <typename T, class Schedule, class Variant> struct SdpaFused : FlashForward<T, Schedule, Variant> {
     using Flash = FlashForward<T, Schedule, Variant>;
     using A = typename Flash::A;
-    using Flash::ROW_TILES, Flash::SIDES, Flash::S_TILES, Flash::O_TILES, Flash::PLAIN;
+    using Flash::ROW_TILES, Flash::SIDES, Flash::S_TILES, Flash::O_TILES;
     using Flash::score, Flash::largest, Flash::total, Flash::unit;
     static constexpr A FAR = 4096;  // from here on the rounding of a base would show
 

@@ -127,13 +127,16 @@ def cases_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
 
 
 def sweep_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
-    """Rows of 64 to 131072 elements, even and odd, in problems of one size; nothing for other families than rows."""
+    """Rows of 64 to 131072 elements in problems of one size; nothing for other families than rows.
+
+    Of each power of two itself, a quarter more, which leaves most of a tile empty, and an odd length half way.
+    """
     spec = subject.spec
     if spec.family != "row" or not spec.bench.cases:
         return
     first = {name: value for name, value in spec.bench.cases[0].items() if name not in ("dtype", "arch")}
     for exponent in range(6, 18):
-        for cols in (1 << exponent, (3 << exponent - 1) + 1):
+        for cols in (1 << exponent, 5 << exponent - 2, (3 << exponent - 1) + 1):
             if cols <= 1 << 17:
                 shape = [max(1, _ELEMENTS // cols), cols]
                 for dtype in dtypes or [_usual(spec)]:

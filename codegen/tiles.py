@@ -16,13 +16,19 @@ AHEAD_BYTES = (80 * 1024, 160 * 1024)
 # are lanes * chunks packs of 16 bytes. Measured on an H200, in GB/s of 4245 for a copy in the same runs.
 #
 # A block for its rows and no more: 1024 threads on a multiprocessor, whose loads and stores overlap. RMSNorm:
-#   bf16 32768x4096 3963, 16384x8192 3966, 8192x16384 3936; f32 32768x4096 4057, 16384x8192 4131
-#   512 threads that stay and read ahead: 3690, 3720, 3780; 3744, 3849. 2048 threads of 2 packs: 2555, 2515, 2488
+#   bf16 32768x4096 3963, 16384x8192 3966; f32 32768x4096 4057
+#   512 threads that stay and read ahead: 3690, 3720; 3744. 2048 threads of 2 packs: 2555, 2515
 #   short rows use all of their packs: bf16 524288x256 3922 by 8x16x4, 3727 by 16x8x4; softmax 262144x512 4022 by
 #   16x8x4, 3580 by 32x4x2; 348617x385 2625, 2034
-# Eight packs a thread where registers hold them: bf16 8192x32768 4045, by a cluster of four 3751; softmax 4059, 3331;
-# f32 8192x16384 4046, 3809. A row that fills a multiprocessor's registers is alone there, so the next comes meanwhile:
-# 4096x65536 3870, 3702 if it does not, by a cluster of eight 3640; softmax 3723, 3292.
+# Eight packs a thread beyond 4096 halves, where registers hold them: a row that leaves a part of its tile empty has few
+# bytes under way otherwise. bf16 with four and with eight: softmax 21845x6144 3861, 4052, 13107x10240 3131, 3883,
+# 8192x16384 3625, 3999; layer_norm 8192x12288 3338, 3900; fp8_quantize 4096x14336 3331, 3810; RMSNorm 13107x10240 3544,
+# 4004, but 1 to 2 % less where it fills its tile (8192x16384 4042, 3990; f32 16384x8192 4177, 4079). Shorter rows gain
+# nothing (RMSNorm 65536x2048 4091, 4011; softmax 43690x3072 3992, 4103), and of those that are no whole packs, which
+# take more registers, long ones lose (RMSNorm 32776x4095 3281, 2986, 16386x8191 3257, 3083).
+# The longest of a block: bf16 8192x32768 4045, by a cluster of four 3751; softmax 4059, 3331; f32 8192x16384 4046,
+# 3809. A row that fills a multiprocessor's registers is alone there, so the next comes meanwhile: 4096x65536 3870, 3702
+# if it does not, by a cluster of eight 3640; softmax 3723, 3292.
 # Blocks of clusters wait for each other, so they stay and read ahead, too: bf16 2048x131072 3690, by two of the blocks
 # of 1024 threads 3495; 1024x262144 3740, by four 2540.
 STREAMING = (
@@ -33,7 +39,8 @@ STREAMING = (
     Tile(lanes=32, rows=4, chunks=4, wide=False, blocks=0, resident=8),
     Tile(lanes=64, rows=1, chunks=4, wide=False, blocks=0, resident=16),
     Tile(lanes=128, rows=1, chunks=4, wide=False, blocks=0, resident=8),
-    Tile(lanes=256, rows=1, chunks=4, wide=False, blocks=0, resident=4),
+    Tile(lanes=128, rows=1, chunks=8, wide=False, blocks=0, resident=8),
+    Tile(lanes=256, rows=1, chunks=8, wide=False, blocks=0, resident=4),
     Tile(lanes=512, rows=1, chunks=4, wide=False, blocks=0, resident=2),
     Tile(lanes=512, rows=1, chunks=8, wide=False, blocks=0, resident=2),
     Tile(lanes=1024, rows=1, chunks=8, wide=False, blocks=132, resident=1),

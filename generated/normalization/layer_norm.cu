@@ -237,15 +237,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f32_row256x1x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f32_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row128x1x8(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f32_row512x1x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f32_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f32_row256x1x8(__grid_constant__ const layer_norm_args<float> args) {
+    layer_norm<float, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
@@ -321,15 +321,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f16_row256x1x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f16_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row128x1x8(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f16_row512x1x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_f16_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f16_row256x1x8(__grid_constant__ const layer_norm_args<f16> args) {
+    layer_norm<f16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
@@ -405,15 +405,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_layer_norm_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_bf16_row256x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_bf16_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row128x1x8(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_layer_norm_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_bf16_row512x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_layer_norm_bf16_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_bf16_row256x1x8(__grid_constant__ const layer_norm_args<bf16> args) {
+    layer_norm<bf16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 

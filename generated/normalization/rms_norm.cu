@@ -201,15 +201,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_rms_norm_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_f32_row256x1x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_rms_norm_f32_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f32_row128x1x8(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_f32_row512x1x4(__grid_constant__ const rms_norm_args<float> args) {
-    rms_norm<float, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_rms_norm_f32_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_f32_row256x1x8(__grid_constant__ const rms_norm_args<float> args) {
+    rms_norm<float, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
@@ -285,15 +285,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_rms_norm_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_f16_row256x1x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_rms_norm_f16_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_f16_row128x1x8(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_f16_row512x1x4(__grid_constant__ const rms_norm_args<f16> args) {
-    rms_norm<f16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_rms_norm_f16_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_f16_row256x1x8(__grid_constant__ const rms_norm_args<f16> args) {
+    rms_norm<f16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
@@ -369,15 +369,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_rms_norm_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_bf16_row256x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_rms_norm_bf16_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) rms_norm_bf16_row128x1x8(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_rms_norm_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_bf16_row512x1x4(__grid_constant__ const rms_norm_args<bf16> args) {
-    rms_norm<bf16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_rms_norm_bf16_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) rms_norm_bf16_row256x1x8(__grid_constant__ const rms_norm_args<bf16> args) {
+    rms_norm<bf16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 

@@ -189,15 +189,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f32_row256x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row128x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f32_row512x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f32_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f32_row256x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
+    fp8_quantize<float, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
@@ -273,15 +273,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f16_row256x1x4(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f16_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row128x1x8(__grid_constant__ const fp8_quantize_args<f16> args) {
+    fp8_quantize<f16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f16_row512x1x4(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_f16_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f16_row256x1x8(__grid_constant__ const fp8_quantize_args<f16> args) {
+    fp8_quantize<f16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
@@ -357,15 +357,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_bf16_row256x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row128x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_fp8_quantize_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_bf16_row512x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_fp8_quantize_bf16_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_bf16_row256x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
+    fp8_quantize<bf16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 

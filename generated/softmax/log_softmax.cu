@@ -209,15 +209,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_f32_row256x1x4(__grid_constant__ const log_softmax_args<float> args) {
-    log_softmax<float, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_f32_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f32_row128x1x8(__grid_constant__ const log_softmax_args<float> args) {
+    log_softmax<float, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_f32_row512x1x4(__grid_constant__ const log_softmax_args<float> args) {
-    log_softmax<float, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_f32_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_f32_row256x1x8(__grid_constant__ const log_softmax_args<float> args) {
+    log_softmax<float, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
@@ -293,15 +293,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_f16_row256x1x4(__grid_constant__ const log_softmax_args<f16> args) {
-    log_softmax<f16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_f16_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_f16_row128x1x8(__grid_constant__ const log_softmax_args<f16> args) {
+    log_softmax<f16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_f16_row512x1x4(__grid_constant__ const log_softmax_args<f16> args) {
-    log_softmax<f16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_f16_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_f16_row256x1x8(__grid_constant__ const log_softmax_args<f16> args) {
+    log_softmax<f16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
@@ -377,15 +377,15 @@ extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 
 }
 #endif
 
-#ifdef SKU_log_softmax_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_bf16_row256x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
-    log_softmax<bf16, Tile<256, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_bf16_row128x1x8
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_bf16_row128x1x8(__grid_constant__ const log_softmax_args<bf16> args) {
+    log_softmax<bf16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
-#ifdef SKU_log_softmax_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_bf16_row512x1x4(__grid_constant__ const log_softmax_args<bf16> args) {
-    log_softmax<bf16, Tile<512, 1, 4, false, 1, false>>(args);
+#ifdef SKU_log_softmax_bf16_row256x1x8
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_bf16_row256x1x8(__grid_constant__ const log_softmax_args<bf16> args) {
+    log_softmax<bf16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 

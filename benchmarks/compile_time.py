@@ -26,7 +26,7 @@ from baracuda.runtime.cuda import CudaDevice
 from .first_times import Row, row
 
 ARCHS = ("sm_80", "sm_90")
-HEAVY = ("flash_sdpa", "sdpa")  # how the names of ops begin that are counted apart: attention, by tiles on tensor cores
+HEAVY = ("flash_",)  # how the names of ops begin that are counted apart
 _CACHES = ("BARACUDA_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 
 
@@ -34,7 +34,7 @@ def rows() -> list[Row]:
     """A row of milliseconds for each route, or for one that cannot be had a row that says why."""
     light, heavy = samples()
     one = next(v for v in light if (v.row.sku.op, v.arch) == ("rms_norm", ARCHS[-1]))
-    found = [*child("nvrtc"), *again(one), *compiled("light SKU", light), *compiled("attention SKU", heavy)]
+    found = [*child("nvrtc"), *again(one), *compiled("light SKU", light), *compiled("flash SKU", heavy)]
     found += [*warm(light[0]), *nvcc(light[0])]
     if CudaDevice.available():
         return [*found, *loaded(light[0]), *child("triton"), *child("torch.compile")]

@@ -97,7 +97,6 @@ class LogSoftmaxPlan(rt.RowPlan[LogSoftmaxDescriptor]):
     EXTENTS = (
         rt.Extent("input_shape", "x"),
     )
-    TUNED = rt.Tuned(__package__, "log_softmax.json")
     SCALARS = ()
     CHOSEN = ()
     COLUMN_SUMS = ()

@@ -130,15 +130,15 @@ def test_arrays_go_to_what_was_measured_only_where_it_was(measured: Measure) -> 
 
 def test_the_nearest_measurement_decides(measured: Measure) -> None:
     """Within a factor of the square root of two; of two as near, the first."""
-    wide = ROWS["row256x1x4r4"]
+    wide = ROWS["row256x1x8r4"]
     measured(SoftmaxPlan, rows(1000), rows(1200, wide))
     assert [schedule(SoftmaxPlan, softmax(n)) for n in (712, 1000, 1092, 1100, 1696)] == [
-        *(WIDER, WIDER, WIDER, "row256x1x4r4", "row256x1x4r4")
+        *(WIDER, WIDER, WIDER, "row256x1x8r4", "row256x1x8r4")
     ]
     assert schedule(SoftmaxPlan, softmax(704)) == schedule(SoftmaxPlan, softmax(700)) == NARROW
     assert schedule(SoftmaxPlan, softmax(1700)) == WIDER and "near" in why(SoftmaxPlan, softmax(1700))
     measured(SoftmaxPlan, rows(1200, wide), rows(1200))
-    assert schedule(SoftmaxPlan, softmax(1200)) == "row256x1x4r4"
+    assert schedule(SoftmaxPlan, softmax(1200)) == "row256x1x8r4"
 
 
 def test_zero_is_near_itself_only() -> None:
@@ -213,7 +213,7 @@ def test_a_kernel_that_promises_less_is_another_choice(measured: Measure) -> Non
     [
         (rt.PlanPreference(archs=frozenset({"sm_80"})), NARROW),
         (rt.PlanPreference(tuned=False), NARROW),
-        (rt.PlanPreference(schedules=frozenset({"row256x1x4r4"})), "row256x1x4r4"),
+        (rt.PlanPreference(schedules=frozenset({"row256x1x8r4"})), "row256x1x8r4"),
         (rt.PlanPreference(rungs=frozenset({"deterministic"})), WIDER),
     ],
     ids=["archs", "tuned", "schedules", "rungs"],

@@ -24,8 +24,8 @@ AHEAD_BYTES = (80 * 1024, 160 * 1024)
 # bytes under way otherwise. bf16 with four and with eight: softmax 21845x6144 3861, 4052, 13107x10240 3131, 3883,
 # 8192x16384 3625, 3999; layer_norm 8192x12288 3338, 3900; fp8_quantize 4096x14336 3331, 3810; RMSNorm 13107x10240 3544,
 # 4004, but 1 to 2 % less where it fills its tile (8192x16384 4042, 3990; f32 16384x8192 4177, 4079). Shorter rows gain
-# nothing (RMSNorm 65536x2048 4091, 4011; softmax 43690x3072 3992, 4103), and of those that are no whole packs, which
-# take more registers, long ones lose (RMSNorm 32776x4095 3281, 2986, 16386x8191 3257, 3083).
+# little or lose (softmax 43690x3072 3992, 4103; RMSNorm 65536x2048 4091, 4011), and of those that are no whole packs,
+# which take more registers, long ones lose (RMSNorm 32776x4095 3281, 2986, 16386x8191 3257, 3083).
 # The longest of a block: bf16 8192x32768 4045, by a cluster of four 3751; softmax 4059, 3331; f32 8192x16384 4046,
 # 3809. A row that fills a multiprocessor's registers is alone there, so the next comes meanwhile: 4096x65536 3870, 3702
 # if it does not, by a cluster of eight 3640; softmax 3723, 3292.

@@ -55,7 +55,7 @@ def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text:
 def load_folder(root: Path) -> dict[str, Loaded]:
     """Return every spec below `root` by op name; raise one SpecError that lists what is wrong in all of them."""
     if not root.is_dir():
-        raise SpecError(f"{root}: no such folder of specs")
+        raise SpecError(f"{root}: no such folder of specs; pass --specs, or begin one with 'baracuda-gen new'")
     loaded: dict[str, Loaded] = {}
     wrong: list[str] = []
     for path in sorted(root.rglob("*.yaml")):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def publish(path: Path, content: str | bytes) -> None:
-    """Write through a temporary file beside `path`."""
+    """Write through a temporary file beside `path`. Raises OSError, which names `path`."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -19,6 +19,8 @@ def publish(path: Path, content: str | bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(name, 0o644)
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):  # of a full disk it names no file
+            error.filename = os.fspath(path)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -520,14 +522,22 @@ def test_a_new_spec_runs_as_it_is(run: Run, tmp_path: Path) -> None:
     np.testing.assert_allclose(y, x - x.mean(1, keepdims=True, dtype=np.float64), rtol=0, atol=1e-6)
 
 
-def test_new_overwrites_nothing(run: Run, tmp_path: Path) -> None:
-    """A spec that is there stays; names that are no identifiers are refused."""
+def test_new_overwrites_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spec that is there stays, a full disk leaves no part of one; names that are no identifiers are refused."""
+
+    def full_disk(*_args: object, **_kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     path = tmp_path / "specs" / "custom" / "mine.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("mine")
     result = run("new", "mine", "--family", "row")
     assert result.exit_code == 1 and "is there already" in result.stderr
     assert path.read_text() == "mine"
+    monkeypatch.setattr(tempfile, "mkstemp", full_disk)
+    result = run("new", "other", "--family", "row")
+    assert (result.exit_code, result.stderr) == (1, "No space left on device\n")
+    assert not path.with_name("other.yaml").exists()
     for arguments in (["Mine"], ["mine", "--category", "../up"]):
         result = run("new", *arguments)
         assert result.exit_code == 1 and "must be a lower-case identifier" in result.stderr

@@ -255,6 +255,9 @@ def test_report_counts_what_is_a_mutant_only() -> None:
     assert [row["reason"] for row in report.listed()] == ["no test of the spec objects", "it ends anyway"]
     (row,) = report.by("op", lambda m: m.op)
     assert list(row.values()) == ["softmax", 5, 1, 1, 1, 1, 1, "50.0 %"]
+    same = [m for m in found if outcomes[m.id].verdict.what == verdict.SAME]
+    (row,) = Report(same, outcomes, known).by("op", lambda m: m.op)
+    assert row["score"] == "-"  # nothing was judged
 
 
 def test_declarations_do_not_rot(tmp_path: Path) -> None:

@@ -49,6 +49,13 @@ def test_masks_are_broadcast_over_batches() -> None:
     same(ft.scaled_dot_product_attention(q, q, q, mask), F.scaled_dot_product_attention(q, q, q, mask), [q])
 
 
+def test_masks_of_integers_are_refused() -> None:
+    """0 and 1 could be truths, or be added."""
+    (q,) = leaves((1, 2, 5, 8))
+    with pytest.raises(ValueError, match="needs torch"):
+        ft.scaled_dot_product_attention(q, q, q, torch.ones(5, 5, dtype=torch.int64))
+
+
 @pytest.mark.parametrize("axes", [2, 3, 5])
 def test_attention_takes_any_number_of_batches(axes: int) -> None:
     lead = (2, 1, 3)[: axes - 2]
@@ -112,6 +119,13 @@ def test_convolution_is_torchs_with_its_end_cut_off(silu: bool) -> None:
     (x,) = leaves((2, 6, 9))
     expected = theirs(x)[..., :9]
     same(ours(x), F.silu(expected) if silu else expected, [x])
+
+
+@pytest.mark.parametrize("kernel_size", [1, 9])
+def test_convolution_has_two_to_eight_taps(kernel_size: int) -> None:
+    assert str(ft.CausalConv1d(6, 4, silu=True)).endswith("silu=True)")
+    with pytest.raises(ValueError, match=f"kernel_size is {kernel_size}; needs 2 to 8"):
+        ft.CausalConv1d(6, kernel_size)
 
 
 def test_convolution_goes_on_step_by_step() -> None:

@@ -39,9 +39,9 @@ class Commands(click.Group):
         except BaracudaError as error:
             click.echo(str(error), err=True)
         except OSError as error:
-            if error.filename is None:
+            if error.strerror is None:
                 raise
-            click.echo(f"{error.filename}: {error.strerror}", err=True)
+            click.echo(error.strerror if error.filename is None else f"{error.filename}: {error.strerror}", err=True)
         ctx.exit(1)
 
 

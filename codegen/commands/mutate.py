@@ -14,7 +14,7 @@ from baracuda.runtime import Unsupported
 from ..load import load_folder
 from ..mutation.bench import Outcome, mutants_of
 from ..mutation.mutants import Mutant, digest_of
-from ..mutation.report import Report
+from ..mutation.report import Report, said
 from ..mutation.run import run
 from ..mutation.sample import sample, shard
 from ..mutation.state import State
@@ -59,7 +59,7 @@ def mutate(
     whole = not ops and count is None and part == "1/1"
     stale = unused(report.known, report.survivors) if whole else []
     _show(report, stale, as_json)
-    return report.score >= at_least and not stale
+    return (report.score is None or report.score >= at_least) and not stale
 
 
 def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
@@ -96,7 +96,7 @@ def _show(report: Report, stale: Sequence[str], as_json: bool) -> None:
     for line in stale:
         click.echo(line)
     left = sum(report.fate(mutant) == SURVIVED for mutant in report.mutants)
-    click.echo(f"{len(report.mutants)} mutants, {left} survived without a reason: {report.score:.1f} % killed")
+    click.echo(f"{len(report.mutants)} mutants, {left} survived without a reason: {said(report.score)} killed")
 
 
 def _operator(mutant: Mutant) -> str:

@@ -8,6 +8,7 @@ from string import Template
 from pydantic import TypeAdapter, ValidationError
 
 from baracuda.runtime import SpecError
+from baracuda.runtime.publish import publish
 
 from ..schema import schema_text
 from ..spec import Ident
@@ -90,11 +91,8 @@ def new(op: str, family: str, category: str, specs: Path) -> Path:
             raise SpecError(f"{what} {name!r} must be a lower-case identifier, as in 'row_center'") from None
     path = specs / category / f"{op}.yaml"
     kind = "".join(part.capitalize() for part in op.split("_"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE))
-    except FileExistsError:
-        raise SpecError(f"{path}: is there already; choose another op name or edit it") from None
+    if path.exists() or path.is_symlink():
+        raise SpecError(f"{path}: is there already; choose another op name or edit it")
+    publish(path, Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE))
     renew(specs, schema_text(), create=True)
     return path

@@ -34,8 +34,8 @@ class Report:
         return [m for m in self.mutants if self.outcomes[m.id].verdict.what == SURVIVED]
 
     @cached_property
-    def score(self) -> float:
-        """Killed, in percent of those that are mutants at all; 100 when there are none."""
+    def score(self) -> float | None:
+        """Killed, in percent of those that are mutants at all; None when there are none."""
         return _score(Counter(map(self.fate, self.mutants)))
 
     def by(self, name: str, key: Callable[[Mutant], str]) -> list[dict[str, object]]:
@@ -68,9 +68,13 @@ def _target(mutant: Mutant) -> str:
 def _row(counts: Counter[str]) -> dict[str, object]:
     kept = {"mutants": counts.total(), SAME: counts[SAME], "not compiled": counts[STILLBORN]}
     rest = {DECLARED: counts[DECLARED], KILLED: counts[KILLED], SURVIVED: counts[SURVIVED]}
-    return {**kept, **rest, "score": f"{_score(counts):.1f} %"}
+    return {**kept, **rest, "score": said(_score(counts))}
 
 
-def _score(counts: Counter[str]) -> float:
+def said(score: float | None) -> str:
+    return "-" if score is None else f"{score:.1f} %"
+
+
+def _score(counts: Counter[str]) -> float | None:
     judged = counts[KILLED] + counts[SURVIVED]
-    return 100 * counts[KILLED] / judged if judged else 100.0
+    return 100 * counts[KILLED] / judged if judged else None

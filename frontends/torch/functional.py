@@ -76,6 +76,8 @@ def _four_axes(tensor: Any) -> Any:
 
 def _added(mask: Any, query: Any, key: Any) -> Any:
     """What is added to each score; of a mask of truths, minus infinity for the keys that are not to be seen."""
+    if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
+        raise ValueError(f"attn_mask is of {mask.dtype}; needs torch.bool, True where a key is seen, or floats to add")
     if mask.dtype == torch.bool:
         mask = torch.where(mask, 0.0, -math.inf)
     return _four_axes(mask.expand(*query.shape[:-1], key.shape[-2]))

@@ -34,9 +34,14 @@ class CausalConv1d(torch.nn.Conv1d):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        if not 2 <= kernel_size <= 8:
+            raise ValueError(f"kernel_size is {kernel_size}; needs 2 to 8")
         shape = {"groups": channels, "padding": kernel_size - 1}
         super().__init__(channels, channels, kernel_size, bias=bias, device=device, dtype=dtype, **shape)
         self.silu = silu
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, silu={self.silu}"
 
     def forward(self, x: Any, initial_states: Any = None, cu_seqlens: Any = None) -> Any:
         """`x` filtered; sequences go on from `initial_states`, and `cu_seqlens` says where packed ones begin."""

@@ -21,6 +21,6 @@ def publish(path: Path, content: str | bytes) -> None:
         os.replace(name, path)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError):  # of a full disk it names no file
+        if isinstance(error, OSError) and error.errno:  # of a full disk it names no file
             error.filename = os.fspath(path)
         raise

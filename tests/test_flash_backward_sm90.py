@@ -23,25 +23,27 @@ HOPPER = Architecture("sm_90", "sm_90")
 ONLY = PlanPreference(archs=frozenset({"sm_90a"}))
 SIZES = {"batch_size": 1, "num_heads": 1, "query_len": 512, "key_len": 512, "d_k": 128, "d_v": 128}
 PLAIN: dict[str, Any] = {**SIZES, "scale": 0.1, "is_causal": False, "element": "bf16"}
-# d_k, d_v, element, causal, capped
+# d_k, d_v, element, causal, capped, queries
 CASES = [
-    (64, 64, "bf16", False, False),
-    (64, 64, "f16", True, True),
-    (128, 128, "bf16", False, False),
-    (128, 128, "f16", True, False),
-    (128, 128, "bf16", True, True),
-    (96, 64, "bf16", True, False),
-    (256, 256, "bf16", False, False),
-    (256, 256, "bf16", True, False),
-    (136, 192, "f16", True, False),
+    (64, 64, "bf16", False, False, 512),
+    (64, 64, "f16", True, True, 512),
+    (128, 128, "bf16", False, False, 512),
+    (128, 96, "bf16", False, False, 1024),
+    (128, 128, "f16", True, False, 512),
+    (128, 128, "bf16", True, True, 512),
+    (96, 64, "bf16", True, False, 512),
+    (256, 256, "bf16", False, False, 512),
+    (256, 256, "bf16", True, False, 512),
+    (136, 192, "f16", True, False, 512),
 ]
-Case = tuple[int, int, str, bool, bool]
+Case = tuple[int, int, str, bool, bool, int]
 
 
 def kernels(case: Case) -> tuple[Schedule, dict[str, KernelSource]]:
     """The schedule and the sources that the plan has for a problem, by the kernel's name."""
-    d_k, d_v, element, causal, capped = case
+    d_k, d_v, element, causal, capped, queries = case
     changes = {"d_k": d_k, "d_v": d_v, "is_causal": causal, "softcap": float(capped), "element": element}
+    changes["query_len"] = queries
     plan = FlashSdpaBackwardPlan.select(FlashSdpaBackwardDescriptor(**PLAIN | changes), ONLY, device=HOPPER)
     assert isinstance(plan.sku.schedule, Schedule)
     return plan.sku.schedule, {source.symbol.rsplit("_", 1)[1]: source for source in plan.sources()}
@@ -55,12 +57,13 @@ def instructions(image: bytes, folder: Path) -> list[str]:
     return re.findall(r"/\*[0-9a-f]{4,}\*/\s+([^;]+);", listing)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[2]}-{c[0]}-{c[1]}{'-band' * c[3]}{'-cap' * c[4]}")
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[2]}-{c[0]}-{c[1]}{'-band' * c[3]}{'-cap' * c[4]}-{c[5]}")
 def test_what_makes_it_fast(case: Case, tmp_path: Path) -> None:
     """No spill, no product that waits for another, and one tile's products start while others are in flight."""
     schedule, sources = kernels(case)
     numbers = dict(schedule.numbers)
     chained = numbers["chained"] == 1
+    assert (numbers["kv_block_q"] == 80) == (case[5] == 1024)
     assert chained == (case[0] == 128 and not case[4]) and (numbers["kv_parts"] == 2) == (max(case[:2]) > 128)
     k_depth, v_depth = (-(-size // (64 if size > 128 else 32)) * (4 if size > 128 else 2) for size in case[:2])
     depth = k_depth + v_depth  # of S and dP, in steps of 16

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from baracuda import ops
 from baracuda.generated import (
     FlashSdpaDescriptor,
     FlashSdpaSm90Plan,
@@ -207,6 +208,22 @@ def test_takes_arrays_of_torch() -> None:
     plan.run(x=x, gamma=gamma, y=y, rms=rms)
     exact = torch.nn.functional.rms_norm(x.double(), (4096,), gamma.double(), 1e-6)
     assert bool(((y.double() - exact).abs() <= exact.abs() * 2**-8 + 1e-6).all())
+
+
+def test_takes_arrays_of_numba() -> None:
+    """A plan writes into them, and the functions that allocate take them."""
+    cuda = pytest.importorskip("numba.cuda")
+    host = np.random.default_rng(0).standard_normal((33, 1024), np.float32)
+    x, y, rms = cuda.to_device(host), cuda.device_array_like(host), cuda.device_array((33, 1), np.float32)
+    plan = RMSNormPlan.select(
+        RMSNormDescriptor(input_shape=x.shape, norm_axes_mask=2, eps=1e-6, has_gamma=False, element="f32")
+    )
+    plan.run(x=x, y=y, rms=rms)
+    cuda.synchronize()
+    exact = np.sqrt((host.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-6)
+    assert np.abs(y.copy_to_host() - host / exact).max() < 1e-5
+    assert np.abs(rms.copy_to_host() - exact).max() < 1e-5
+    assert np.abs(ops.rms_norm(x, eps=1e-6).y.get() - host / exact).max() < 1e-5
 
 
 def test_refuses_mixed_devices() -> None:

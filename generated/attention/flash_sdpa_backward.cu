@@ -23,6 +23,15 @@ struct Variant {
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
 };
+struct Schedule_sm_90a_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1 {
+    static constexpr int THREADS = 384;
+    static constexpr int KV_BLOCK_K = 128;
+    static constexpr int KV_BLOCK_Q = 80;
+    static constexpr int KV_STAGES = 2;
+    static constexpr int KV_PARTS = 1;
+    static constexpr int PERSISTENT = 1;
+    static constexpr int CHAINED = 1;
+};
 struct Schedule_sm_90a_t384_kv_block_k128_kv_block_q64_kv_stages2_kv_parts1_persistent1_chained1 {
     static constexpr int THREADS = 384;
     static constexpr int KV_BLOCK_K = 128;
@@ -268,6 +277,42 @@ template <typename T> struct flash_sdpa_backward_args {
 }  // namespace baracuda
 
 using namespace baracuda;
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_delta
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_delta(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_delta<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_dkdv
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_dkdv(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_dkdv<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_dq
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_dq(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
+    flash_sdpa_backward_dq<f16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_delta
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_delta(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_delta<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_dkdv
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_dkdv(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_dkdv<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1, Variant>(args);
+}
+#endif
+
+#ifdef SKU_flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_dq
+extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_bf16_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1_dq(__grid_constant__ const flash_sdpa_backward_args<bf16> args) {
+    flash_sdpa_backward_dq<bf16, Schedule_sm_90a_t384_kv_block_k128_kv_block_q80_kv_stages2_kv_parts1_persistent1_chained1, Variant>(args);
+}
+#endif
 
 #ifdef SKU_flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages2_kv_parts1_persistent1_chained1_delta
 extern "C" __global__ void __launch_bounds__(384, 1) flash_sdpa_backward_sm_90a_f16_t384_kv_block_k128_kv_block_q64_kv_stages2_kv_parts1_persistent1_chained1_delta(__grid_constant__ const flash_sdpa_backward_args<f16> args) {
@@ -845,19 +890,19 @@ extern "C" __global__ void __launch_bounds__(32, 1) flash_sdpa_backward_sm_89_f6
 }
 #endif
 // @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +2 2 +3 4 +2 4 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5
-// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5
-// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 +1 1 -1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 6 +1 6 -6 6 -6 6 -6
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1
+// @lines 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +1 1 +1 1 -1 1 -1 1 -1 1 +1 1 +2
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 +2 1 -1 1 -1 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
 // @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 5
+// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5

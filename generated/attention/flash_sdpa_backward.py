@@ -215,6 +215,19 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.Serves(
             "sm_90a",
             ("f16", "bf16"),
+            "t384.kv_block_k128.kv_block_q80.kv_stages2.kv_parts1.persistent1.chained1",
+            "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
+            "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
+            " and d_k % 8 == 0 and d_v % 8 == 0) and DK == 128 and DV <= 128 and not SOFTCAP and not BAND and 6 *"
+            " ceil_div(query_len, 80) < 5 * ceil_div(query_len, 64)",
+            lambda d, s, v: (
+                v.mappable and v.DK == 128 and (v.DV <= 128) and (not v.SOFTCAP) and (not v.BAND) and (6 *
+                rt.ceil_div(d.query_len, 80) < 5 * rt.ceil_div(d.query_len, 64))
+            ),
+        ),
+        rt.Serves(
+            "sm_90a",
+            ("f16", "bf16"),
             "t384.kv_block_k128.kv_block_q64.kv_stages2.kv_parts1.persistent1.chained1",
             "(not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
             "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
@@ -311,10 +324,10 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
     )
     MAPS: ClassVar[dict[str, tuple[rt.Box, ...]]] = {
         "sm_90a": (
-            rt.Box("q", lambda d, s, v: (64, v.DK)),
+            rt.Box("q", lambda d, s, v: (v.unit, v.DK)),
             rt.Box("k", lambda d, s, v: (64, v.DK)),
             rt.Box("v", lambda d, s, v: (64, v.DV)),
-            rt.Box("dy", lambda d, s, v: (64, v.DV)),
+            rt.Box("dy", lambda d, s, v: (v.unit, v.DV)),
         ),
     }
 
@@ -346,9 +359,10 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
 
     @staticmethod
     def _add_terms(d: Any, s: Any, v: Any) -> None:
-        v.queries = (rt.round_up(d.query_len, 128) if s.persistent else d.query_len)
+        v.unit = (s.kv_block_q if s.chained else 64)
+        v.queries = (rt.round_up(d.query_len, v.unit if s.chained else 128) if s.persistent else d.query_len)
         v.wide = (64 * (rt.ceil_div(v.DK, 64) + rt.ceil_div(v.DV, 64)) if s.persistent else v.DK + v.DV)
-        v.fixed = (2048 if s.persistent else 0)
+        v.fixed = (1280 if s.persistent else 0)
         v.once = (64 * rt.ceil_div(v.DV, 64) if s.persistent and s.kv_parts == 2 else 0)
         v.kv_tiles = (rt.ceil_div(d.key_len, s.kv_block_k) * d.batch_size * d.num_kv_heads)
         v.q_tiles = (rt.ceil_div(d.query_len, max(s.q_block_q, 1)) * d.batch_size * d.num_heads)
@@ -363,7 +377,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         return (
             d.batch_size * d.num_heads * v.queries * (2 if s.persistent else 1),  # delta
             d.batch_size * d.num_heads * v.queries * v.DK * s.chained,  # sums
-            s.chained * (4 * v.kv_tiles + 1 + d.batch_size * d.num_heads * v.queries // 64),  # chain
+            s.chained * (4 * v.kv_tiles + 1 + d.batch_size * d.num_heads * v.queries // v.unit),  # chain
         )
 
     @staticmethod
@@ -381,15 +395,15 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
                 s.threads,
                 (
                     v.fixed + s.itemsize * ((s.kv_block_k + s.kv_stages * s.kv_block_q) * v.wide - v.once *
-                    s.kv_block_q) + 2 * s.accsize * s.kv_stages * s.kv_block_q + s.chained * (256 * s.kv_block_k + 2 *
-                    s.accsize * s.kv_block_q * v.DK)
+                    s.kv_block_q) + 2 * s.accsize * s.kv_stages * s.kv_block_q + s.chained * s.kv_block_q * (2 *
+                    s.itemsize * s.kv_block_k + (2 if s.kv_block_q <= 64 else 1) * s.accsize * v.DK)
                 ),
             ),
             rt.BodyKernel(
                 "dq",
                 (
-                    rt.ceil_div(d.batch_size * d.num_heads * v.queries // 32, s.threads // 128) if s.chained else
-                    min(v.q_tiles, s.multiprocessors) if s.persistent else v.q_tiles, 1, 1
+                    rt.ceil_div(d.batch_size * d.num_heads * v.queries * 2 // v.unit, s.threads // 128) if s.chained
+                    else min(v.q_tiles, s.multiprocessors) if s.persistent else v.q_tiles, 1, 1
                 ),
                 s.threads,
                 ((
@@ -599,6 +613,20 @@ rt.REGISTRY.register(
         direction=rt.Direction.BACKWARD,
         rungs=("deterministic", "bit_stable_on_same_hardware", "batch_invariant"),
         schedules=(
+            (
+                "sm_90a",
+                (rt.ElementKind.F16, rt.ElementKind.BF16,),
+                rt.Schedule.of(
+                    384,
+                    kv_block_k=128,
+                    kv_block_q=80,
+                    kv_stages=2,
+                    kv_parts=1,
+                    persistent=1,
+                    chained=1,
+                ),
+                None,
+            ),
             (
                 "sm_90a",
                 (rt.ElementKind.F16, rt.ElementKind.BF16,),

@@ -13,20 +13,20 @@
 
 namespace baracuda {
 
-// Rows of a box of every map, and queries of a unit: 64 times lse in base 2, then 64 times delta. Each head has whole
-// tiles of 128 queries in `delta`. Queries that see nothing, and those beyond the last, have lse = infinity, which
-// makes their weights 0.
-constexpr int BACKWARD_UNIT = 64;
-
-// Where a query's lse and delta are among the 64 of its unit. GATHERED: a thread that has columns 2 t and the next of
+// `delta` has units of Shape::UNIT queries: lse in base 2 of each, then delta of each. A head has whole units, and
+// without a chain whole tiles of 128 queries. Queries that see nothing, and those beyond the last, have lse = infinity,
+// which makes their weights 0.
+//
+// Where a query's lse and delta are among those of its unit. GATHERED: a thread that has columns 2 t and the next of
 // every 8, as wgmma lays sums out, reads those of 16 columns at once.
 template <bool GATHERED> __device__ __forceinline__ constexpr int place_in_unit(int query) {
     return GATHERED ? query / 16 * 16 + query % 8 / 2 * 4 + query / 8 % 2 * 2 + query % 2 : query;
 }
 
 // Of a head.
-template <class Args> __device__ __forceinline__ int query_units(const Args& args) {
-    return (int(args.query_len) + 127) / 128 * (128 / BACKWARD_UNIT);
+template <class Shape, class Args> __device__ __forceinline__ int query_units(const Args& args) {
+    constexpr int WHOLE = Shape::CHAINED ? Shape::UNIT : 128;
+    return (int(args.query_len) + WHOLE - 1) / WHOLE * (WHOLE / Shape::UNIT);
 }
 
 // Which rows of the other kind an own row meets: the keys that a query sees, or the queries that see a key.
@@ -53,8 +53,8 @@ template <int OWN, class Args> __device__ __forceinline__ int* chain_turn(const 
     return chain_tickets<OWN>(args) + 1 + unit;
 }
 // The unit's sums of dq: first those of the first half of the columns, four of each of 128 threads at a time.
-template <int DK, class Args> __device__ __forceinline__ float* chain_sums(const Args& args, int unit) {
-    return args.sums + unit * (long long)(BACKWARD_UNIT * DK);
+template <class Shape, class Args> __device__ __forceinline__ float* chain_sums(const Args& args, int unit) {
+    return args.sums + unit * (long long)(Shape::UNIT * Shape::DK);
 }
 
 // Of a head, early keys come first, which most queries see. As many heads as fit in the L2 cache are dealt together, a
@@ -141,10 +141,10 @@ __device__ __forceinline__ void add_to_chain(const Shared& shared, unsigned whic
                 state = (state & OWN_PARITY) | (state + 1) % OWN_PARITY;
                 if (stage != which) continue;
                 const bool begins = work.tile == band.touched(tile * Shape::STREAM);
-                int unit = head * query_units(args) + tile;
-                shared.staged_full(which).wait(parity);
+                int unit = head * query_units<Shape>(args) + tile;
                 if (!begins) await_turn(chain_turn<OWN>(args, unit), work.tile);
-                add_floats(chain_sums<Shape::DK>(args, unit), shared.staged(which), Shape::STAGED_BYTES, !begins);
+                shared.staged_full(which).wait(parity);
+                add_floats(chain_sums<Shape>(args, unit), shared.staged(which), Shape::STAGED_BYTES, !begins);
                 shared.staged_empty(which).arrive();
                 asm volatile("" : "+r"(unit));  // its addresses are not kept in registers
                 end_turn(chain_turn<OWN>(args, unit), work.tile + 1);
@@ -152,36 +152,35 @@ __device__ __forceinline__ void add_to_chain(const Shared& shared, unsigned whic
     }
 }
 
-// A warpgroup's rounded dS, of 64 keys and 64 queries, goes to shared memory: a row of 128 bytes for each key.
+// A warpgroup's rounded dS goes to shared memory, in panels of 16 queries: a row of 32 bytes for each key.
 template <class Shape, class Shared, int N>
 __device__ __forceinline__ void share_changes(const Shared& shared, Ring<2> ring, int place,
                                               const unsigned (&change)[N]) {
-    const int lane = threadIdx.x % 32;
     shared.change_empty(ring.stage).wait(ring.parity ^ 1);
-    const unsigned row = shared.change(ring.stage) + (64 * place + threadIdx.x / 32 % 4 * 16 + lane % 16) * 128;
+    const int lane = threadIdx.x % 32;
+    const unsigned row = shared.change(ring.stage) + (64 * place + threadIdx.x / 32 % 4 * 16 + lane % 16) * 32;
+    const unsigned to = row + ((lane / 16 ^ lane / 4 % 2) << 4);
 #pragma unroll
-    for (int i = 0; i < N; i += 4) {
-        const unsigned chunk = i / 2 + lane / 16;
+    for (int i = 0; i < N; i += 4)
         asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-                     ::"r"(row + ((chunk ^ lane % 8) << 4)), "r"(change[i]), "r"(change[i + 1]), "r"(change[i + 2]),
+                     ::"r"(to + i / 4 * Shape::CHANGE_PANEL), "r"(change[i]), "r"(change[i + 1]), "r"(change[i + 2]),
                        "r"(change[i + 3])
                      : "memory");
-    }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
     if (lane == 0) shared.change_full(ring.stage).arrive();
 }
 
-// The warpgroup's half of the columns of dq, from both warpgroups' dS.
+// The warpgroup's half of the columns of dq, as rows, from both warpgroups' dS.
 template <typename T, class Shape, class Shared>
-__device__ __forceinline__ void multiply_changes(const Shared& shared, Ring<2> ring, Matrix change, Matrix k,
-                                                 float (&queries)[Shape::DK / 4]) {
-    constexpr unsigned ROWS_16 = 16 * 128;
+__device__ __forceinline__ void multiply_changes(const Shared& shared, Ring<2> ring, Matrix k, PanelMatrix<32> change,
+                                                 float (&queries)[Shape::STREAM / 2]) {
     shared.change_full(ring.stage).wait(ring.parity);
+    wgmma_wait<0>();
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Shape::OWN / 16; ++step)
-        Wgmma<T, Shape::DK / 2>::template shared<true, true>(queries, change + step * ROWS_16, k + step * ROWS_16,
+        Wgmma<T, Shape::STREAM>::template shared<true, true>(queries, k + step * (16 * 128), change + step * (16 * 32),
                                                              step == 0);
     wgmma_commit();
 }
@@ -190,67 +189,60 @@ __device__ __forceinline__ void multiply_changes(const Shared& shared, Ring<2> r
 template <class Shape, class Shared, int N>
 __device__ __forceinline__ void stage_queries(const Shared& shared, Ring<2> ring, int place,
                                               const float (&queries)[N]) {
-    const int lane = threadIdx.x % 32;
-    if (lane == 0) shared.change_empty(ring.stage).arrive();
-    shared.staged_empty(ring.stage).wait(ring.parity ^ 1);
+    if (threadIdx.x % 32 == 0) shared.change_empty(ring.stage).arrive();
+    if (Shape::STAGED_TWICE) shared.staged_empty(ring.stage).wait(ring.parity ^ 1);
+    else shared.staged_empty(ring.stage ^ 1).wait(ring.parity ^ ring.stage ^ 1);
     const unsigned to = shared.staged(ring.stage) + place * (Shape::STAGED_BYTES / 2) + threadIdx.x % 128 * 16;
 #pragma unroll
     for (int i = 0; i < N; i += 4)
         asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};"
                      ::"r"(to + i * 512), "f"(queries[i]), "f"(queries[i + 1]), "f"(queries[i + 2]), "f"(queries[i + 3])
                      : "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncwarp();
-    if (lane == 0) shared.staged_full(ring.stage).arrive();
 }
 
-// Writes both rows of a fragment times `factor`: four lanes exchange their pairs, so that each has 8 neighbours of
-// every 32. `rows` of them are there.
-template <typename T, int N>
-__device__ __forceinline__ void backward_store(const float (&sum)[N], float factor, T* to, long long stride, int rows,
-                                               long long columns) {
-    const int quad = threadIdx.x % 4;
-    const bool odd = quad & 1, high = quad & 2;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        T* row = to + 8 * r * stride + 8 * quad;
-#pragma unroll
-        for (int i = 2 * r; i < N; i += 16) {
-            unsigned word[4];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) word[j] = two_halves<T>(sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
-            exchange(word[0], word[1], odd, 1);
-            exchange(word[2], word[3], odd, 1);
-            exchange(word[0], word[2], high, 2);
-            exchange(word[1], word[3], high, 2);
-            if (8 * r < rows && 2 * (i - 2 * r) + 8 * quad < columns)
-                __stwb(reinterpret_cast<uint4*>(row + 2 * (i - 2 * r)), make_uint4(word[0], word[1], word[2], word[3]));
-        }
-    }
+// Later, when it has arrived there: the copy engine may read it.
+template <class Shared> __device__ __forceinline__ void publish_queries(const Shared& shared, unsigned stage) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) shared.staged_full(stage).arrive();
+}
+
+// The transpose of 8 by 8 halves, of which a lane has two neighbours of row lane / 4.
+__device__ __forceinline__ unsigned transpose(unsigned pair) {
+    unsigned to;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(pair));
+    return to;
 }
 
 // Warpgroup -> half of the columns of dq of a unit of queries, in order. Reads its sums once, unless no key was seen,
-// and writes dq.
+// and writes dq: of a warp's 16 columns a lane has 8, of every other 8 queries.
 template <typename T, class Shape, class Args> __device__ __forceinline__ void round_chain(const Args& args) {
     constexpr int HALF = Shape::DK / 2;
     const int index = int(blockIdx.x * (blockDim.x / 128) + threadIdx.x / 128), unit = index / 2, half = index % 2;
-    const int units = query_units(args), head = unit / units, row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-    const int query = (unit - head * units) * BACKWARD_UNIT + row;
+    const int units = query_units<Shape>(args), head = unit / units, lane = threadIdx.x % 32;
     if (head >= args.batch_size * args.num_heads) return;
-    float sum[HALF / 2] = {};
-    if (*chain_turn<Shape::OWN>(args, unit) != 0) {
-        const float* from = chain_sums<Shape::DK>(args, unit) + half * (BACKWARD_UNIT * HALF) + threadIdx.x % 128 * 4;
+    const bool odd = lane & 1, high = lane & 2, seen = *chain_turn<Shape::OWN>(args, unit) != 0;
+    const int query = (unit - head * units) * Shape::UNIT + lane / 4 + 8 * high;
+    const int column = half * HALF + threadIdx.x / 32 % 4 * 16 + 8 * odd;
+    const float* from = chain_sums<Shape>(args, unit) + half * (Shape::UNIT * HALF) + threadIdx.x % 128 * 4;
+    const float factor = float(args.scale);
 #pragma unroll
-        for (int i = 0; i < HALF / 2; i += 4) {
-            const float4 four = *reinterpret_cast<const float4*>(from + i * 128);
-            sum[i] = four.x;
-            sum[i + 1] = four.y;
-            sum[i + 2] = four.z;
-            sum[i + 3] = four.w;
+    for (int i = 0; i < Shape::UNIT / 8; i += 2) {
+        unsigned word[4];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (seen) sum = *reinterpret_cast<const float4*>(from + (i + j) * 512);
+            word[2 * j] = transpose(two_halves<T>(sum.x * factor, sum.y * factor));
+            word[2 * j + 1] = transpose(two_halves<T>(sum.z * factor, sum.w * factor));
+            exchange(word[2 * j], word[2 * j + 1], odd, 1);
         }
+        exchange(word[0], word[2], high, 2);
+        exchange(word[1], word[3], high, 2);
+        if (query + 8 * i < args.query_len && column < args.d_k)
+            __stwb(reinterpret_cast<uint4*>(args.dq.at(head / args.num_heads, head % args.num_heads, query + 8 * i) + column),
+                   make_uint4(word[0], word[1], word[2], word[3]));
     }
-    T* const to = args.dq.at(head / args.num_heads, head % args.num_heads, query) + half * HALF;
-    backward_store(sum, float(args.scale), to, args.dq.stride[2], int(args.query_len) - query, args.d_k - half * HALF);
 }
 
 }  // namespace baracuda

@@ -24,14 +24,15 @@ namespace baracuda {
 
 // What lies where in shared memory. The side of q and k is called `k` here, with DK columns, that of v and dy is called
 // `v`, with DV; columns are in panels of 64, those beyond d_k and d_v are zeros. SUM_K says whether dk or dq is made,
-// SUM_V whether dv is. Dynamic shared memory: 2048 + 128 (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), with
-// OWN_KEYS 8 STAGES STREAM more, and with CHAINED 256 OWN + 8 STREAM DK; in two parts 128 ceil(DV / 64) STREAM less.
+// SUM_V whether dv is. Dynamic shared memory: 1280 + 128 (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), with
+// OWN_KEYS 8 STAGES STREAM more, and with CHAINED 4 OWN STREAM + 8 or 4 STREAM DK; in two parts 128 ceil(DV / 64) STREAM less.
 template <bool OWN_KEYS_, bool SUM_K_, bool SUM_V_, bool CHAINED_, int OWN_, int STREAM_, int STAGES_, class Schedule,
           class Variant>
 struct HopperBackwardShape {
     static constexpr bool OWN_KEYS = OWN_KEYS_, SUM_K = SUM_K_, SUM_V = SUM_V_, CHAINED = CHAINED_;
     static constexpr bool BAND = Variant::BAND;
     static constexpr int OWN = OWN_, STREAM = STREAM_, STAGES = STAGES_;
+    static constexpr int UNIT = CHAINED ? STREAM : 64;  // queries, and rows of a box of what passes by
     static constexpr int BLOCK_Q = OWN, BLOCK_K = STREAM;  // as FlashOrder and FlashBand call them
     static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
     static constexpr int CONSUMERS = 2, CONSUMER_WARPS = 4 * CONSUMERS;
@@ -47,8 +48,8 @@ struct HopperBackwardShape {
                   "columns are multiples of 32, 128 at most, 256 in two parts");
     static_assert(SUM_K || SUM_V, "something is made");
     static_assert(Schedule::THREADS == 128 * (CONSUMERS + 1) && OWN == 64 * CONSUMERS, "64 rows a warpgroup");
-    static_assert(STREAM % BACKWARD_UNIT == 0, "boxes have a unit's rows");
-    static_assert(!CHAINED || (OWN_KEYS && STREAM == BACKWARD_UNIT && STAGES == 2 && DK == 128), "sums of 64 by 64");
+    static_assert(STREAM % UNIT == 0, "boxes have a unit's rows");
+    static_assert(!CHAINED || (OWN_KEYS && STREAM % 16 == 0 && STAGES == 2 && DK == 128), "64 columns a warpgroup");
     static_assert(STAGES >= 2, "the products of one tile start while those of the tile before end");
     static_assert(Variant::PACKED && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES, "left to the portable kernel");
 
@@ -61,10 +62,14 @@ struct HopperBackwardShape {
     static constexpr unsigned STREAM_BYTES = APART ? K_BYTES : K_BYTES + V_BYTES;  // of a stage
     static constexpr unsigned APART_V = OWN_BYTES + STAGES * STREAM_BYTES;
     static constexpr unsigned STATISTICS_BYTES = OWN_KEYS ? 8 * STREAM : 0;  // lse and delta of a tile's queries
-    // With a chain, dS of a tile and what it makes of dq; both are there twice, as is what passes by.
-    static constexpr unsigned CHANGE_BYTES = CHAINED ? OWN * 128 : 0, STAGED_BYTES = CHAINED ? STREAM * DK * 4 : 0;
+    // With a chain, dS of a tile and what it makes of dq; there twice, as is what passes by, but for wide tiles' dq.
+    static constexpr bool STAGED_TWICE = STREAM <= 64;
+    // Steps of dv's product that run beside the making of dS; registers of wide tiles hold no more weights meanwhile.
+    static constexpr int EARLY_STEPS = CHAINED && STREAM > 64 ? 1 : STREAM / 16;
+    static constexpr unsigned CHANGE_PANEL = OWN * 32, CHANGE_BYTES = CHAINED ? STREAM / 16 * CHANGE_PANEL : 0;
+    static constexpr unsigned STAGED_BYTES = CHAINED ? STREAM * DK * 4 : 0;
     static constexpr unsigned CHANGES = APART_V + (APART ? V_BYTES : 0), STAGED = CHANGES + 2 * CHANGE_BYTES;
-    static constexpr unsigned STATISTICS = STAGED + 2 * STAGED_BYTES;
+    static constexpr unsigned STATISTICS = STAGED + (STAGED_TWICE ? 2 : 1) * STAGED_BYTES;
     static constexpr unsigned BARRIERS = STATISTICS + STAGES * STATISTICS_BYTES;
     static constexpr unsigned ORDER = BARRIERS + 8 * (2 + 2 * STAGES + 8 + 2);
     static constexpr int OWN_USERS = 32 * CONSUMER_WARPS + (CHAINED ? 2 : 0);  // each lane reads the FlashTile
@@ -103,7 +108,7 @@ template <class Shape> struct HopperBackwardShared {
         return base + Shape::CHANGES + stage * Shape::CHANGE_BYTES;
     }
     __device__ __forceinline__ unsigned staged(unsigned stage) const {
-        return base + Shape::STAGED + stage * Shape::STAGED_BYTES;
+        return base + Shape::STAGED + (Shape::STAGED_TWICE ? stage * Shape::STAGED_BYTES : 0);
     }
     __device__ __forceinline__ Barrier change_full(unsigned stage) const { return chained(0, stage); }
     __device__ __forceinline__ Barrier change_empty(unsigned stage) const { return chained(1, stage); }
@@ -161,10 +166,9 @@ struct OwnSide {
 };
 
 // Rows [row, row + ROWS) of a matrix, in panels.
-template <int PANELS, int ROWS>
+template <int PANELS, int ROWS, int BOX>
 __device__ __forceinline__ void load_rows(unsigned to, const TensorMap& map, Barrier full, int row, int head, int batch,
                                           u64 policy) {
-    constexpr int BOX = BACKWARD_UNIT;
 #pragma unroll
     for (int panel = 0; panel < PANELS; ++panel)
 #pragma unroll
@@ -208,15 +212,15 @@ __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shap
             const auto& of_k = keys ? args.k.stride : args.q.stride;
             const TensorMap& k_map = keys ? args.k_map : args.q_map;
             const int k_head = of_k[1] ? head : 0, k_batch = of_k[0] ? batch : 0;
-            if (is_own) load_rows<Shape::K_PANELS, Shape::OWN>(k, k_map, full, row, k_head, k_batch, EVICT_FIRST);
-            else load_rows<Shape::K_PANELS, Shape::STREAM>(k, k_map, full, row, k_head, k_batch, EVICT_LAST);
+            if (is_own) load_rows<Shape::K_PANELS, Shape::OWN, 64>(k, k_map, full, row, k_head, k_batch, EVICT_FIRST);
+            else load_rows<Shape::K_PANELS, Shape::STREAM, Shape::UNIT>(k, k_map, full, row, k_head, k_batch, EVICT_LAST);
         };
         const auto load_v = [&](bool keys, unsigned v, Barrier full, int row, int head, bool is_own) {
             const auto& of_v = keys ? args.v.stride : args.dy.stride;
             const TensorMap& v_map = keys ? args.v_map : args.dy_map;
             const int v_head = of_v[1] ? head : 0, v_batch = of_v[0] ? batch : 0;
-            if (is_own) load_rows<Shape::V_PANELS, Shape::OWN>(v, v_map, full, row, v_head, v_batch, EVICT_FIRST);
-            else load_rows<Shape::V_PANELS, Shape::STREAM>(v, v_map, full, row, v_head, v_batch, EVICT_LAST);
+            if (is_own) load_rows<Shape::V_PANELS, Shape::OWN, 64>(v, v_map, full, row, v_head, v_batch, EVICT_FIRST);
+            else load_rows<Shape::V_PANELS, Shape::STREAM, Shape::UNIT>(v, v_map, full, row, v_head, v_batch, EVICT_LAST);
         };
         const int own_row = work.tile * Shape::OWN;
         shared.own_full().expect(Shape::OWN_BYTES);
@@ -236,9 +240,9 @@ __device__ __forceinline__ void backward_produce(const HopperBackwardShared<Shap
                 load_k(!OWN_KEYS, shared.k(stage), full, tile * Shape::STREAM, other, false);
                 if (!Shape::APART) load_v(!OWN_KEYS, shared.v(stage), full, tile * Shape::STREAM, other, false);
                 if (OWN_KEYS) {
-                    const int unit = (batch * int(args.num_heads) + other) * query_units(args);
-                    const long long first = unit + tile * (Shape::STREAM / BACKWARD_UNIT);
-                    load_bytes(shared.statistics(stage), args.delta + first * (2 * BACKWARD_UNIT),
+                    const int unit = (batch * int(args.num_heads) + other) * query_units<Shape>(args);
+                    const long long first = unit + tile * (Shape::STREAM / Shape::UNIT);
+                    load_bytes(shared.statistics(stage), args.delta + first * (2 * Shape::UNIT),
                                Shape::STATISTICS_BYTES, full);
                 }
                 if (Shape::APART) {
@@ -281,16 +285,16 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     }
     // Of the queries of elements i and i + 1, where i is a multiple of 4: lse, or `which` = 1 delta.
     __device__ __forceinline__ void of_queries(float (&two)[2], int i, int which) const {
-        const int column = 2 * i, unit = column / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + column % BACKWARD_UNIT;
-        const unsigned at = statistics + 4 * (unit + which * BACKWARD_UNIT) + threadIdx.x % 4 * 8;
+        const int column = 2 * i, unit = column / Shape::UNIT * (2 * Shape::UNIT) + column % Shape::UNIT;
+        const unsigned at = statistics + 4 * (unit + which * Shape::UNIT);
         asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two[0]), "=f"(two[1]) : "r"(at));
     }
     // EARLY: those of all elements, in order.
     __device__ __forceinline__ void of_queries(float (&each)[OF_QUERIES], int which) const {
 #pragma unroll
         for (int i = 0; i < OF_QUERIES; i += 4) {
-            const int column = 4 * i, unit = column / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + column % BACKWARD_UNIT;
-            const unsigned at = statistics + 4 * (unit + which * BACKWARD_UNIT) + threadIdx.x % 4 * 16;
+            const int column = 4 * i, unit = column / Shape::UNIT * (2 * Shape::UNIT) + column % Shape::UNIT;
+            const unsigned at = statistics + 4 * (unit + which * Shape::UNIT) + threadIdx.x % 4 * 16;
             asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                          : "=f"(each[i]), "=f"(each[i + 1]), "=f"(each[i + 2]), "=f"(each[i + 3])
                          : "r"(at));
@@ -322,14 +326,16 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                     if (EDGE && !meets(i + 2 * r + e)) weight[e] = 0.0f;
                     if (!SOFTCAP) at = weight[e];
                 }
-                if constexpr (SUM_V) rounded[i / 2 + r] = two_halves<T>(weight[0], weight[1]);
+                if constexpr (SUM_V)
+                    if (i < 8 * Shape::EARLY_STEPS) rounded[i / 2 + r] = two_halves<T>(weight[0], weight[1]);
             }
         }
     }
     // dS, rounded, from weights and dP.
     template <bool EDGE>
     __device__ __forceinline__ void change(const float (&score)[N], const float (&grad)[N],
-                                           const float (&early)[OF_QUERIES], unsigned (&rounded)[N / 2]) const {
+                                           const float (&early)[OF_QUERIES], unsigned (&rounded)[N / 2],
+                                           unsigned (&weights)[SUM_V ? N / 2 : 1]) const {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
             float base[2], mean[2];
@@ -351,10 +357,50 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                     if (EDGE && !meets(i + 2 * r + e)) change[e] = 0.0f;
                 }
                 rounded[i / 2 + r] = two_halves<T>(change[0], change[1]);
+                if constexpr (SUM_V)
+                    if (i >= 8 * Shape::EARLY_STEPS)
+                        weights[i / 2 + r] = two_halves<T>(score[i + 2 * r], score[i + 2 * r + 1]);
             }
         }
     }
 };
+
+// Writes both rows of a fragment times `factor`: four lanes exchange their pairs, so that each has 8 neighbours of
+// every 32. `rows` of them are there.
+template <typename T, int N>
+__device__ __forceinline__ void backward_store(const float (&sum)[N], float factor, T* to, long long stride, int rows,
+                                               long long columns) {
+    const int quad = threadIdx.x % 4;
+    const bool odd = quad & 1, high = quad & 2;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        T* row = to + 8 * r * stride + 8 * quad;
+#pragma unroll
+        for (int i = 2 * r; i < N; i += 16) {
+            unsigned word[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) word[j] = two_halves<T>(sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
+            exchange(word[0], word[1], odd, 1);
+            exchange(word[2], word[3], odd, 1);
+            exchange(word[0], word[2], high, 2);
+            exchange(word[1], word[3], high, 2);
+            if (8 * r < rows && 2 * (i - 2 * r) + 8 * quad < columns)
+                __stwb(reinterpret_cast<uint4*>(row + 2 * (i - 2 * r)), make_uint4(word[0], word[1], word[2], word[3]));
+        }
+    }
+}
+
+// Steps [FROM, TO) of dv's product, of 16 queries each.
+template <typename T, class Shape, int FROM, int TO, int N, int M>
+__device__ __forceinline__ void multiply_weights(float (&sum)[N], unsigned (&weight)[M], Matrix dy) {
+#pragma unroll
+    for (int i = 4 * FROM; i < 4 * TO; ++i) asm volatile("" : "+r"(weight[i])::"memory");  // pins what is used
+    wgmma_fence();
+#pragma unroll
+    for (int step = FROM; step < TO; ++step)
+        Wgmma<T, Shape::DV>::template registers<true>(sum, weight + 4 * step, dy + step * (16 * 128), false);
+    wgmma_commit();
+}
 
 // A warpgroup of consumers; `place` is its number. A thread's fragment has elements of two own rows, 8 apart: elements
 // 4 j + 2 r and the next are of row r, columns 8 j and the next after the first.
@@ -408,7 +454,7 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
 
         // What the rows of this warpgroup meet: tiles that only others meet are passed by, unless both are needed for
         // dq, and of tiles [full, full_end) all is met, so that no score needs a look. Queries beyond the last need
-        // none: see BACKWARD_UNIT.
+        // none: see query_units.
         constexpr bool SKIPS = Shape::BAND && !Shape::CHAINED;
         const int first = SKIPS ? max(work.first, band.touched(first_row)) : work.first;
         const int end = SKIPS ? min(work.end, band.touched_end(first_row + 63)) : work.end;
@@ -416,13 +462,13 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
         const int full_end = Shape::BAND || !OWN_KEYS ? band.full_end(first_row) : end;
 
         if constexpr (!OWN_KEYS) {
-            const long long query = work.head * (long long)(query_units(args) * BACKWARD_UNIT) + row;
-            const float* at = args.delta + query / BACKWARD_UNIT * (2 * BACKWARD_UNIT) +
-                              place_in_unit<Shape::GATHERED>(query % BACKWARD_UNIT);
+            const long long query = work.head * (long long)(query_units<Shape>(args) * Shape::UNIT) + row;
+            const float* at = args.delta + query / Shape::UNIT * (2 * Shape::UNIT) +
+                              place_in_unit<Shape::GATHERED>(query % Shape::UNIT);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 weights.lse[r] = at[place_in_unit<Shape::GATHERED>(8 * r)];
-                weights.delta[r] = at[place_in_unit<Shape::GATHERED>(8 * r) + BACKWARD_UNIT];
+                weights.delta[r] = at[place_in_unit<Shape::GATHERED>(8 * r) + Shape::UNIT];
             }
         }
 
@@ -454,7 +500,7 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 const unsigned k = Shape::OWN_BYTES + ring.stage * Shape::STREAM_BYTES;
                 const unsigned v = Shape::APART ? Shape::APART_V : k + Shape::K_BYTES;
                 const unsigned own_k = place * (64 * 128), own_v = own_k + Shape::OWN_V;
-                if (OWN_KEYS) weights.statistics = shared.statistics(ring.stage);
+                if (OWN_KEYS) weights.statistics = shared.statistics(ring.stage) + (Shape::GATHERED ? 0 : threadIdx.x % 4 * 8);
                 const bool edge = (Shape::BAND && tile < full) || ((Shape::BAND || !OWN_KEYS) && tile >= full_end);
                 if (edge) weights.meet(band, row, tile);
 
@@ -462,6 +508,8 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 float early[Weights::OF_QUERIES];
                 wgmma_fence();
                 multiply_own(score, matrix(own_k), matrix(k), DK / 16);
+                if constexpr (Shape::CHAINED)
+                    if (tile != end - 1) publish_queries(shared, used);
                 wgmma_wait<1>();  // the last product of the tile before has ended
                 if (tile != end - 1) release(used);
                 if (Shape::EARLY) weights.of_queries(early, 0);
@@ -480,13 +528,7 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                     weights.template weigh<false>(score, early, weight);
                 if (Shape::EARLY && SUM_K) weights.of_queries(early, 1);
                 if constexpr (SUM_V) {
-                    pin(weight);
-                    const Matrix b = matrix(v);
-                    wgmma_fence();
-#pragma unroll
-                    for (int step = 0; step < STREAM / 16; ++step)
-                        Wgmma<T, DV>::template registers<true>(sum_v, weight + 4 * step, b + step * ROWS_16, false);
-                    wgmma_commit();
+                    multiply_weights<T, Shape, 0, Shape::EARLY_STEPS>(sum_v, weight, matrix(v));
                     if (SUM_K) wgmma_wait<1>();
                 } else {
                     wgmma_wait<0>();
@@ -495,14 +537,16 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 if constexpr (SUM_K) {
                     pin(grad);
                     if (edge)
-                        weights.template change<true>(score, grad, early, change);
+                        weights.template change<true>(score, grad, early, change, weight);
                     else
-                        weights.template change<false>(score, grad, early, change);
+                        weights.template change<false>(score, grad, early, change, weight);
                     pin(change);
+                    if constexpr (SUM_V && Shape::EARLY_STEPS < STREAM / 16)
+                        multiply_weights<T, Shape, Shape::EARLY_STEPS, STREAM / 16>(sum_v, weight, matrix(v));
                     if constexpr (Shape::CHAINED) {  // the sums of dq take the place of the weights
                         share_changes<Shape>(shared, ring, place, change);
-                        const Matrix of_change = matrix(Shape::CHANGES + ring.stage * Shape::CHANGE_BYTES);
-                        multiply_changes<T, Shape>(shared, ring, of_change, matrix(place * Shape::OWN_PANEL), score);
+                        const auto of_change = PanelMatrix<32>::at(shared.change(ring.stage), Shape::CHANGE_PANEL);
+                        multiply_changes<T, Shape>(shared, ring, matrix(place * Shape::OWN_PANEL), of_change, score);
                     }
                     const Matrix b = matrix(k);
                     wgmma_fence();
@@ -520,7 +564,10 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 ring.advance();
             }
             wgmma_wait<0>();
-            if (first < end) release(used);
+            if (first < end) {
+                release(used);
+                if constexpr (Shape::CHAINED) publish_queries(shared, used);
+            }
             if (SKIPS)
 #pragma unroll 1
                 for (int tile = min(first, end); tile > work.first; --tile) pass();
@@ -610,10 +657,11 @@ constexpr int DELTA_LANES = 8;
 // one.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void flash_sdpa_backward_delta(const Args& args) {
+    using Shape = OwnsKeys<Schedule, Variant>;
     constexpr int N = 8, ROWS = Schedule::THREADS / DELTA_LANES;
     const int lane = threadIdx.x % DELTA_LANES;
     const long long row = (long long)(blockIdx.x) * ROWS + threadIdx.x / DELTA_LANES;
-    const long long padded = query_units(args) * BACKWARD_UNIT, place = row / padded, query = row % padded;
+    const long long padded = query_units<Shape>(args) * Shape::UNIT, place = row / padded, query = row % padded;
     const bool held = place < args.batch_size * args.num_heads, inside = held && query < args.query_len;
     const long long batch = place / args.num_heads, head = place % args.num_heads;
     float sum = 0;
@@ -632,15 +680,13 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
     for (int step = DELTA_LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (held && lane == 0) {
         const float lse = inside ? *args.lse.at(batch, head, query) : -math::infinity<float>();
-        constexpr bool GATHERED = OwnsKeys<Schedule, Variant>::GATHERED;
-        float* to = args.delta + row / BACKWARD_UNIT * (2 * BACKWARD_UNIT) + place_in_unit<GATHERED>(row % BACKWARD_UNIT);
+        float* to = args.delta + row / Shape::UNIT * (2 * Shape::UNIT) + place_in_unit<Shape::GATHERED>(row % Shape::UNIT);
         to[0] = lse == -math::infinity<float>() ? math::infinity<float>() : lse * LOG2_E;
-        to[BACKWARD_UNIT] = sum;
+        to[Shape::UNIT] = sum;
     }
     if constexpr (Schedule::CHAINED) {
-        if (held && lane == 0 && row % BACKWARD_UNIT == 0)
-            *chain_turn<Schedule::KV_BLOCK_K>(args, int(row / BACKWARD_UNIT)) = 0;
-        deal_chain<OwnsKeys<Schedule, Variant>>(args);
+        if (held && lane == 0 && row % Shape::UNIT == 0) *chain_turn<Shape::OWN>(args, int(row / Shape::UNIT)) = 0;
+        deal_chain<Shape>(args);
     }
 }
 

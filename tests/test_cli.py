@@ -14,9 +14,11 @@ import sys
 import tempfile
 import termios
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -33,10 +35,12 @@ from baracuda.codegen.commands.activations import activations
 from baracuda.codegen.commands.compile import rows_of, sources_of, variants_of
 from baracuda.codegen.commands.explain import Architecture
 from baracuda.codegen.commands.machines import HostMachine
+from baracuda.codegen.commands.new import new
 from baracuda.codegen.commands.project import PACKAGE, Project, installed, plans_of
 from baracuda.codegen.commands.rms_norm import passes
+from baracuda.codegen.load import load_folder
 from baracuda.codegen.model import RowOp
-from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan
+from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan, SpecError
 from baracuda.runtime.cubin import compile_cubin
 
 SPECS = installed("baracuda.specs")
@@ -531,16 +535,35 @@ def test_new_overwrites_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "specs" / "custom" / "mine.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    result = run("new", "mine", "--family", "row")
-    assert result.exit_code == 1 and "is there already" in result.stderr
-    assert path.read_text() == "mine"
+    path.with_name("elsewhere.yaml").symlink_to("mounted/later.yaml")
+    for op in ("mine", "elsewhere"):
+        result = run("new", op, "--family", "row")
+        assert result.exit_code == 1 and "is there already" in result.stderr
+    assert path.read_text() == "mine" and path.with_name("elsewhere.yaml").is_symlink()
     monkeypatch.setattr(tempfile, "mkstemp", full_disk)
     result = run("new", "other", "--family", "row")
     assert (result.exit_code, result.stderr) == (1, "No space left on device\n")
-    assert not path.with_name("other.yaml").exists()
+    assert sorted(path.parent.iterdir()) == [path.with_name("elsewhere.yaml"), path]
     for arguments in (["Mine"], ["mine", "--category", "../up"]):
         result = run("new", *arguments)
         assert result.exit_code == 1 and "must be a lower-case identifier" in result.stderr
+
+
+def test_one_of_many_begins_an_op(tmp_path: Path) -> None:
+    """Whoever begins an op that another has begun in the same instant is told so, and the spec is whole."""
+    together = Barrier(16)
+
+    def begin(_: int) -> str:
+        together.wait()
+        try:
+            return new("mine", "row", "custom", tmp_path / "specs").name
+        except SpecError as error:
+            return str(error).partition(": ")[2]
+
+    with ThreadPoolExecutor(16) as people:
+        said = sorted(people.map(begin, range(16)))
+    assert said == [*["is there already; choose another op name or edit it"] * 15, "mine.yaml"]
+    assert load_folder(tmp_path / "specs").keys() == {"mine"}
 
 
 def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -599,6 +599,31 @@ def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch)
     }
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "needs"),
+    [
+        ("7, 257]", "7, 257], axis: 2", "0 <= axis < len(input_shape), got axis=2, input_shape=(7, 257)"),
+        ("3, 70000]", f"{'1, ' * 8}1]", f"1 <= len(input_shape) <= 8, got input_shape={(1,) * 9}"),
+        ("32768, 4096]", "8, -1]", "min(input_shape) >= 0, got input_shape=(8, -1)"),
+        ("0 <= axis < len(input_shape)", "'axis < input_shape[2]'", "axis < input_shape[2], got axis=1, input_shape=("),
+    ],
+    ids=["InvalidProblem", "Unsupported", "bench", "cannot be computed"],
+)
+@pytest.mark.parametrize("command", ["check", "test"])
+def test_a_case_that_its_spec_refuses_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str, old: str, new: str, needs: str
+) -> None:
+    """The place, the requirement and the values, in a line, before anything is compiled or run."""
+    monkeypatch.setattr(verify, "plan_names", lambda _: ["MinePlan"])
+    path = Path(run("new", "mine").stdout.strip())
+    path.write_text(text := path.read_text().replace(old, new))
+    case = "[7, 257]" if "<" in old else new
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if case in line)
+    result = run(command, "mine")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"{path}:{line}: this case violates a requirement; needs {needs}")
+
+
 @pytest.mark.parametrize("missing", ["pytest", "autograd"])
 def test_test_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(verify, "find_spec", lambda name: None if name == missing else name)

@@ -38,7 +38,7 @@ def run(
     if device == "cuda" and not CudaDevice.available():
         raise DriverError("no CUDA device to test on; use the host device")
     chosen = environment(specs, package, ops, "check" if check else device)
-    _check_names(ops, specs_folder(specs), package)
+    _check_names_and_cases(ops, specs_folder(specs), package)
     if repro is not None:
         chosen[bundle.FOLDER] = str(repro.resolve())
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
@@ -47,13 +47,17 @@ def run(
     return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode
 
 
-def _check_names(ops: Sequence[str], specs: Path, package: str) -> None:
+def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> None:
+    from .cases import refuse_bad_cases
+    from .subject import Subject
+
     known, plans = load_folder(specs), plan_names(package)
     for name in ops or known:
         if name not in known:
             raise Unsupported(f"no op {name!r}; {did_you_mean(name, known)}")
         if known[name].spec.plan not in plans:
             raise Unsupported(f"no plan of {name!r} in {package!r}; run 'baracuda-gen generate', or see --package")
+    refuse_bad_cases(Subject(known[name], known, package) for name in ops or known)
 
 
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:

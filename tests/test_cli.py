@@ -18,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Barrier
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -504,6 +505,34 @@ def test_doctor_finds_what_there_is(run: Run, monkeypatch: pytest.MonkeyPatch, c
     result = run("doctor")
     assert result.exit_code == 1
     assert next(line for line in result.stdout.splitlines() if line.startswith("c++")).endswith("MISSING")
+
+
+@pytest.mark.parametrize("refused", ["", "cubin/locks"])
+def test_doctor_tries_to_write_the_cache(run: Run, monkeypatch: pytest.MonkeyPatch, cache: Path, refused: str) -> None:
+    """A folder of it that belongs to somebody else is named, and what helps."""
+    folder = cache / refused
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def try_writing(dir: Path) -> IO[bytes]:
+        if dir == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return TemporaryFile(dir=dir)
+
+    monkeypatch.setattr(doctor_steps, "TemporaryFile", try_writing)
+    result = run("doctor")
+    said = f"{cache}: cannot write {folder} (Permission denied), so every process compiles anew; set BARACUDA_CACHE_DIR"
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("cache "))
+    assert result.exit_code == 1 and said in line and line.endswith("MISSING")
+
+
+def test_doctor_needs_no_cache_that_is_there(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder that can be made will do, and is not made; one below a file cannot be."""
+    (tmp_path / "file").touch()
+    for name, works in (("new/cache", True), ("file/cache", False), ("file", False)):
+        monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path / name))
+        (found,) = (row for row in json.loads(run("doctor", "--json").stdout) if row["what"] == "cache")
+        assert found["missing"] is not works and ("cannot write" in found["found"]) is not works
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.usefixtures("own_registry")

@@ -661,6 +661,19 @@ def test_test_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, mi
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
 
 
+@pytest.mark.parametrize("command", ["test", "test --check", "mutate rms_norm --sample 1"])
+def test_a_missing_compiler_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """Not one for each test that the host device would have run."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for chosen, said in ("", "no c++ compiler on PATH; install g++"), ("c+-", "compiler 'c+-' does not run: "):
+        monkeypatch.setenv("BARACUDA_HOST_CXX", chosen)
+        result = run(*command.split())
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+        assert result.stderr.startswith(said)
+
+
 def test_test_says_what_is_not_generated(run: Run) -> None:
     """Neither a package that is not there nor one without an op's plan gets as far as pytest."""
     run("new", "row_center")

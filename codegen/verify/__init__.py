@@ -11,6 +11,7 @@ from pathlib import Path
 
 from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.cuda import CudaDevice
+from baracuda.runtime.host.toolchain import find_toolchain
 
 from ..commands.project import plan_names, specs_folder
 from ..load import load_folder
@@ -63,11 +64,13 @@ def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> Non
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:
     """The environment variables that tell a child process what to test; it finds packages in this folder too.
 
-    Raises Unsupported where what judges is not installed.
+    Raises Unsupported where what judges is not installed, CompileError where the host device has no compiler.
     """
     for name in ("autograd", "pytest"):
         if find_spec(name) is None:
             raise Unsupported(f"{name} is not installed, which tests need; pip install 'baracuda-gen[test]'")
+    if device != "cuda":
+        find_toolchain()
     from . import suite
 
     chosen = {suite.PACKAGE: package, suite.OPS: " ".join(ops), suite.DEVICE: device}

@@ -37,10 +37,11 @@ from baracuda.codegen.commands.compile import rows_of, sources_of, variants_of
 from baracuda.codegen.commands.explain import Architecture
 from baracuda.codegen.commands.machines import HostMachine
 from baracuda.codegen.commands.new import new
-from baracuda.codegen.commands.project import PACKAGE, Project, installed, plans_of
+from baracuda.codegen.commands.project import PACKAGE, Project, installed, plan_names, plans_of
 from baracuda.codegen.commands.rms_norm import passes
 from baracuda.codegen.load import load_folder
 from baracuda.codegen.model import RowOp
+from baracuda.codegen.spec_wording import did_you_mean
 from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan, SpecError
 from baracuda.runtime.cubin import compile_cubin
 
@@ -366,6 +367,7 @@ def test_list_with_resources(run: Run) -> None:
             ["explain", "RMSNrmPlan"],
             "no plan 'RMSNrmPlan' in 'baracuda.generated'; did you mean 'RMSNormPlan'?",
         ),
+        (["explain", "rms_norm"], "no plan 'rms_norm' in 'baracuda.generated'; did you mean 'RMSNormPlan'?"),
         ([*EXPLAIN, "shape=3"], "no field 'shape'; did you mean 'input_shape'?"),
         ([*EXPLAIN, "eps"], "'eps' gives no value; write field=value"),
         ([*EXPLAIN, "eps=small"], "'eps' must be a float, got 'small'"),
@@ -381,6 +383,14 @@ def test_requests_that_cannot_be_met(run: Run, tmp_path: Path, arguments: list[s
     result = run(*arguments)
     assert (result.exit_code, result.stdout, [*tmp_path.iterdir()]) == (1, "", [])
     assert message in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("op", PROJECT.ops)
+def test_ops_and_plans_are_told_by_each_others_names(op: str) -> None:
+    """Whoever names an op where a plan is wanted is told of its plan, and the other way round."""
+    plan = PROJECT.ops[op].plan
+    assert did_you_mean(op, plan_names(PACKAGE)) == f"did you mean {plan!r}?"
+    assert did_you_mean(plan, PROJECT.ops) == f"did you mean {op!r}?"
 
 
 @pytest.mark.parametrize("arguments", [["--arch", "sm_9999"], ["--jobs", "0"]])

@@ -693,6 +693,21 @@ def test_test_says_what_is_not_generated(run: Run) -> None:
         assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["bench", "compile", "mutate", "show", "test"])
+def test_a_project_says_where_the_built_in_ops_are(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Which ./specs hides; what is named works, and no op that is nowhere is said to be there."""
+    run("new", "row_center")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0))
+    result = run(command, "softmax")
+    said = f"no op 'softmax'; needs one of 'row_center'; the built-in softmax is of --specs {SPECS}\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+    assert "built-in" not in run(command, "row_centre").stderr
+    if command in ("show", "test"):
+        assert run(command, "softmax", "--specs", SPECS).exit_code == 0
+
+
 def test_check_mode_is_of_the_host_device(run: Run) -> None:
     """A GPU has its own tools; asking for both is an error that names them."""
     result = run("test", "--device", "cuda", "--check")

@@ -13,9 +13,8 @@ from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.cuda import CudaDevice
 from baracuda.runtime.host.toolchain import find_toolchain
 
-from ..commands.project import plan_names, specs_folder
+from ..commands.project import plan_names, refuse_unknown, specs_folder
 from ..load import load_folder
-from ..spec_wording import did_you_mean
 
 
 def run(
@@ -53,9 +52,8 @@ def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> Non
     from .subject import Subject
 
     known, plans = load_folder(specs), plan_names(package)
+    refuse_unknown(ops, known)
     for name in ops or known:
-        if name not in known:
-            raise Unsupported(f"no op {name!r}; {did_you_mean(name, known)}")
         if known[name].spec.plan not in plans:
             raise Unsupported(f"no plan of {name!r} in {package!r}; run 'baracuda-gen generate', or see --package")
     refuse_bad_cases(Subject(known[name], known, package) for name in ops or known)

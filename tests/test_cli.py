@@ -44,6 +44,7 @@ from baracuda.codegen.model import RowOp
 from baracuda.codegen.spec_wording import did_you_mean
 from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan, SpecError
 from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.tuned import MARK
 
 SPECS = installed("baracuda.specs")
 RMS_NORM = SPECS / "normalization" / "rms_norm.yaml"
@@ -716,7 +717,8 @@ def test_check_mode_is_of_the_host_device(run: Run) -> None:
 
 @pytest.fixture
 def on_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The demo on the host device, generating into a folder of its own."""
+    """The demo on the host device, generating into a checkout of its own."""
+    (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr(demo_steps, "machine", HostMachine)
     own = {"baracuda.specs": SPECS, "baracuda.generated": tmp_path / "generated"}
     monkeypatch.setattr(demo_steps, "installed", own.__getitem__)
@@ -735,6 +737,23 @@ def test_demo_shows_choice_error_and_bound(run: Run) -> None:
     assert [row[1] for row in judged] == ["y", "rms", "dx", "dgamma"]
     assert all(float(row[4]) > 0 and float(row[5]) <= 1 for row in judged)
     assert "no benchmark" in result.stdout and "GB/s" not in result.stdout
+
+
+@pytest.mark.usefixtures("on_host")
+def test_demo_leaves_an_installed_package_as_it_is(run: Run, tmp_path: Path) -> None:
+    """Files that are not as the specs say are counted, and nothing beside them is written or removed."""
+    (tmp_path / "pyproject.toml").unlink()
+    kernel, left_over = (tmp_path / "generated" / name for name in ("normalization/rms_norm.cu", "gone.py"))
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(f"// {MARK}\n// by hand\n")
+    left_over.write_text(f'"""{MARK}."""\n')
+    result = run("demo", "--rows", 3, "--cols", 64, "--no-compile")
+    assert result.exit_code == 0, result.output
+    count = len(PROJECT.files) + 1
+    said = f"generate: {tmp_path / 'generated'} is not as the specs say in {count} of its files, and stays so (install"
+    assert result.stdout.startswith(said) and "written" not in result.stdout
+    assert kernel.read_text().endswith("by hand\n") and left_over.exists()
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == [left_over, kernel]
 
 
 @pytest.mark.usefixtures("on_host")

@@ -664,6 +664,15 @@ def test_a_case_that_its_spec_refuses_is_told(
     assert result.stderr.startswith(f"{path}:{line}: this case violates a requirement; needs {needs}")
 
 
+def test_tests_are_listed_with_their_file(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Which is not below the folder that they are run from."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    assert run("test", "alibi", "--specs", SPECS, "--", "--collect-only", "-k", "requirements").exit_code == 0
+    assert capfd.readouterr().out.startswith("suite.py::test_requirements[alibi]\n")
+
+
 @pytest.mark.parametrize("missing", ["pytest", "autograd"])
 def test_test_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(verify, "find_spec", lambda name: None if name == missing else name)

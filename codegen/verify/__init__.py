@@ -41,7 +41,7 @@ def run(
     _check_names_and_cases(ops, specs_folder(specs), package)
     if repro is not None:
         chosen[bundle.FOLDER] = str(repro.resolve())
-    command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify", "-p", "no:cacheprovider"]
     quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
     quiet += ["--rootdir", str(Path.cwd())]
     return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode

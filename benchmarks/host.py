@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from baracuda.runtime import DriverError
 from baracuda.runtime.cuda import CudaDevice
 
 from .launch_routes import GROUPS, Call, Calls
@@ -21,10 +22,11 @@ RAW = "raw: "  # how the routes begin that start a kernel and do nothing else
 def rows() -> list[Row]:
     """A row for each route: its least microseconds a call, and how much more that is than the fastest raw launch.
 
-    A group of routes that cannot be had, for lack of a library or a device, is one row that says why.
+    A group of routes that cannot be had, for lack of a library, is one row that says why. Raises DriverError without a
+    GPU.
     """
     if not CudaDevice.available():
-        return [missing("host", "no CUDA device")]
+        raise DriverError("no CUDA device to launch on; 'baracuda-gen bench --compile' needs none")
     from cuda.core import Device
 
     device = Device(0)

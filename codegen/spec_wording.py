@@ -74,12 +74,17 @@ def wording(problem: Problem) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The fix for a misspelt `name`: the nearest of the `known` names, or all of them."""
+    """The fix for a misspelt `name`: the nearest of the `known` names, in whatever case, or all of them."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=1) or [k for k in known if k.lower() == name.lower()]
+    plain = {_plain(k): k for k in known}
+    near = get_close_matches(name, known, n=1) or [plain[k] for k in get_close_matches(_plain(name), plain, n=1)]
     if near:
         return f"did you mean {near[0]!r}?"
     return f"needs one of {', '.join(map(repr, known))}" if known else "remove it"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _dotted(path: Loc) -> str:

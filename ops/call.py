@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -40,7 +41,9 @@ class Caller:
         fields: dict[str, Any] = {}
         for name, value in given.items():
             if name not in self._known:
-                raise rt.InvalidProblem(f"{self.__name__} takes no {name!r}; it takes {', '.join(self._known)}")
+                near = get_close_matches(name, self._known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(self._known)}"
+                raise rt.InvalidProblem(f"{self.__name__} takes no {name!r}; {hint}")
             if name in arrays:
                 raise rt.InvalidProblem(f"{self.__name__} got {name!r} by position and by name")
             (arrays if name in self._arrays else fields)[name] = value

@@ -14,10 +14,13 @@ import sys
 import tempfile
 import termios
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from threading import Barrier
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -33,11 +36,15 @@ from baracuda.codegen.commands.activations import activations
 from baracuda.codegen.commands.compile import rows_of, sources_of, variants_of
 from baracuda.codegen.commands.explain import Architecture
 from baracuda.codegen.commands.machines import HostMachine
-from baracuda.codegen.commands.project import PACKAGE, Project, installed, plans_of
+from baracuda.codegen.commands.new import new
+from baracuda.codegen.commands.project import PACKAGE, Project, installed, plan_names, plans_of
 from baracuda.codegen.commands.rms_norm import passes
+from baracuda.codegen.load import load_folder
 from baracuda.codegen.model import RowOp
-from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan
+from baracuda.codegen.spec_wording import did_you_mean
+from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan, SpecError
 from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.tuned import MARK
 
 SPECS = installed("baracuda.specs")
 RMS_NORM = SPECS / "normalization" / "rms_norm.yaml"
@@ -361,6 +368,7 @@ def test_list_with_resources(run: Run) -> None:
             ["explain", "RMSNrmPlan"],
             "no plan 'RMSNrmPlan' in 'baracuda.generated'; did you mean 'RMSNormPlan'?",
         ),
+        (["explain", "rms_norm"], "no plan 'rms_norm' in 'baracuda.generated'; did you mean 'RMSNormPlan'?"),
         ([*EXPLAIN, "shape=3"], "no field 'shape'; did you mean 'input_shape'?"),
         ([*EXPLAIN, "eps"], "'eps' gives no value; write field=value"),
         ([*EXPLAIN, "eps=small"], "'eps' must be a float, got 'small'"),
@@ -376,6 +384,14 @@ def test_requests_that_cannot_be_met(run: Run, tmp_path: Path, arguments: list[s
     result = run(*arguments)
     assert (result.exit_code, result.stdout, [*tmp_path.iterdir()]) == (1, "", [])
     assert message in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("op", PROJECT.ops)
+def test_ops_and_plans_are_told_by_each_others_names(op: str) -> None:
+    """Whoever names an op where a plan is wanted is told of its plan, and the other way round."""
+    plan = PROJECT.ops[op].plan
+    assert did_you_mean(op, plan_names(PACKAGE)) == f"did you mean {plan!r}?"
+    assert did_you_mean(plan, PROJECT.ops) == f"did you mean {op!r}?"
 
 
 @pytest.mark.parametrize("arguments", [["--arch", "sm_9999"], ["--jobs", "0"]])
@@ -502,6 +518,34 @@ def test_doctor_finds_what_there_is(run: Run, monkeypatch: pytest.MonkeyPatch, c
     assert next(line for line in result.stdout.splitlines() if line.startswith("c++")).endswith("MISSING")
 
 
+@pytest.mark.parametrize("refused", ["", "cubin/locks"])
+def test_doctor_tries_to_write_the_cache(run: Run, monkeypatch: pytest.MonkeyPatch, cache: Path, refused: str) -> None:
+    """A folder of it that belongs to somebody else is named, and what helps."""
+    folder = cache / refused
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def try_writing(dir: Path) -> IO[bytes]:
+        if dir == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return TemporaryFile(dir=dir)
+
+    monkeypatch.setattr(doctor_steps, "TemporaryFile", try_writing)
+    result = run("doctor")
+    said = f"{cache}: cannot write {folder} (Permission denied), so every process compiles anew; set BARACUDA_CACHE_DIR"
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("cache "))
+    assert result.exit_code == 1 and said in line and line.endswith("MISSING")
+
+
+def test_doctor_needs_no_cache_that_is_there(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder that can be made will do, and is not made; one below a file cannot be."""
+    (tmp_path / "file").touch()
+    for name, works in (("new/cache", True), ("file/cache", False), ("file", False)):
+        monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path / name))
+        (found,) = (row for row in json.loads(run("doctor", "--json").stdout) if row["what"] == "cache")
+        assert found["missing"] is not works and ("cannot write" in found["found"]) is not works
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.usefixtures("own_registry")
 def test_a_new_spec_runs_as_it_is(run: Run, tmp_path: Path) -> None:
     """What `new` wrote generates a package, used from the current folder, whose kernel does what it says."""
@@ -531,16 +575,35 @@ def test_new_overwrites_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "specs" / "custom" / "mine.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    result = run("new", "mine", "--family", "row")
-    assert result.exit_code == 1 and "is there already" in result.stderr
-    assert path.read_text() == "mine"
+    path.with_name("elsewhere.yaml").symlink_to("mounted/later.yaml")
+    for op in ("mine", "elsewhere"):
+        result = run("new", op, "--family", "row")
+        assert result.exit_code == 1 and "is there already" in result.stderr
+    assert path.read_text() == "mine" and path.with_name("elsewhere.yaml").is_symlink()
     monkeypatch.setattr(tempfile, "mkstemp", full_disk)
     result = run("new", "other", "--family", "row")
     assert (result.exit_code, result.stderr) == (1, "No space left on device\n")
-    assert not path.with_name("other.yaml").exists()
+    assert sorted(path.parent.iterdir()) == [path.with_name("elsewhere.yaml"), path]
     for arguments in (["Mine"], ["mine", "--category", "../up"]):
         result = run("new", *arguments)
         assert result.exit_code == 1 and "must be a lower-case identifier" in result.stderr
+
+
+def test_one_of_many_begins_an_op(tmp_path: Path) -> None:
+    """Whoever begins an op that another has begun in the same instant is told so, and the spec is whole."""
+    together = Barrier(16)
+
+    def begin(_: int) -> str:
+        together.wait()
+        try:
+            return new("mine", "row", "custom", tmp_path / "specs").name
+        except SpecError as error:
+            return str(error).partition(": ")[2]
+
+    with ThreadPoolExecutor(16) as people:
+        said = sorted(people.map(begin, range(16)))
+    assert said == [*["is there already; choose another op name or edit it"] * 15, "mine.yaml"]
+    assert load_folder(tmp_path / "specs").keys() == {"mine"}
 
 
 def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -576,12 +639,59 @@ def test_test_hands_over(run: Run, specs: Path, monkeypatch: pytest.MonkeyPatch)
     }
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "needs"),
+    [
+        ("7, 257]", "7, 257], axis: 2", "0 <= axis < len(input_shape), got axis=2, input_shape=(7, 257)"),
+        ("3, 70000]", f"{'1, ' * 8}1]", f"1 <= len(input_shape) <= 8, got input_shape={(1,) * 9}"),
+        ("32768, 4096]", "8, -1]", "min(input_shape) >= 0, got input_shape=(8, -1)"),
+        ("0 <= axis < len(input_shape)", "'axis < input_shape[2]'", "axis < input_shape[2], got axis=1, input_shape=("),
+    ],
+    ids=["InvalidProblem", "Unsupported", "bench", "cannot be computed"],
+)
+@pytest.mark.parametrize("command", ["check", "test"])
+def test_a_case_that_its_spec_refuses_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str, old: str, new: str, needs: str
+) -> None:
+    """The place, the requirement and the values, in a line, before anything is compiled or run."""
+    monkeypatch.setattr(verify, "plan_names", lambda _: ["MinePlan"])
+    path = Path(run("new", "mine").stdout.strip())
+    path.write_text(text := path.read_text().replace(old, new))
+    case = "[7, 257]" if "<" in old else new
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if case in line)
+    result = run(command, "mine")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"{path}:{line}: this case violates a requirement; needs {needs}")
+
+
+def test_tests_are_listed_with_their_file(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Which is not below the folder that they are run from."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    assert run("test", "alibi", "--specs", SPECS, "--", "--collect-only", "-k", "requirements").exit_code == 0
+    assert capfd.readouterr().out.startswith("suite.py::test_requirements[alibi]\n")
+
+
 @pytest.mark.parametrize("missing", ["pytest", "autograd"])
 def test_test_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(verify, "find_spec", lambda name: None if name == missing else name)
     result = run("test")
     said = f"{missing} is not installed, which tests need; pip install 'baracuda-gen[test]'\n"
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+
+
+@pytest.mark.parametrize("command", ["test", "test --check", "mutate rms_norm --sample 1"])
+def test_a_missing_compiler_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """Not one for each test that the host device would have run."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for chosen, said in ("", "no c++ compiler on PATH; install g++"), ("c+-", "compiler 'c+-' does not run: "):
+        monkeypatch.setenv("BARACUDA_HOST_CXX", chosen)
+        result = run(*command.split())
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+        assert result.stderr.startswith(said)
 
 
 def test_test_says_what_is_not_generated(run: Run) -> None:
@@ -593,6 +703,21 @@ def test_test_says_what_is_not_generated(run: Run) -> None:
         assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["bench", "compile", "mutate", "show", "test"])
+def test_a_project_says_where_the_built_in_ops_are(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Which ./specs hides; what is named works, and no op that is nowhere is said to be there."""
+    run("new", "row_center")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0))
+    result = run(command, "softmax")
+    said = f"no op 'softmax'; needs one of 'row_center'; the built-in softmax is of --specs {SPECS}\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+    assert "built-in" not in run(command, "row_centre").stderr
+    if command in ("show", "test"):
+        assert run(command, "softmax", "--specs", SPECS).exit_code == 0
+
+
 def test_check_mode_is_of_the_host_device(run: Run) -> None:
     """A GPU has its own tools; asking for both is an error that names them."""
     result = run("test", "--device", "cuda", "--check")
@@ -601,7 +726,8 @@ def test_check_mode_is_of_the_host_device(run: Run) -> None:
 
 @pytest.fixture
 def on_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The demo on the host device, generating into a folder of its own."""
+    """The demo on the host device, generating into a checkout of its own."""
+    (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr(demo_steps, "machine", HostMachine)
     own = {"baracuda.specs": SPECS, "baracuda.generated": tmp_path / "generated"}
     monkeypatch.setattr(demo_steps, "installed", own.__getitem__)
@@ -620,6 +746,23 @@ def test_demo_shows_choice_error_and_bound(run: Run) -> None:
     assert [row[1] for row in judged] == ["y", "rms", "dx", "dgamma"]
     assert all(float(row[4]) > 0 and float(row[5]) <= 1 for row in judged)
     assert "no benchmark" in result.stdout and "GB/s" not in result.stdout
+
+
+@pytest.mark.usefixtures("on_host")
+def test_demo_leaves_an_installed_package_as_it_is(run: Run, tmp_path: Path) -> None:
+    """Files that are not as the specs say are counted, and nothing beside them is written or removed."""
+    (tmp_path / "pyproject.toml").unlink()
+    kernel, left_over = (tmp_path / "generated" / name for name in ("normalization/rms_norm.cu", "gone.py"))
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(f"// {MARK}\n// by hand\n")
+    left_over.write_text(f'"""{MARK}."""\n')
+    result = run("demo", "--rows", 3, "--cols", 64, "--no-compile")
+    assert result.exit_code == 0, result.output
+    count = len(PROJECT.files) + 1
+    said = f"generate: {tmp_path / 'generated'} is not as the specs say in {count} of its files, and stays so (install"
+    assert result.stdout.startswith(said) and "written" not in result.stdout
+    assert kernel.read_text().endswith("by hand\n") and left_over.exists()
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == [left_over, kernel]
 
 
 @pytest.mark.usefixtures("on_host")

@@ -112,6 +112,7 @@ def test_plans_are_kept() -> None:
         ("rms_norm takes x, gamma; got no 'x'", (None, X[0]), {}),
         ("rms_norm takes x, gamma; got 3 arrays", (X, X[0], X[0]), {}),
         ("rms_norm takes no 'beta'; it takes eps, gamma, norm_axes_mask, rms, rms_dtype, x, y", (X,), {"beta": X}),
+        ("rms_norm takes no 'norm_axis_mask'; did you mean 'norm_axes_mask'?", (X,), {"norm_axis_mask": 2}),
         ("rms_norm got 'x' by position and by name", (X,), {"x": X}),
         ("no element type 'float3'; pass one of f16", (X,), {"rms_dtype": "float3"}),
         ("'gamma' must have shape (6,)", (X, X), {}),

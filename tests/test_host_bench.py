@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import baracuda.runtime as rt
 from baracuda.benchmarks import compile_time, first_times, host
+from baracuda.codegen.cli import main
 from baracuda.generated import RMSNormDescriptor, RMSNormPlan
 from baracuda.runtime import prepared
 from baracuda.runtime.cuda import CudaDevice
@@ -186,10 +188,13 @@ def test_rows_of_launches() -> None:
     assert [r["over_raw"] for r in rows] == [0.0, round(second["us"] - first["us"], 2), None]
 
 
-@pytest.mark.skipif(CudaDevice.available(), reason="what is said without a GPU")
-def test_without_a_gpu_launches_are_one_line() -> None:
-    """No library is imported to find that out."""
-    assert host.rows() == [host.missing("host", "no CUDA device")]
+@pytest.mark.parametrize("options", [[], ["--json"], ["--compile"]], ids=" ".join)
+def test_without_a_gpu_launches_are_one_line(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    """Nothing is measured, and no table shown."""
+    monkeypatch.setattr(CudaDevice, "available", lambda: False)
+    result = CliRunner().invoke(main, ["bench", "--host", *options], catch_exceptions=False)
+    said = "no CUDA device to launch on; 'baracuda-gen bench --compile' needs none\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
 
 
 def test_compile_times_of_one_kernel(tmp_path: Path) -> None:

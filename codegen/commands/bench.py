@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baracuda.runtime import DriverError, InvalidProblem, Unsupported
+from baracuda.runtime import DriverError, InvalidProblem
 
 from ..compare.state import digest_of
 from ..load import load_folder
-from ..spec_wording import did_you_mean
 from ..verify.subject import Subject
-from .project import installed, plans_of
+from .project import installed, plans_of, refuse_unknown
 from .terminal import console, show_json, show_table, working
 
 if TYPE_CHECKING:  # what a run needs is imported by it
@@ -109,8 +108,7 @@ def chosen_cases(
     from baracuda.benchmarks.case import SWEPT, cases_of, sweep_of
 
     loaded = load_folder(specs)
-    if unknown := [op for op in ops if op not in loaded]:
-        raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
+    refuse_unknown(ops, loaded)
     swept = SWEPT if sweep else tuple(loaded)
     subjects = [Subject(loaded[op], loaded, package) for op in dict.fromkeys(ops or swept) if op in loaded]
     found = [c for subject in subjects for c in (sweep_of if sweep else cases_of)(subject, dtypes)]

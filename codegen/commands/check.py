@@ -52,9 +52,12 @@ def check(
         audit = Audit([], [], 0.0, kernels)
     else:
         from ..tuned import stale
+        from ..verify.cases import refuse_bad_cases
+        from ..verify.subject import Subject
         from .compile import variants_of
 
         project = Project.read(specs, templates)
+        refuse_bad_cases(Subject(project.loaded[op.name], project.loaded, package) for op in project.chosen(ops))
         variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
         count, files, schema, loaded = len(project.ops), project.files, project.schema, project.loaded
         changes = _compared(count, files, out, as_json)

@@ -24,9 +24,8 @@ from ..compare.worker import Judge
 from ..load import load_folder
 from ..repro.bundle import replay
 from ..spec import BodySpec
-from ..spec_wording import did_you_mean
 from ..verify import environment
-from .project import installed, options_of, plans_of
+from .project import installed, options_of, plans_of, refuse_unknown
 from .terminal import progress, show_json, show_table
 
 _REPEATS = {"cuda": 100, "host": 2}
@@ -106,8 +105,7 @@ def _device(given: str | None) -> str:
 def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
     """The ops that torch has a version of, and a line for each that is left out."""
     loaded = load_folder(specs)
-    if unknown := [op for op in ops if op not in loaded]:
-        raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
+    refuse_unknown(ops, loaded)
     chosen, left_out = [], []
     for op in dict.fromkeys(ops or loaded):
         spec = loaded[op].spec

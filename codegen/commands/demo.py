@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
 from baracuda.runtime import Unsupported
 
-from ..output import write
+from ..output import compare, write
 from .compile import ARCHS, variants_of
 from .compile_report import Report
 from .explain import show
@@ -49,12 +50,22 @@ def demo(rows: int, cols: int, *, compile_first: bool = True) -> bool:
 def _generate() -> Project:
     start = time.perf_counter()
     project = Project.read(installed("baracuda.specs"))
-    out = installed("baracuda.generated")
-    changes = write(project.files, out)
-    show_changes(changes, out)
-    said = summary(len(project.ops), changes) if changes.any else f"{len(project.ops)} ops, unchanged"
+    said = _brought_up_to_date(project, installed("baracuda.generated"))
     click.echo(f"generate: {said} in {(time.perf_counter() - start) * 1e3:.0f} ms")
     return project
+
+
+def _brought_up_to_date(project: Project, out: Path) -> str:
+    """What was done in a checkout of the sources; an installed package stays as it is."""
+    checkout = (out.resolve().parent / "pyproject.toml").is_file()
+    changes = (write if checkout else compare)(project.files, out)
+    if not changes.any:
+        return f"{len(project.ops)} ops, unchanged"
+    if not checkout:
+        count = len(changes.written) + len(changes.removed)
+        return f"{out} is not as the specs say in {count} of its files, and stays so (install the package again),"
+    show_changes(changes, out)
+    return summary(len(project.ops), changes)
 
 
 def _compile(project: Project) -> bool:

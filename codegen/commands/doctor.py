@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from baracuda.runtime import BaracudaError
 from baracuda.runtime.cache_root import cache_root
@@ -101,6 +102,14 @@ def _compiler() -> Iterator[Finding]:
 
 def _cache() -> Iterator[Finding]:
     root = cache_root()
+    there = next(path for path in (root, *root.parents) if os.path.exists(path))
+    for folder in (there, *root.glob("**/")):
+        try:
+            TemporaryFile(dir=folder).close()
+        except OSError as error:
+            why = f"({error.strerror}), so every process compiles anew; set BARACUDA_CACHE_DIR to another folder"
+            yield Finding("cache", f"{root}: cannot write {folder} {why}", True)
+            return
     files = [path for path in root.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     yield Finding("cache", f"{root}: {len(files)} files, {size / 1e6:.1f} MB")

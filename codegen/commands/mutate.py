@@ -20,10 +20,9 @@ from ..mutation.sample import sample, shard
 from ..mutation.state import State
 from ..mutation.survivors import declared, unused
 from ..mutation.verdict import SURVIVED
-from ..spec_wording import did_you_mean
 from ..verify import environment
 from ..verify.subject import Subject
-from .project import installed, plans_of
+from .project import installed, plans_of, refuse_unknown
 from .terminal import progress, show_json, show_table, working
 
 
@@ -65,8 +64,7 @@ def mutate(
 def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
     plans_of(package)
     loaded = load_folder(specs)
-    if unknown := [op for op in ops if op not in loaded]:
-        raise Unsupported(f"no op {unknown[0]!r}; {did_you_mean(unknown[0], loaded)}")
+    refuse_unknown(ops, loaded)
     rows = {op: one for op, one in loaded.items() if one.spec.family == "row"}
     if others := [op for op in ops or loaded if op not in rows]:
         if ops:

@@ -91,8 +91,15 @@ def new(op: str, family: str, category: str, specs: Path) -> Path:
             raise SpecError(f"{what} {name!r} must be a lower-case identifier, as in 'row_center'") from None
     path = specs / category / f"{op}.yaml"
     kind = "".join(part.capitalize() for part in op.split("_"))
-    if path.exists() or path.is_symlink():
-        raise SpecError(f"{path}: is there already; choose another op name or edit it")
-    publish(path, Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.touch(exist_ok=False)  # of several that begin one op, the first has the name
+    except FileExistsError:
+        raise SpecError(f"{path}: is there already; choose another op name or edit it") from None
+    try:
+        publish(path, Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE))
+    except BaseException:
+        path.unlink()
+        raise
     renew(specs, schema_text(), create=True)
     return path

@@ -6,7 +6,7 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -55,10 +55,18 @@ class Project:
 
     def chosen(self, names: Iterable[str]) -> list[Op]:
         """The ops called so, or all of them when no name is given."""
-        for name in (names := tuple(names)):
-            if name not in self.ops:
-                raise Unsupported(f"no op {name!r}; {did_you_mean(name, self.ops)}")
+        refuse_unknown(names := tuple(names), self.ops)
         return [self.ops[name] for name in dict.fromkeys(names or self.ops)]
+
+
+def refuse_unknown(names: Iterable[str], ops: Collection[str]) -> None:
+    """Raise Unsupported for a name that is none of a project's `ops`; it says how to reach one that comes with us."""
+    for name in names:
+        if name not in ops:
+            ours = installed("baracuda.specs")
+            built_in = any(path.stem == name for path in ours.rglob("*.yaml"))
+            hint = f"; the built-in {name} is of --specs {shlex.quote(str(ours))}" if built_in else ""
+            raise Unsupported(f"no op {name!r}; {did_you_mean(name, ops)}{hint}")
 
 
 def specs_folder(given: Path | None) -> Path:

@@ -212,12 +212,12 @@ def cases(spec: OpSpec) -> Iterator[Finding]:
             yield ("tests", "ranges", name), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
         elif not -math.inf < low < high < math.inf:
             yield ("tests", "ranges", name), 0, f"a range goes from low to high, both finite, got [{low}, {high}]"
-    given = set(spec.tests.defaults)
-    for i, case in enumerate(spec.tests.cases):
-        needed = [n for n, f in spec.descriptor.items() if f.default is None and f.same_as is None]
-        missing = [n for n in needed if n not in case and n not in given]
-        if case.get("dtype", spec.dtypes[0]) not in spec.dtypes:
-            listed = ", ".join(spec.dtypes)
-            yield ("tests", "cases", i, "dtype"), 0, f"{case['dtype']!r} is not a dtype of this op; known are {listed}"
-        if missing:
-            yield ("tests", "cases", i), 0, f"gives no {', '.join(missing)}, and neither do the defaults"
+    needed = [n for n, f in spec.descriptor.items() if f.default is None and f.same_as is None]
+    for section, cases in (("tests", spec.tests.cases), ("bench", spec.bench.cases)):
+        for i, case in enumerate(cases):
+            missing = [n for n in needed if n not in case and n not in spec.tests.defaults]
+            if case.get("dtype", spec.dtypes[0]) not in spec.dtypes:
+                listed = f"known are {', '.join(spec.dtypes)}"
+                yield (section, "cases", i, "dtype"), 0, f"{case['dtype']!r} is not a dtype of this op; {listed}"
+            if missing:
+                yield (section, "cases", i), 0, f"gives no {', '.join(missing)}, and neither do the defaults"

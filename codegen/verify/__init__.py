@@ -11,10 +11,10 @@ from pathlib import Path
 
 from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.cuda import CudaDevice
+from baracuda.runtime.host.toolchain import find_toolchain
 
-from ..commands.project import plan_names, specs_folder
+from ..commands.project import plan_names, refuse_unknown, specs_folder
 from ..load import load_folder
-from ..spec_wording import did_you_mean
 
 
 def run(
@@ -38,32 +38,37 @@ def run(
     if device == "cuda" and not CudaDevice.available():
         raise DriverError("no CUDA device to test on; use the host device")
     chosen = environment(specs, package, ops, "check" if check else device)
-    _check_names(ops, specs_folder(specs), package)
+    _check_names_and_cases(ops, specs_folder(specs), package)
     if repro is not None:
         chosen[bundle.FOLDER] = str(repro.resolve())
-    command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify.suite", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.codegen.verify", "-p", "no:cacheprovider"]
     quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
     quiet += ["--rootdir", str(Path.cwd())]
     return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode
 
 
-def _check_names(ops: Sequence[str], specs: Path, package: str) -> None:
+def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> None:
+    from .cases import refuse_bad_cases
+    from .subject import Subject
+
     known, plans = load_folder(specs), plan_names(package)
+    refuse_unknown(ops, known)
     for name in ops or known:
-        if name not in known:
-            raise Unsupported(f"no op {name!r}; {did_you_mean(name, known)}")
         if known[name].spec.plan not in plans:
             raise Unsupported(f"no plan of {name!r} in {package!r}; run 'baracuda-gen generate', or see --package")
+    refuse_bad_cases(Subject(known[name], known, package) for name in ops or known)
 
 
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:
     """The environment variables that tell a child process what to test; it finds packages in this folder too.
 
-    Raises Unsupported where what judges is not installed.
+    Raises Unsupported where what judges is not installed, CompileError where the host device has no compiler.
     """
     for name in ("autograd", "pytest"):
         if find_spec(name) is None:
             raise Unsupported(f"{name} is not installed, which tests need; pip install 'baracuda-gen[test]'")
+    if device != "cuda":
+        find_toolchain()
     from . import suite
 
     chosen = {suite.PACKAGE: package, suite.OPS: " ".join(ops), suite.DEVICE: device}

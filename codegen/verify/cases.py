@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import KernelSku, Unsupported
+from baracuda.runtime import KernelSku, SpecError, Unsupported
 
-from ..conditions import evaluate_condition
-from ..spec import RangeSpec
+from ..conditions import evaluate_condition, fields_of, read_condition
+from ..spec import OpSpec, RangeSpec
 from .problem import Problem
 from .row_cases import edges, random_rows, skus_of
 from .subject import Subject
@@ -21,6 +21,38 @@ from .subject import Subject
 Serve = Callable[[Subject, Mapping[str, Any], KernelSku], Problem | None]
 _WANTED = 2  # problems a SKU should have; where the spec's cases give it fewer, random ones are added
 _TRIES = 1000  # the rarest that any case draws comes every hundred
+
+
+def refuse_bad_cases(subjects: Iterable[Subject]) -> None:
+    """Raise a SpecError that lists the cases, of tests and benchmarks, that violate a requirement of their spec."""
+    wrong = [
+        str(subject.loaded.source.error((section, "cases", i), said))
+        for subject in subjects
+        for section in ("tests", "bench")
+        for i, case in enumerate(getattr(subject.spec, section).cases)
+        if (said := _violation(subject.spec, _canonical(subject.values(case))))
+    ]
+    if wrong:
+        raise SpecError("\n".join(wrong))
+
+
+def _violation(spec: OpSpec, values: Mapping[str, Any]) -> str:
+    """What `values` should be and are not, or ""."""
+    for requirement in spec.require:
+        try:
+            if evaluate_condition(requirement.that, values):
+                continue
+            why = ""
+        except Exception as error:  # of an axis that a shape does not have, say
+            why = f" ({error})"
+        condition = read_condition(requirement.that, spec.descriptor)
+        seen = ", ".join(f"{name}={values[name]!r}" for name in fields_of(condition))
+        return f"this case violates a requirement; needs {condition}, got {seen}{why}"
+    return ""
+
+
+def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def skus(subject: Subject, device: str = "") -> list[KernelSku]:
@@ -118,9 +150,8 @@ def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES)
     flags = {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in given}
     for _ in range(tries if spec.tests.draw else 0):
         case = {name: _drawn(how, rng) for name, how in {**given, **flags}.items()}
-        values = subject.values(case)
-        canonical = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
-        if all(evaluate_condition(r.that, canonical) for r in spec.require):
+        values = _canonical(subject.values(case))
+        if all(evaluate_condition(r.that, values) for r in spec.require):
             yield case
 
 

@@ -118,7 +118,7 @@ template <class Shape> struct SeenByQueries {
 };
 
 // One of two threads that add to dq, every other tile of queries each: while one waits for its sums to arrive in
-// memory, the other has the next tile's on their way.
+// memory, the other has the next tile's on their way. Whose turn it is is known before the sums are there.
 template <class Shape, class Shared, class Args>
 __device__ __forceinline__ void add_to_chain(const Shared& shared, unsigned which, const Args& args) {
     constexpr int OWN = Shape::OWN;
@@ -176,7 +176,7 @@ template <typename T, class Shape, class Shared>
 __device__ __forceinline__ void multiply_changes(const Shared& shared, Ring<2> ring, Matrix k, PanelMatrix<32> change,
                                                  float (&queries)[Shape::STREAM / 2]) {
     shared.change_full(ring.stage).wait(ring.parity);
-    wgmma_wait<0>();
+    wgmma_wait<0>();  // dv's product has ended: these sums take the place of its weights
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Shape::OWN / 16; ++step)
@@ -185,7 +185,7 @@ __device__ __forceinline__ void multiply_changes(const Shared& shared, Ring<2> r
     wgmma_commit();
 }
 
-// What that made goes to shared memory, for add_to_chain.
+// What that made goes to shared memory, for add_to_chain, once the copy engine has taken what was there before.
 template <class Shape, class Shared, int N>
 __device__ __forceinline__ void stage_queries(const Shared& shared, Ring<2> ring, int place,
                                               const float (&queries)[N]) {
@@ -200,7 +200,7 @@ __device__ __forceinline__ void stage_queries(const Shared& shared, Ring<2> ring
                      : "memory");
 }
 
-// Later, when it has arrived there: the copy engine may read it.
+// When that has arrived there, the copy engine may read it: later, as arriving takes its time beside other products.
 template <class Shared> __device__ __forceinline__ void publish_queries(const Shared& shared, unsigned stage) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
@@ -239,9 +239,10 @@ template <typename T, class Shape, class Args> __device__ __forceinline__ void r
         }
         exchange(word[0], word[2], high, 2);
         exchange(word[1], word[3], high, 2);
-        if (query + 8 * i < args.query_len && column < args.d_k)
-            __stwb(reinterpret_cast<uint4*>(args.dq.at(head / args.num_heads, head % args.num_heads, query + 8 * i) + column),
-                   make_uint4(word[0], word[1], word[2], word[3]));
+        if (query + 8 * i < args.query_len && column < args.d_k) {
+            T* const to = args.dq.at(head / args.num_heads, head % args.num_heads, query + 8 * i) + column;
+            __stwb(reinterpret_cast<uint4*>(to), make_uint4(word[0], word[1], word[2], word[3]));
+        }
     }
 }
 

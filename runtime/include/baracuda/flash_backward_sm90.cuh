@@ -25,7 +25,8 @@ namespace baracuda {
 // What lies where in shared memory. The side of q and k is called `k` here, with DK columns, that of v and dy is called
 // `v`, with DV; columns are in panels of 64, those beyond d_k and d_v are zeros. SUM_K says whether dk or dq is made,
 // SUM_V whether dv is. Dynamic shared memory: 1280 + 128 (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), with
-// OWN_KEYS 8 STAGES STREAM more, and with CHAINED 4 OWN STREAM + 8 or 4 STREAM DK; in two parts 128 ceil(DV / 64) STREAM less.
+// OWN_KEYS 8 STAGES STREAM more, and with CHAINED 4 OWN STREAM + 8 STREAM DK, or 4 STREAM DK if STREAM is more than 64;
+// in two parts 128 ceil(DV / 64) STREAM less.
 template <bool OWN_KEYS_, bool SUM_K_, bool SUM_V_, bool CHAINED_, int OWN_, int STREAM_, int STAGES_, class Schedule,
           class Variant>
 struct HopperBackwardShape {
@@ -261,7 +262,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     static constexpr int N = Shape::STREAM / 2, OF_QUERIES = EARLY ? N / 2 : 1;
     static constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_V = Shape::SUM_V, SOFTCAP = Variant::SOFTCAP;
     float factor, slope;      // a weight is exp2(factor score - lse); with a cap the score is tanh(slope score)
-    unsigned statistics;      // where the tile's are, if own rows are keys
+    unsigned statistics;      // where the tile's are, if own rows are keys; unless GATHERED, the lane's
     float lse[2], delta[2];   // of the own rows, if those are queries
     int met[2];               // the own rows meet rows [met, met + span) of the tile
     unsigned span[2];
@@ -500,7 +501,10 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                 const unsigned k = Shape::OWN_BYTES + ring.stage * Shape::STREAM_BYTES;
                 const unsigned v = Shape::APART ? Shape::APART_V : k + Shape::K_BYTES;
                 const unsigned own_k = place * (64 * 128), own_v = own_k + Shape::OWN_V;
-                if (OWN_KEYS) weights.statistics = shared.statistics(ring.stage) + (Shape::GATHERED ? 0 : threadIdx.x % 4 * 8);
+                if (OWN_KEYS) {
+                    weights.statistics = shared.statistics(ring.stage);
+                    if (!Shape::GATHERED) weights.statistics += threadIdx.x % 4 * 8;
+                }
                 const bool edge = (Shape::BAND && tile < full) || ((Shape::BAND || !OWN_KEYS) && tile >= full_end);
                 if (edge) weights.meet(band, row, tile);
 
@@ -543,7 +547,7 @@ __device__ __forceinline__ void backward_consume(const HopperBackwardShared<Shap
                     pin(change);
                     if constexpr (SUM_V && Shape::EARLY_STEPS < STREAM / 16)
                         multiply_weights<T, Shape, Shape::EARLY_STEPS, STREAM / 16>(sum_v, weight, matrix(v));
-                    if constexpr (Shape::CHAINED) {  // the sums of dq take the place of the weights
+                    if constexpr (Shape::CHAINED) {
                         share_changes<Shape>(shared, ring, place, change);
                         const auto of_change = PanelMatrix<32>::at(shared.change(ring.stage), Shape::CHANGE_PANEL);
                         multiply_changes<T, Shape>(shared, ring, matrix(place * Shape::OWN_PANEL), of_change, score);

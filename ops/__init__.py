@@ -11,6 +11,8 @@ from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING
 
+from baracuda.runtime import InvalidProblem
+
 from .function import Function
 from .signature import plans_of
 
@@ -18,7 +20,11 @@ __all__ = ["Function", "functions"]
 
 
 def functions(package: ModuleType) -> Mapping[str, Function]:
-    """A function for each op of a package that `baracuda-gen generate` has written, by the op's name."""
+    """A function for each op of a package that `baracuda-gen generate` has written, by the op's name:
+    `functions(mine)["row_center"](x)`. InvalidProblem for anything else.
+    """
+    if not isinstance(package, ModuleType) or not hasattr(package, "MODULES"):
+        raise InvalidProblem(f"{package!r} is no package that 'baracuda-gen generate' has written; pass the module")
     return MappingProxyType({plan.OP: Function(plan) for plan in plans_of(package)})
 
 

@@ -260,6 +260,8 @@ def _refuse_dtype(dtype: object, name: str) -> NoReturn:
 
 
 def _reader_of(kind: type, name: str) -> Reader:
+    if issubclass(kind, np.ma.MaskedArray):
+        raise InvalidProblem(f"{name!r} is a masked array, whose mask no kernel reads; pass its data or filled()")
     reader = by_ancestry(kind, _LIBRARIES)
     if reader is not None:
         return reader

@@ -32,6 +32,7 @@ import baracuda.codegen.verify as verify
 from baracuda.codegen.cli import main
 from baracuda.codegen.commands import compile as compile_steps
 from baracuda.codegen.commands import doctor as doctor_steps
+from baracuda.codegen.commands import project as project_steps
 from baracuda.codegen.commands.activations import activations
 from baracuda.codegen.commands.compile import rows_of, sources_of, variants_of
 from baracuda.codegen.commands.explain import Architecture
@@ -187,8 +188,9 @@ def test_an_empty_folder_of_specs_removes_nothing(run: Run, specs: Path, tmp_pat
     """Without specs every generated file would be left over; that is an error instead."""
     run("generate")
     (specs / "normalization" / "rms_norm.yaml").unlink()
-    result = run("generate")
-    assert result.exit_code == 1 and "holds no spec" in result.stderr
+    for command in ("generate", "test"):
+        result = run(command)
+        assert result.exit_code == 1 and "holds no spec" in result.stderr
     assert (tmp_path / "generated" / "normalization" / "rms_norm.cu").exists()
 
 
@@ -587,6 +589,9 @@ def test_new_overwrites_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     for arguments in (["Mine"], ["mine", "--category", "../up"]):
         result = run("new", *arguments)
         assert result.exit_code == 1 and "must be a lower-case identifier" in result.stderr
+    for arguments, said in (["mine", "--category", "other"], "is there already"), (["class"], "'class' is a reserved"):
+        result = run("new", *arguments)
+        assert result.exit_code == 1 and said in result.stderr
 
 
 def test_one_of_many_begins_an_op(tmp_path: Path) -> None:
@@ -654,7 +659,7 @@ def test_a_case_that_its_spec_refuses_is_told(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str, old: str, new: str, needs: str
 ) -> None:
     """The place, the requirement and the values, in a line, before anything is compiled or run."""
-    monkeypatch.setattr(verify, "plan_names", lambda _: ["MinePlan"])
+    monkeypatch.setattr(project_steps, "plan_names", lambda _: ["MinePlan"])
     path = Path(run("new", "mine").stdout.strip())
     path.write_text(text := path.read_text().replace(old, new))
     case = "[7, 257]" if "<" in old else new
@@ -694,11 +699,12 @@ def test_a_missing_compiler_is_one_line(
         assert result.stderr.startswith(said)
 
 
-def test_test_says_what_is_not_generated(run: Run) -> None:
+@pytest.mark.parametrize("command", ["test", "mutate"])
+def test_what_is_not_generated_is_not_tested(run: Run, command: str) -> None:
     """Neither a package that is not there nor one without an op's plan gets as far as pytest."""
     run("new", "row_center")
     for package, said in [("gone", "no package 'gone'; install it"), (PACKAGE, "no plan of 'row_center' in 'baracuda")]:
-        result = run("test", "--package", package)
+        result = run(command, "--package", package)
         assert (result.exit_code, result.stdout) == (1, "") and said in result.stderr
         assert result.stderr.count("\n") == 1
 

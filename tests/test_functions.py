@@ -133,6 +133,12 @@ def test_a_field_that_nothing_shows_is_asked_for() -> None:
     assert baracuda.ops.repeat(X, repeats=[2, 1]).shape == (8, 6)
 
 
+def test_functions_are_of_a_generated_package() -> None:
+    for wrong in ("mine", rt):
+        with pytest.raises(rt.InvalidProblem, match="no package that 'baracuda-gen generate' has written"):
+            baracuda.ops.functions(wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("op", SUBJECTS)
 def test_plans_functions_and_results_are_copied_and_pickled(op: str) -> None:
     """After they have run, too, when they know of this process's memory."""

@@ -257,9 +257,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         unwanted.unlink()
     given = ["--specs", folder / "specs", "--out", folder / "out", "--root", ROOT]
     given += ["--accuracy", state_file(folder / "s.jsonl")]
-    done = CliRunner().invoke(main, ["site", *map(str, given)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    for _ in ("new", "again"):
+        done = CliRunner().invoke(main, ["site", *map(str, given)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
     return folder / "out"
+
+
+@pytest.mark.parametrize("which", ["--out", "--markdown"])
+def test_only_an_earlier_site_is_emptied(tmp_path: Path, which: str) -> None:
+    """Not a folder of specs or of notes."""
+    (tmp_path / "notes.txt").write_text("mine")
+    given = ["--specs", str(installed("baracuda.specs")), "--out", str(tmp_path / "out"), which, str(tmp_path)]
+    done = CliRunner().invoke(main, ["site", *given])
+    assert (done.exit_code, done.stdout) == (1, "") and f"{tmp_path}: is no earlier site" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.filterwarnings("default")

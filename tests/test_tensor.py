@@ -146,6 +146,7 @@ def test_what_addresses_nothing_cannot_be_misaligned():
         (np.zeros(2, np.longdouble), Unsupported, "'x' has dtype float128; supported are float16, bfloat16"),
         (np.zeros(2, object), Unsupported, "'x' has dtype object"),
         (np.zeros(2, ml_dtypes.int4), Unsupported, "'x' has dtype int4"),
+        (np.ma.array([1.0], mask=[True]), InvalidProblem, "'x' is a masked array, whose mask no kernel reads"),
         ([1.0], InvalidProblem, "'x' is of type builtins.list; pass a NumPy, CuPy or torch array"),
         (1.0, InvalidProblem, "'x' is of type builtins.float"),
         (None, InvalidProblem, "'x' is of type builtins.NoneType"),

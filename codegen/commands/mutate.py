@@ -22,7 +22,7 @@ from ..mutation.survivors import declared, unused
 from ..mutation.verdict import SURVIVED
 from ..verify import environment
 from ..verify.subject import Subject
-from .project import installed, plans_of, refuse_unknown
+from .project import installed, plans_of, refuse_ungenerated, refuse_unknown
 from .terminal import progress, show_json, show_table, working
 
 
@@ -71,6 +71,7 @@ def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
             family = loaded[others[0]].spec.family
             raise Unsupported(f"{others[0]!r} is of family {family}; `mutate` changes ops of family row")
         click.echo(f"only ops of family row are changed, not {', '.join(sorted(others))}", err=True)
+    refuse_ungenerated(ops or rows, rows, package)
     subjects = {op: Subject(one, loaded, package) for op, one in rows.items()}
     return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
 

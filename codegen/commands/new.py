@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from baracuda.runtime import SpecError
 from baracuda.runtime.publish import publish
 
+from ..names import is_reserved_category, is_reserved_op
 from ..schema import schema_text
 from ..spec import Ident
 from .schema import FILE, renew
@@ -89,7 +90,12 @@ def new(op: str, family: str, category: str, specs: Path) -> Path:
             TypeAdapter(Ident).validate_python(name)
         except ValidationError:
             raise SpecError(f"{what} {name!r} must be a lower-case identifier, as in 'row_center'") from None
+    if is_reserved_op(op) or is_reserved_category(category):
+        word = op if is_reserved_op(op) else category
+        raise SpecError(f"{word!r} is a reserved word; choose another name")
     path = specs / category / f"{op}.yaml"
+    for other in specs.rglob(path.name):
+        raise SpecError(f"{other}: is there already; choose another op name or edit it")
     kind = "".join(part.capitalize() for part in op.split("_"))
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

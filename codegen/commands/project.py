@@ -6,7 +6,7 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -41,8 +41,7 @@ class Project:
 
         with working("reading specs"):
             loaded = load_folder(specs)
-            if not loaded:
-                raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
+            refuse_none(loaded, specs)
             ops = lower_all(loaded.values())
             return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
 
@@ -67,6 +66,20 @@ def refuse_unknown(names: Iterable[str], ops: Collection[str]) -> None:
             built_in = any(path.stem == name for path in ours.rglob("*.yaml"))
             hint = f"; the built-in {name} is of --specs {shlex.quote(str(ours))}" if built_in else ""
             raise Unsupported(f"no op {name!r}; {did_you_mean(name, ops)}{hint}")
+
+
+def refuse_none(loaded: Collection[str], specs: Path) -> None:
+    """Raise SpecError for a folder without specs."""
+    if not loaded:
+        raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
+
+
+def refuse_ungenerated(ops: Iterable[str], loaded: Mapping[str, Loaded], package: str) -> None:
+    """Raise Unsupported for an op whose plan is not in the package."""
+    plans = plan_names(package)
+    for op in ops:
+        if loaded[op].spec.plan not in plans:
+            raise Unsupported(f"no plan of {op!r} in {package!r}; run 'baracuda-gen generate', or see --package")
 
 
 def specs_folder(given: Path | None) -> Path:

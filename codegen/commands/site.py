@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from baracuda.runtime import KernelSku, Registered
+from baracuda.runtime import KernelSku, Registered, SpecError
 
 from ..site.documents import Documents
 from ..site.html import build, config, write_config
@@ -23,6 +23,8 @@ from .compile import variants_of
 from .compile_report import Report, Variant
 from .project import Project, kernels_of
 from .terminal import working
+
+_OURS = ".made-by-baracuda-gen-site"  # in a folder that the next site may empty
 
 
 def site(
@@ -39,8 +41,14 @@ def site(
     sweeps: Sequence[Path] = (),
 ) -> bool:
     """Write the site to `out`, and its Markdown to the folder `markdown` if one is given; true unless a kernel that
-    `resources` asks for does not compile."""
+    `resources` asks for does not compile.
+
+    Both folders are emptied, so SpecError for one that holds anything but an earlier site.
+    """
     start = time.perf_counter()
+    folders = [out] if markdown is None else [out, markdown]
+    for folder in folders:
+        _refuse_others(folder)
     project = Project.read(specs)
     variants = variants_of(project, archs=archs, package=package)
     report = Report.of(variants if resources else [])
@@ -50,10 +58,17 @@ def site(
     made = project.loaded, project.ops, project.files
     documents = Documents(root)
     catalogue = Catalogue(*made, kernels_of(package), _resources(variants), documents, package, measured)
-    with tempfile.TemporaryDirectory() if markdown is None else nullcontext(str(markdown)) as folder:
-        _write(catalogue, Path(folder), out)
+    with tempfile.TemporaryDirectory() if markdown is None else nullcontext(str(markdown)) as kept:
+        _write(catalogue, Path(kept), out)
+    for folder in folders:
+        (folder / _OURS).touch()
     click.echo(f"{out}: {len(project.ops)} ops in {time.perf_counter() - start:.1f} s; open {out / 'index.html'}")
     return not report.failed
+
+
+def _refuse_others(folder: Path) -> None:
+    if folder.exists() and not (folder.is_dir() and ((folder / _OURS).exists() or not any(folder.iterdir()))):
+        raise SpecError(f"{folder}: is no earlier site, and would be emptied; choose a folder that is not there yet")
 
 
 def _kept(root: Path, kind: str) -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.cuda import CudaDevice
 from baracuda.runtime.host.toolchain import find_toolchain
 
-from ..commands.project import plan_names, refuse_unknown, specs_folder
+from ..commands.project import refuse_none, refuse_ungenerated, refuse_unknown, specs_folder
 from ..load import load_folder
 
 
@@ -51,11 +51,10 @@ def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> Non
     from .cases import refuse_bad_cases
     from .subject import Subject
 
-    known, plans = load_folder(specs), plan_names(package)
+    known = load_folder(specs)
+    refuse_none(known, specs)
     refuse_unknown(ops, known)
-    for name in ops or known:
-        if known[name].spec.plan not in plans:
-            raise Unsupported(f"no plan of {name!r} in {package!r}; run 'baracuda-gen generate', or see --package")
+    refuse_ungenerated(ops or known, known, package)
     refuse_bad_cases(Subject(known[name], known, package) for name in ops or known)
 
 

@@ -73,14 +73,18 @@ def wording(problem: Problem) -> str:
     return _WORDING.get(problem.kind, _fallback)(problem)
 
 
+_LISTED = 30  # names in a message; kernels have hundreds
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The fix for a misspelt `name`: the nearest of the `known` names, in whatever case, or all of them."""
+    """The fix for a misspelt `name`: the nearest of the `known` names, in whatever case, or the first of them."""
     known = sorted(known)
     plain = {_plain(k): k for k in known}
     near = get_close_matches(name, known, n=1) or [plain[k] for k in get_close_matches(_plain(name), plain, n=1)]
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"needs one of {', '.join(map(repr, known))}" if known else "remove it"
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"needs one of {', '.join(map(repr, known[:_LISTED]))}{more}" if known else "remove it"
 
 
 def _plain(name: str) -> str:

@@ -366,6 +366,7 @@ def test_list_with_resources(run: Run) -> None:
         (["list", "--package", "no.such"], "no package 'no.such'; install it or go to the folder it is in"),
         (["list", "--package", "json"], "package 'json' holds no generated plans"),
         (["show", "rms_nrom"], "did you mean 'rms_norm'?"),
+        (["show", "xyzzy"], " more\n"),
         (
             ["explain", "RMSNrmPlan"],
             "no plan 'RMSNrmPlan' in 'baracuda.generated'; did you mean 'RMSNormPlan'?",

@@ -67,7 +67,8 @@ def spills(s: Subject) -> Iterator[str]:
     """Registers kept in memory for lack of room."""
     used, allowed = s.facts.resources.spill_bytes, s.op.allowance(s.sku.arch).spills(s.layout, s.arch)
     if used > allowed:
-        yield f"{used} bytes spilled, allowed are {allowed}; give the op a smaller tile or say spill_bytes in its spec"
+        keys = f"spill_bytes: {{{s.layout}: {used}}}"
+        yield f"{used} bytes spilled, allowed are {allowed}; keep fewer values, or allow it by {keys} under arch"
 
 
 def local_memory(s: Subject) -> Iterator[str]:
@@ -76,7 +77,7 @@ def local_memory(s: Subject) -> Iterator[str]:
     if held.stack_bytes > held.spill_bytes + allowed or (found and not held.spill_bytes + allowed):
         yield (
             f"{held.stack_bytes} bytes of stack ({_shown(found) or 'not used'}) for {held.spill_bytes} bytes spilled, "
-            f"allowed are {allowed} more; an array is indexed by what is known only at run time"
+            f"allowed are {allowed} more; an array is indexed at run time, which stack_bytes under arch allows"
         )
 
 

@@ -100,8 +100,9 @@ def test_kernels_are_held_to_the_same_contracts(other: Path) -> None:
     assert not [name for name, told in ours["kernels"].items() if "error" in told]
 
 
-def test_compiling_caching_and_launching_work_the_same(other: Path) -> None:
-    """The tests of the cache, its keys and the launches, which need no GPU, pass."""
-    tests = ["tests/test_cubin_cache.py", "tests/test_cuda_launch.py"]
-    printed = run(other, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
+@pytest.mark.parametrize("tests", ["cubin_cache cuda_launch", "flash_sm90 flash_backward_sm90"])
+def test_what_needs_no_gpu_is_the_same(other: Path, tests: str) -> None:
+    """The cache, its keys and the launches; no spill and no product in series where registers are fewest."""
+    files = [f"tests/test_{name}.py" for name in tests.split()]
+    printed = run(other, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files)
     assert re.search(r"^\d+ passed", printed.splitlines()[-1])

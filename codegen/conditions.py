@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import ast
 import math
+import warnings
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from functools import cache
-from types import CodeType, SimpleNamespace
 from typing import Any
 
+from baracuda.runtime.computing import NO_VALUE
+from baracuda.runtime.values import shown
+
+from .condition_values import FUNCTIONS, meaning
 from .program.parse import excess
 
-# What a condition may call, and how a generated plan spells it.
-FUNCTIONS = {
-    "len": "len",
-    "min": "min",
-    "max": "max",
-    "abs": "abs",
-    "prod": "math.prod",
-    "isfinite": "math.isfinite",
-    "is_suffix_mask": "rt.is_suffix_mask",
-    "mask_axes": "rt.mask_axes",
-    "normalize_axis": "rt.normalize_axis",
-    "ceil_div": "rt.ceil_div",
-    "round_up": "rt.round_up",
-    "bucket": "rt.bucket",
-}
 _NODES = (
     ast.Expression,
     ast.Name,
@@ -58,10 +46,12 @@ class ConditionError(ValueError):
 
 def read_condition(text: str, fields: Collection[str]) -> str:
     """Return `text` as the white list prints it; raise ConditionError for anything outside it."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConditionError(f"not an expression: {getattr(error, 'msg', error)}") from None
+    return ast.unparse(parsed(text, fields))
+
+
+def parsed(text: str, fields: Collection[str]) -> ast.Expression:
+    """The syntax tree of `text`, which has nothing outside the white list; else ConditionError."""
+    tree = _tree(text)
     if too_much := excess(tree):
         raise ConditionError(f"the expression {too_much}")
     called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
@@ -78,10 +68,24 @@ def read_condition(text: str, fields: Collection[str]) -> str:
             case ast.Constant(value=bool() | int() | float()):
                 pass
             case ast.Constant() | ast.Call():
-                raise ConditionError(f"{ast.unparse(node)!r} is not allowed here")
+                raise ConditionError(f"{_shown(node)} is not allowed here")
             case _ if not isinstance(node, _NODES):
-                raise ConditionError(f"{ast.unparse(node)!r} is not allowed here")
-    return ast.unparse(tree)
+                raise ConditionError(f"{_shown(node)} is not allowed here")
+    return tree
+
+
+def _tree(text: str) -> ast.Expression:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what Python only warns of, as of `1if`, is none of this language
+            return ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConditionError(f"not an expression: {getattr(error, 'msg', error)}") from None
+
+
+def _shown(node: ast.AST) -> str:
+    text = ast.unparse(node)
+    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def fields_of(text: str) -> tuple[str, ...]:
@@ -92,17 +96,15 @@ def fields_of(text: str) -> tuple[str, ...]:
 
 
 def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
-    """The value of a (checked) condition on a descriptor's values."""
-    import baracuda.runtime as rt
+    """The value of a (checked) condition on a descriptor's values; ConditionError where it has none, as of n // 0."""
+    try:
+        return meaning(text)(values)
+    except NO_VALUE as error:  # the runtime's own for axes are ValueErrors
+        raise ConditionError(f"has no value for {_seen(text, values)}: {error}") from None
 
-    names = {"rt": rt, "math": math, "self": SimpleNamespace(**values)}
-    allowed = {"len": len, "min": min, "max": max, "abs": abs}
-    return eval(_compiled(text), {"__builtins__": allowed}, names)
 
-
-@cache
-def _compiled(text: str) -> CodeType:
-    return compile(to_python(text), "<condition>", "eval")
+def _seen(text: str, values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={shown(values[name])}" for name in fields_of(text)) or "any problem"
 
 
 def to_python(text: str, owners: Mapping[str, str] | None = None) -> str:
@@ -122,6 +124,6 @@ class _OfOwner(ast.NodeTransformer):
 
 def _known(name: str, allowed: Collection[str], what: str) -> None:
     if name not in allowed:
-        near = get_close_matches(name, list(allowed), n=1)
+        near = get_close_matches(name[:64], list(allowed), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(allowed)}"
-        raise ConditionError(f"unknown {what} {name!r}; {hint}")
+        raise ConditionError(f"unknown {what} {name[:64]!r}; {hint}")

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from math import gcd
 
 from .errors import InvalidProblem
+from .values import shown
 
 Ints = tuple[int, ...]
 
+_WORD = 64  # bits
 _OVERLAP_WORK = 4096  # partial index differences tried before overlap is presumed; a few milliseconds
 
 
@@ -28,7 +30,8 @@ def contiguous_strides(shape: Sequence[int]) -> Ints:
 def normalize_axis(axis: int, rank: int) -> int:
     """`axis` counted from the front; raises InvalidProblem outside [-rank, rank)."""
     if not -rank <= axis < rank:
-        raise InvalidProblem(f"axis {axis} is outside rank {rank}; axes run from {-rank} to {rank - 1}")
+        first, last = shown(-rank), shown(rank - 1)
+        raise InvalidProblem(f"axis {shown(axis)} is outside rank {shown(rank)}; axes run from {first} to {last}")
     return axis % rank
 
 
@@ -43,14 +46,16 @@ def split_axes(rank: int, cols_axes: Iterable[int]) -> tuple[Ints, Ints]:
 
 def mask_axes(mask: int, rank: int) -> Ints:
     """Axes d whose bit d is set in `mask`, ascending; raises InvalidProblem for a bit at or beyond `rank`."""
-    if mask < 0 or mask >> rank:
-        raise InvalidProblem(f"axis mask {mask:#b} has a bit outside rank {rank}; bit d stands for axis d")
-    return tuple(axis for axis in range(rank) if mask >> axis & 1)
+    if mask < 0 or rank < 0 or mask.bit_length() > rank:
+        bits = f"{mask:#b}" if mask.bit_length() <= _WORD else f"of {mask.bit_length()} bits"
+        raise InvalidProblem(f"axis mask {bits} has a bit outside rank {shown(rank)}; bit d stands for axis d")
+    return tuple(axis for axis in range(mask.bit_length()) if mask >> axis & 1)
 
 
 def is_suffix_mask(mask: int, rank: int) -> bool:
     """Whether the set bits are the last axes of [0, rank), at least one, and none beyond."""
-    return mask > 0 and mask + (mask & -mask) == 1 << rank
+    after = mask + (mask & -mask)  # a power of two where the bits are side by side
+    return mask > 0 and after & (after - 1) == 0 and mask.bit_length() == rank
 
 
 def coalesce(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from .arguments import Views
 from .body_layout import StructWords, layout_of
 from .body_selection import BodyKernel, BodySelection, listed, own_first
+from .computing import computing
 from .descriptor import Descriptor
 from .device import Device, KernelSource
 from .element import ElementKind
@@ -168,7 +169,8 @@ class BodyPlan(BodySelection[B], Plan[B]):
         ranks = {name: len(shapes[0]) for name, shapes in self._shapes.items()}
         boxes = self.MAPS.get(sku.arch, ())
         constants = self._constants(self.descriptor, sku)
-        maps = tuple((box.tensor, tuple(box.extent(self.descriptor, *constants))) for box in boxes)
+        with computing(self.descriptor):
+            maps = tuple((box.tensor, tuple(box.extent(self.descriptor, *constants))) for box in boxes)
         return StructWords(maps, ranks, tuple(fields), tuple(offsets))
 
 

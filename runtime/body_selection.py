@@ -11,6 +11,7 @@ from math import prod
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+from .computing import computing
 from .descriptor import Descriptor
 from .device import Device
 from .devices import default_device
@@ -61,8 +62,9 @@ class Serves:
 
     def refuses(self, d: Descriptor, s: Any, v: Any) -> str | None:
         """Why the problem is not served, with the value of each name in the text; None when it is."""
-        if self.holds(d, s, v):
-            return None
+        with computing(d):
+            if self.holds(d, s, v):
+                return None
         found = dict.fromkeys(n for n in _NAME.findall(self.text) if not keyword.iskeyword(n))
         owners = {n: d if n in d._types else v if hasattr(v, n) else s for n in found}
         return f"needs {self.text}; here {', '.join(f'{n}={getattr(of, n)!r}' for n, of in owners.items())}"
@@ -228,7 +230,8 @@ class BodySelection(Selectable[B]):
     def _launched(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[BodyKernel, ...]:
         """The kernels that have something to do."""
         constants = cls._constants(descriptor, sku, multiprocessors)
-        return tuple(kernel for kernel in cls._kernels_of(descriptor, *constants) if 0 not in kernel.grid)
+        with computing(descriptor):
+            return tuple(kernel for kernel in cls._kernels_of(descriptor, *constants) if 0 not in kernel.grid)
 
     @classmethod
     @lru_cache(maxsize=_RECENT)
@@ -242,8 +245,9 @@ class BodySelection(Selectable[B]):
             multiprocessors=multiprocessors,
             **dict(schedule.numbers),
         )
-        settings = SimpleNamespace(**cls._settings_of(descriptor))
-        cls._add_terms(descriptor, numbers, settings)
+        with computing(descriptor):
+            settings = SimpleNamespace(**cls._settings_of(descriptor))
+            cls._add_terms(descriptor, numbers, settings)
         return numbers, settings
 
     @classmethod
@@ -254,7 +258,9 @@ class BodySelection(Selectable[B]):
     @classmethod
     def _scratch_bytes(cls, descriptor: B, sku: KernelSku) -> list[int]:
         kinds = {"T": sku.element, "acc": sku.element.row.acc}
-        counts = cls._scratch_of(descriptor, *cls._constants(descriptor, sku))
+        constants = cls._constants(descriptor, sku)
+        with computing(descriptor):
+            counts = cls._scratch_of(descriptor, *constants)
         sizes = [(kinds.get(k) or ElementKind(k)).row.bytes for _, k in cls.WORKSPACE]
         return [rounded(count * size) for count, size in zip(counts, sizes, strict=True)]
 

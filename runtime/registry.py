@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from importlib.resources import files
@@ -24,6 +24,7 @@ class SourceFile:
     name: str
     contraction: bool
     flush_subnormals: bool
+    held: str | None = field(default=None, compare=False, repr=False)  # the text, where there is no file of it
 
     @cached_property
     def text(self) -> str:
@@ -33,6 +34,8 @@ class SourceFile:
     @cached_property
     def raw(self) -> str:
         """The file as it is."""
+        if self.held is not None:
+            return self.held
         return files(self.package).joinpath(self.name).read_text(encoding="utf-8")
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from .computing import computing
 from .descriptor import Descriptor
 from .device import Device
 from .devices import default_device, get_device
@@ -144,8 +145,9 @@ class Selectable(Generic[D]):
     @classmethod
     def _check(cls, descriptor: D) -> None:
         """Raise what is wrong with `descriptor`, whichever kernel were to serve it."""
-        descriptor.check()
-        cls._check_sizes(descriptor)
+        with computing(descriptor):
+            descriptor.check()
+            cls._check_sizes(descriptor)
 
     @classmethod
     def _check_sizes(cls, descriptor: D) -> None:

@@ -34,8 +34,7 @@ ARCHS = ("sm_80", "sm_89", "sm_90")
 
 def rows_of(op: RowOp, text: str, package: str = PACKAGE) -> tuple[Registered, ...]:
     """The rows that `op`, generated as `text` into `package`, adds to the kernel table; not imported."""
-    file = SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals)
-    vars(file)["raw"] = text  # where the cached property keeps what it has read
+    file = SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals, text)
     table = row_kernels(
         file,
         category=op.category,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,9 @@ def read_table(folder: Path, package: str) -> Iterator[Held]:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             where = f"{path.relative_to(folder)}:{tables[0].lineno}"
             raise rt.Unsupported(f"{where}: registers kernels in a way that is not known here ({error})") from None
+        text = path.with_suffix(".cu").read_text(encoding="utf-8")
         for row in rows:
-            vars(row.source)["raw"] = path.with_suffix(".cu").read_text(encoding="utf-8")
-            yield Held(row, arguments)
+            yield Held(replace(row, source=replace(row.source, held=text)), arguments)
 
 
 def other_ops(folder: Path) -> dict[str, str]:

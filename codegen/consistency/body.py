@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 
 from baracuda.runtime.cubin import INCLUDE
 
-from ..conditions import ConditionError, read_condition
+from ..condition_kinds import WORD, Kind, kind_of
+from ..conditions import ConditionError, evaluate_condition
+from ..conditions import fields_of as fields_read
 from ..model import arch_number
 from ..spec import BodySpec
-from .finding import Finding, Place, Rule, near
+from .finding import Finding, Rule, expression, fields_of, near
 
 # How test values of a tensor may be drawn, where any will not do; see verify/body_problem.py.
 DRAWN = ("offsets", "mask", "slopes")
 SCHEDULE_NAMES = ("threads", "itemsize", "accsize", "multiprocessors")
+OF_TERMS = ("bool", "int", "float", "tuple")
 
 
 def names(spec: BodySpec) -> Iterator[Finding]:
@@ -28,14 +31,15 @@ def names(spec: BodySpec) -> Iterator[Finding]:
 
 
 def shapes(spec: BodySpec) -> Iterator[Finding]:
+    fields = fields_of(spec)
     for section in ("inputs", "outputs"):
         for name, tensor in getattr(spec, section).items():
             place = (section, name)
-            yield from _expression(tensor.shape, tuple(spec.descriptor), (*place, "shape"))
+            yield from expression(tensor.shape, fields, (*place, "shape"), "tuple")
             if not _is_tuple(tensor.shape):
                 yield (*place, "shape"), 0, f"{tensor.shape!r} is no shape; write '(rows, cols)', or '(rows,)'"
             for i, text in enumerate(tensor.shapes):
-                yield from _expression(text, tuple(spec.descriptor), (*place, "shapes", i))
+                yield from expression(text, fields, (*place, "shapes", i), "tuple")
 
 
 def _is_tuple(text: str) -> bool:
@@ -52,43 +56,65 @@ def rank_of(text: str) -> int:
 
 
 def expressions(spec: BodySpec) -> Iterator[Finding]:
-    numbers = {name for row in spec.schedules for name in row.numbers}
-    fields = tuple(spec.descriptor)
-    everything = (*fields, *SCHEDULE_NAMES, *sorted(numbers), *spec.settings)
-    for i, (name, term) in enumerate(spec.terms.items()):
-        if name in everything:
-            yield ("terms", name), 0, f"{name!r} means something else; choose another name"
-        yield from _expression(term, (*everything, *list(spec.terms)[:i]), ("terms", name))
-    everything = (*everything, *spec.terms)
+    fields = fields_of(spec)
     for name, text in spec.settings.items():
-        yield from _expression(text, fields, ("settings", name))
+        yield from expression(text, fields, ("settings", name), "bool", "int")
+    known = fields | dict.fromkeys(SCHEDULE_NAMES, WORD) | dict.fromkeys(_numbers(spec), WORD)
+    known |= {name: _kind(text, fields) for name, text in spec.settings.items()}
+    for name, text in spec.terms.items():
+        if name in known:
+            yield ("terms", name), 0, f"{name!r} means something else; choose another name"
+        yield from expression(text, known, ("terms", name), *OF_TERMS)
+        known[name] = _kind(text, known)
+    yield from _kernels(spec, known)
     for name, scratch in spec.workspace.items():
-        yield from _expression(scratch.size, everything, ("workspace", name, "size"))
-    for i, kernel in enumerate(spec.kernels):
-        for axis, blocks in enumerate(kernel.grid):
-            yield from _expression(blocks, everything, ("kernels", i, "grid", axis))
-        yield from _expression(kernel.shared, everything, ("kernels", i, "shared"))
-        if kernel.when is not None:
-            yield from _expression(kernel.when, everything, ("kernels", i, "when"))
-        if isinstance(kernel.threads, str) and kernel.threads not in numbers:
-            hint = near(kernel.threads, numbers)
-            yield ("kernels", i, "threads"), 0, f"{kernel.threads!r} is no number of the schedules; {hint}"
+        yield from expression(scratch.size, known, ("workspace", name, "size"), "int")
     for arch, maps in spec.tensor_maps.items():
         for name, box in maps.items():
             place = ("tensor_maps", arch, name)
-            yield from _expression(box, everything, place)
+            yield from expression(box, known, place, "tuple")
             if not _is_tuple(box) or rank_of(box) != 2:
                 yield place, 0, f"{box!r} is no box; write '(rows, columns)'"
     for i, row in enumerate(spec.schedules):
         if row.fits is not None:
-            yield from _expression(row.fits, everything, ("schedules", i, "fits"))
+            yield from expression(row.fits, known, ("schedules", i, "fits"), "bool")
 
 
-def _expression(text: str | int, known: tuple[str, ...], place: Place) -> Iterator[Finding]:
+def _kernels(spec: BodySpec, known: Mapping[str, Kind]) -> Iterator[Finding]:
+    for i, kernel in enumerate(spec.kernels):
+        for axis, blocks in enumerate(kernel.grid):
+            yield from expression(blocks, known, ("kernels", i, "grid", axis), "int")
+        yield from expression(kernel.shared, known, ("kernels", i, "shared"), "int")
+        if kernel.when is not None:
+            yield from expression(kernel.when, known, ("kernels", i, "when"), "bool")
+        if isinstance(kernel.threads, str) and kernel.threads not in _numbers(spec):
+            hint = near(kernel.threads, _numbers(spec))
+            yield ("kernels", i, "threads"), 0, f"{kernel.threads!r} is no number of the schedules; {hint}"
+
+
+def _numbers(spec: BodySpec) -> list[str]:
+    return sorted({name for row in spec.schedules for name in row.numbers})
+
+
+def _kind(text: str, known: Mapping[str, Kind]) -> Kind:
+    """The kind of an expression, or an int of one that is complained of already."""
     try:
-        read_condition(str(text), known)
-    except ConditionError as error:
-        yield place, 0, str(error)
+        return kind_of(text, known)
+    except ConditionError:
+        return WORD
+
+
+def launches(spec: BodySpec) -> Iterator[Finding]:
+    """What the numbers of a schedule alone decide has a value for each of them."""
+    none = dict.fromkeys(_numbers(spec), 0)
+    for i, kernel in enumerate(spec.kernels):
+        if kernel.when is not None and set(fields_read(kernel.when)) <= set(none):
+            for row in spec.schedules:
+                try:
+                    evaluate_condition(kernel.when, none | row.numbers)
+                except ConditionError as error:
+                    yield ("kernels", i, "when"), 0, str(error)
+                    break
 
 
 def references(spec: BodySpec) -> Iterator[Finding]:
@@ -138,4 +164,4 @@ def references(spec: BodySpec) -> Iterator[Finding]:
             yield ("inputs", name, "test"), 0, f"unknown way to draw {tensor.test!r}; {near(tensor.test, DRAWN)}"
 
 
-RULES: tuple[Rule, ...] = (names, shapes, expressions, references)
+RULES: tuple[Rule, ...] = (names, shapes, expressions, launches, references)

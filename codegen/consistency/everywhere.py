@@ -9,7 +9,7 @@ from baracuda.runtime.limits import shared_bytes
 
 from ..names import is_reserved, is_reserved_category, is_reserved_member, is_reserved_op
 from ..spec import FieldSpec, OpSpec, TensorSpec
-from .finding import Finding, Place, condition, fits, near
+from .finding import Finding, Place, expression, fields_of, fits, near
 
 # Text that would end the comment or the docstring that it is printed into.
 _ENDS_ITS_PLACE = ('"""', "\\", "??/")
@@ -64,8 +64,9 @@ def _is_default(field: FieldSpec) -> bool:
 
 
 def conditions(spec: OpSpec) -> Iterator[Finding]:
+    fields = fields_of(spec)
     for i, requirement in enumerate(spec.require):
-        yield from condition(spec, requirement.that, ("require", i, "that"))
+        yield from expression(requirement.that, fields, ("require", i, "that"), "bool")
 
 
 def tensors(spec: OpSpec) -> Iterator[Finding]:
@@ -190,7 +191,7 @@ def bench(spec: OpSpec) -> Iterator[Finding]:
         if name not in known:
             yield place, 0, f"{name!r} is none of this op's; {near(str(name), known)}"
     if spec.bench.flops is not None:
-        yield from condition(spec, spec.bench.flops, ("bench", "flops"))
+        yield from expression(spec.bench.flops, fields_of(spec), ("bench", "flops"), "int", "float")
 
 
 def cases(spec: OpSpec) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from ..program.ops import OPS
 from ..program.tree import Call, reads, walk
 from ..spec import RowSpec
 from . import everywhere
-from .finding import Finding, condition, near
+from .finding import Finding, expression, fields_of, near
 from .program import scope_of
 
 
@@ -24,7 +24,7 @@ def dims(spec: RowSpec) -> Iterator[Finding]:
                 f"{dim.of!r} is not a shape of the descriptor; {near(dim.of, shapes)}",
             )
         if dim.axes != "rest":
-            yield from condition(spec, dim.axes, ("dims", name, "axes"))
+            yield from expression(dim.axes, fields_of(spec), ("dims", name, "axes"), "tuple")
     if len({d.of for d in spec.dims.values()}) > 1:
         several = ", ".join(d.of for d in spec.dims.values())
         yield ("dims",), 0, f"the dims share out the axes of one shape, got {several}"

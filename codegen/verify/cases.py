@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from baracuda.runtime import KernelSku, SpecError, Unsupported
+from baracuda.runtime.values import shown
 
-from ..conditions import evaluate_condition, fields_of, read_condition
+from ..conditions import ConditionError, evaluate_condition, fields_of, read_condition
 from ..spec import OpSpec, RangeSpec
 from .problem import Problem
 from .row_cases import edges, random_rows, skus_of
@@ -43,10 +44,10 @@ def _violation(spec: OpSpec, values: Mapping[str, Any]) -> str:
             if evaluate_condition(requirement.that, values):
                 continue
             why = ""
-        except Exception as error:  # of an axis that a shape does not have, say
+        except ConditionError as error:  # of an axis that a shape does not have, say
             why = f" ({error})"
         condition = read_condition(requirement.that, spec.descriptor)
-        seen = ", ".join(f"{name}={values[name]!r}" for name in fields_of(condition))
+        seen = ", ".join(f"{name}={shown(values[name])}" for name in fields_of(condition))
         return f"this case violates a requirement; needs {condition}, got {seen}{why}"
     return ""
 
@@ -151,8 +152,16 @@ def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES)
     for _ in range(tries if spec.tests.draw else 0):
         case = {name: _drawn(how, rng) for name, how in {**given, **flags}.items()}
         values = _canonical(subject.values(case))
-        if all(evaluate_condition(r.that, values) for r in spec.require):
+        if _is_allowed(spec, values):
             yield case
+
+
+def _is_allowed(spec: OpSpec, values: Mapping[str, Any]) -> bool:
+    """Whether `values` violate no requirement; where one has no value for them, selection refuses them too."""
+    try:
+        return all(evaluate_condition(r.that, values) for r in spec.require)
+    except ConditionError:
+        return False
 
 
 def _drawn(how: Any, rng: np.random.Generator) -> Any:

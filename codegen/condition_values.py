@@ -1,0 +1,140 @@
+"""The value of a condition, computed by walking its tree: the text of a spec never becomes code of Python here.
+
+Conditions are read as specs write them (`len(shape)`, a name being a key of what is given) and as generated plans print
+them (`len(self.shape)`, `rt.ceil_div(d.n, s.step)`, attributes of what is given): plans made without printing compute
+what the printed ones would.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import baracuda.runtime as rt
+
+Values = Mapping[str, Any]
+Meaning = Callable[[Values], Any]
+
+# What a condition may call, and how a generated plan spells it.
+FUNCTIONS = {
+    "len": "len",
+    "min": "min",
+    "max": "max",
+    "abs": "abs",
+    "prod": "math.prod",
+    "isfinite": "math.isfinite",
+    "is_suffix_mask": "rt.is_suffix_mask",
+    "mask_axes": "rt.mask_axes",
+    "normalize_axis": "rt.normalize_axis",
+    "ceil_div": "rt.ceil_div",
+    "round_up": "rt.round_up",
+    "bucket": "rt.bucket",
+}
+_PURE: dict[str, Callable[..., Any]] = {
+    "len": len,
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "prod": math.prod,
+    "isfinite": math.isfinite,
+    "is_suffix_mask": rt.is_suffix_mask,
+    "mask_axes": rt.mask_axes,
+    "normalize_axis": rt.normalize_axis,
+    "ceil_div": rt.ceil_div,
+    "round_up": rt.round_up,
+    "bucket": rt.bucket,
+}
+_CALLED = _PURE | {FUNCTIONS[name]: function for name, function in _PURE.items()}
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+@lru_cache(maxsize=4096)
+def meaning(text: str) -> Meaning:
+    """A (checked) condition as a function of the values of its names."""
+    return _meaning(ast.parse(text.strip(), mode="eval").body)
+
+
+def _meaning(node: ast.expr) -> Meaning:
+    match node:
+        case ast.Constant(value=value):
+            return lambda values: value
+        case ast.Name(id=name):
+            return operator.itemgetter(name)
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            return lambda values: getattr(values[owner], name)
+        case ast.Tuple(elts=elements):
+            parts = [_meaning(part) for part in elements]
+            return lambda values: tuple([part(values) for part in parts])
+        case ast.Call(func=called, args=arguments):
+            return _applied(_CALLED[ast.unparse(called)], arguments)
+        case ast.Subscript(value=value, slice=index):
+            return _applied(operator.getitem, [value, index])
+        case ast.UnaryOp(op=op, operand=operand):
+            return _applied(_OPERATORS[type(op)], [operand])
+        case ast.BinOp(left=left, op=op, right=right):
+            return _applied(_OPERATORS[type(op)], [left, right])
+    return _branching(node)
+
+
+def _branching(node: ast.expr) -> Meaning:
+    """Of what need not compute all its parts."""
+    match node:
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            choice, then, other = _meaning(test), _meaning(body), _meaning(orelse)
+            return lambda values: then(values) if choice(values) else other(values)
+        case ast.BoolOp(op=op, values=operands):
+            return _first([_meaning(part) for part in operands], isinstance(op, ast.Or))
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            steps = [(_OPERATORS[type(op)], _meaning(part)) for op, part in zip(ops, others, strict=True)]
+            return _chain(_meaning(left), steps)
+    raise AssertionError(ast.dump(node))
+
+
+def _applied(function: Callable[..., Any], arguments: list[ast.expr]) -> Meaning:
+    parts = [_meaning(part) for part in arguments]
+    return lambda values: function(*[part(values) for part in parts])
+
+
+def _first(parts: list[Meaning], wanted: bool) -> Meaning:
+    """The first value whose truth is `wanted`, or the last one."""
+
+    def value_of(values: Values) -> Any:
+        found = None
+        for part in parts:
+            found = part(values)
+            if bool(found) is wanted:
+                break
+        return found
+
+    return value_of
+
+
+def _chain(left: Meaning, steps: list[tuple[Callable[..., Any], Meaning]]) -> Meaning:
+    def holds(values: Values) -> Any:
+        held, here = True, left(values)
+        for compare, part in steps:
+            there = part(values)
+            if not (held := compare(here, there)):
+                break
+            here = there
+        return held
+
+    return holds

@@ -246,6 +246,29 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **given: Any) 
 
 
 @main.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--count", type=click.IntRange(1), default=2000, show_default=True, help="Specs, or cases of a TARGET.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which ones are drawn.")
+@click.option("--state", type=arguments.FILE, help="Remember here what is judged; continue after it.")
+@click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
+@click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge this one case and say what it is.")
+@arguments.JSON
+@click.option("--report", is_flag=True, help="Judge nothing: the arguments are state files, make a table of them.")
+@click.option("--out", type=arguments.FILE, help="Where the table goes; by default stdout.")
+def fuzz(targets: tuple[str, ...], report: bool, out: Path | None, **given: Any) -> None:
+    """Try hostile specs, programs, tables, files, cache entries and calls; exit 1 when any does what it may not.
+
+    A TARGET is one of read, generate, compile, execute, calls, tables, repro and entries; by default some of each.
+    """
+    from .commands.fuzz import fuzz, write_report
+
+    if report:
+        write_report([Path(name) for name in targets], out)
+    else:
+        arguments.end(fuzz(targets=targets, **given))
+
+
+@main.command()
 @click.argument("file", type=arguments.FILE)
 @arguments.ANY_SPECS
 @click.option("--package", help="Generated plans; by default the package that failed.")

@@ -1,0 +1,1 @@
+"""Hostile input, drawn at random and judged by machine: specs, programs, tables, repro files, calls, cache entries."""

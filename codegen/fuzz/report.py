@@ -1,0 +1,68 @@
+"""What came of it: a row for each target, every failure and how to see it again, and the table as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .state import Tally, lines
+
+Row = dict[str, object]
+WHAT = {
+    "read": "specs, read and validated",
+    "generate": "specs, read, generated and written",
+    "compile": "changed specs that are accepted, compiled by NVRTC",
+    "execute": "random programs, compiled and run on the host device",
+    "calls": "calls",
+    "tables": "tables of measurements",
+    "repro": "repro files",
+    "entries": "cache entries, damaged",
+}
+
+
+def rows_of(tallies: Mapping[str, Tally]) -> list[Row]:
+    """A row for each target."""
+    return [
+        {
+            "target": name,
+            "cases": tally.cases,
+            "accepted": tally.accepted,
+            "refused": tally.refused,
+            "failures": len(tally.failures),
+            "most seconds": tally.seconds,
+            "most MB": tally.megabytes,
+        }
+        for name in WHAT
+        if (tally := tallies.get(name)) is not None
+    ]
+
+
+def failures_of(tallies: Mapping[str, Tally], seed: int) -> list[Row]:
+    """What failed, and the command that tries it again."""
+    return [
+        {
+            "failure": f"{failure.target} {failure.index}",
+            "message": failure.why,
+            "again": f"baracuda-gen fuzz {failure.target} --seed {seed} --only {failure.index}",
+        }
+        for tally in tallies.values()
+        for failure in sorted(tally.failures, key=lambda f: f.index)
+    ]
+
+
+def markdown(paths: Sequence[Path]) -> str:
+    """The table of what state files hold: of each target, what was judged of the latest texts."""
+    found = list(lines(paths))
+    latest = {line.target: line.against for line in found}
+    tallies: dict[str, Tally] = {}
+    for line in found:
+        if line.against == latest[line.target]:
+            tallies.setdefault(line.target, Tally()).merge(line.tally)
+    head = "| what | cases | accepted | refused | failures | most CPU | most memory |"
+    table = [head, "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for row in rows_of(tallies):
+        counts = " | ".join(f"{row[name]:,}" for name in ("cases", "accepted", "refused", "failures"))
+        most = f"{row['most seconds']:.2f} s | {row['most MB']:.0f} MB"
+        table.append(f"| {WHAT[str(row['target'])]} | {counts} | {most} |")
+    seeds = ", ".join(str(seed) for seed in sorted({line.seed for line in found}))
+    return "\n".join([*table, "", f"Seeds {seeds}; texts {', '.join(sorted(set(latest.values())))}."]) + "\n"

@@ -1,0 +1,121 @@
+"""What is judged already, a line of JSON for many cases, so that an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..compare.state import append
+from .verdict import ACCEPTED, FAILED, REFUSED, Verdict
+
+_AT_ONCE = 200  # verdicts of a line
+
+
+@dataclass
+class Tally:
+    """How many cases of a target were accepted, refused and failed; the failures; and what the dearest ones took."""
+
+    accepted: int = 0
+    refused: int = 0
+    failures: list[Verdict] = field(default_factory=list)
+    seconds: float = 0.0
+    megabytes: float = 0.0
+
+    @property
+    def cases(self) -> int:
+        """All that were judged."""
+        return self.accepted + self.refused + len(self.failures)
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one more."""
+        self.accepted += verdict.what == ACCEPTED
+        self.refused += verdict.what == REFUSED
+        self.failures += [verdict] if verdict.what == FAILED else []
+        self.seconds = max(self.seconds, verdict.seconds)
+        self.megabytes = max(self.megabytes, verdict.megabytes)
+
+    def merge(self, other: Tally) -> None:
+        """Count what another tally has."""
+        self.accepted += other.accepted
+        self.refused += other.refused
+        self.failures += other.failures
+        self.seconds, self.megabytes = max(self.seconds, other.seconds), max(self.megabytes, other.megabytes)
+
+
+class State:
+    """Verdicts of runs with a `seed` `against` the same texts: in a file, or in memory only."""
+
+    def __init__(self, path: Path | None, seed: int, against: str) -> None:
+        self.path, self.seed, self.against = path, seed, against
+        self.tallies: dict[str, Tally] = {}
+        self.done: dict[str, set[int]] = {}
+        self._waiting: dict[str, list[Verdict]] = {}
+        for line in lines([path]) if path is not None and path.exists() else ():
+            if (line.seed, line.against) == (seed, against):
+                self._count(line.target, line.indices, line.tally)
+
+    def _count(self, target: str, indices: Sequence[int], tally: Tally) -> None:
+        self.done.setdefault(target, set()).update(indices)
+        self.tallies.setdefault(target, Tally()).merge(tally)
+
+    def add(self, verdict: Verdict) -> None:
+        """Remember a verdict; the file has it when there are enough for a line, or at `flush`."""
+        waiting = self._waiting.setdefault(verdict.target, [])
+        waiting.append(verdict)
+        if len(waiting) >= _AT_ONCE or verdict.what == FAILED:
+            self._write(verdict.target)
+
+    def flush(self) -> None:
+        """Have everything in the file."""
+        for target in list(self._waiting):
+            self._write(target)
+
+    def _write(self, target: str) -> None:
+        if not (waiting := self._waiting.pop(target, [])):
+            return
+        tally, indices = Tally(), sorted(verdict.index for verdict in waiting)
+        for verdict in waiting:
+            tally.add(verdict)
+        self._count(target, indices, tally)
+        if self.path is not None:
+            facts = {"against": self.against, "seed": self.seed, "target": target, "runs": _runs(indices)}
+            append(self.path, json.dumps({**facts, **asdict(tally)}))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a state file."""
+
+    against: str
+    seed: int
+    target: str
+    indices: list[int]
+    tally: Tally
+
+
+def lines(paths: Sequence[Path]) -> Iterator[Line]:
+    """Every line of the files; what is none is left out."""
+    for path in paths:
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                given: dict[str, Any] = json.loads(text)
+                head = given.pop("against"), given.pop("seed"), given.pop("target")
+                indices = [index for first, count in given.pop("runs") for index in range(first, first + count)]
+                failures = [Verdict(**failure) for failure in given.pop("failures")]
+                yield Line(*head, indices, Tally(**given, failures=failures))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+
+
+def _runs(indices: Sequence[int]) -> list[list[int]]:
+    """Ascending numbers as runs: the first of each, and how many follow one another."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and sum(runs[-1]) == index:
+            runs[-1][1] += 1
+        else:
+            runs.append([index, 1])
+    return runs

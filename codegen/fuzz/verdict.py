@@ -1,0 +1,57 @@
+"""What became of a case, and what a refusal has to look like."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from baracuda.runtime import BaracudaError, SpecError
+
+from .generated import hidden_in
+
+ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
+_PLACED = re.compile(r"[^\n]*\.yaml:[1-9][0-9]*: .+|[^\n]*tuned/[^\n]*\.json: .+|[^\n]*: holds no spec.*")
+_LONGEST_LINE, _LONGEST = 2000, 20000
+_SHOWN = 600
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether case `index` of a target was accepted, refused in the way it should be, or failed, and why."""
+
+    target: str
+    index: int
+    what: str
+    why: str = ""
+    seconds: float = 0.0  # of CPU
+    megabytes: float = 0.0  # above the process's own
+
+
+class Fault(Exception):
+    """Something that no input may bring about."""
+
+
+def refusal(error: BaseException) -> str:
+    """The text of a refusal; raises Fault for anything but one of our own errors, short and without surprises."""
+    if not isinstance(error, BaracudaError):
+        raise Fault(f"{described(error)}")
+    said = str(error)
+    lines = said.split("\n")
+    if not said or len(said) > _LONGEST or max(map(len, lines)) > _LONGEST_LINE:
+        longest = max(map(len, lines))
+        raise Fault(f"a message of {len(said)} characters, its longest line of {longest}: {said[:_SHOWN]!r}")
+    if bad := hidden_in(said):
+        raise Fault(f"a message with the character {bad!a}: {said[:_SHOWN]!r}")
+    if isinstance(error, SpecError) and (odd := [line for line in lines if not _PLACED.fullmatch(line)]):
+        raise Fault(f"a finding without its place: {odd[0][:_SHOWN]!r}")
+    return said
+
+
+def described(error: BaseException) -> str:
+    """An exception that should not be, with the last of our own lines that it came through."""
+    ours = Path(__file__).resolve().parents[2]
+    places = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).resolve().is_relative_to(ours)]
+    at = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
+    return f"{type(error).__name__}: {str(error)[:_SHOWN]!r}{at}"

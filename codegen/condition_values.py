@@ -109,8 +109,13 @@ def _branching(node: ast.expr) -> Meaning:
 
 
 def _applied(function: Callable[..., Any], arguments: list[ast.expr]) -> Meaning:
-    parts = [_meaning(part) for part in arguments]
-    return lambda values: function(*[part(values) for part in parts])
+    match [_meaning(part) for part in arguments]:
+        case [a]:
+            return lambda values: function(a(values))
+        case [a, b]:
+            return lambda values: function(a(values), b(values))
+        case parts:
+            return lambda values: function(*[part(values) for part in parts])
 
 
 def _first(parts: list[Meaning], wanted: bool) -> Meaning:

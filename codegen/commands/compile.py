@@ -11,40 +11,17 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from baracuda.runtime import (
-    Argument,
-    Direction,
-    ElementKind,
-    KernelSource,
-    Registered,
-    SourceFile,
-    Unsupported,
-    row_kernels,
-)
+from baracuda.runtime import KernelSource, Registered, Unsupported
 from baracuda.runtime.row_source import row_source
 
 from ..model import Op, RowOp
 from .compile_report import Report, Variant
 from .planned import planned_variants
+from .plans import argument_of, rows_of
 from .project import PACKAGE, Project
 from .terminal import show_json, working
 
 ARCHS = ("sm_80", "sm_89", "sm_90")
-
-
-def rows_of(op: RowOp, text: str, package: str = PACKAGE) -> tuple[Registered, ...]:
-    """The rows that `op`, generated as `text` into `package`, adds to the kernel table; not imported."""
-    file = SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals, text)
-    table = row_kernels(
-        file,
-        category=op.category,
-        op=op.name,
-        direction=Direction(op.direction),
-        arch=op.arch,
-        rungs=op.held_everywhere,
-        tiles={ElementKind(element): tiles for element, tiles in op.tiles},
-    )
-    return tuple(table)
 
 
 def sources_of(row: Registered, op: RowOp) -> dict[str, KernelSource]:
@@ -53,7 +30,7 @@ def sources_of(row: Registered, op: RowOp) -> dict[str, KernelSource]:
 
     Equal to what a plan asks for, so that both find each other's entries in the cache.
     """
-    arguments = [Argument(t.name, t.role, t.over, t.dtypes, t.optional) for t in op.tensors]
+    arguments = [argument_of(t) for t in op.tensors]
     return {x: row_source(row, arguments, x) for x in op.layout_names}
 
 

@@ -1,17 +1,15 @@
-"""What the plans of an op compile, asked of the plans themselves: their module is run, and nothing of it is kept."""
+"""What the plans of an op compile, asked of plan classes made from the lowered op; nothing of a spec is executed."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice, tee
-from types import ModuleType
+from itertools import chain, tee
 from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import REGISTRY, KernelSku, PlanPreference, Registered, SpecError, Unsupported
+from baracuda.runtime import BaracudaError, InvalidProblem, KernelSku, PlanPreference, Registered, Unsupported
 
 from ..load import Loaded
 from ..model import Op
@@ -19,9 +17,11 @@ from ..verify.cases import drawn_cases
 from ..verify.subject import Subject
 from .compile_report import Variant
 from .explain import Architecture
+from .plans import plan_of, rows_of
 
 _LEAST = "sm_86"  # of the least shared memory: what is made for such devices is not chosen on others
-_TRIES = 4000  # random cases before a SKU goes without a variant
+_TRIES = 4000  # random cases, of all SKUs together, before one goes without a variant
+Case = tuple[tuple[str | int, ...] | None, dict[str, Any]]  # the fields of a problem, and where the spec gives them
 
 
 def planned_variants(
@@ -32,29 +32,13 @@ def planned_variants(
     A SKU that none of the spec's cases selects is shown by a random one.
     """
     subject = Subject(loaded, {}, package)
-    path = f"{op.category}/{op.name}"
-    with REGISTRY.apart():
-        module = _module(f"{package}.{op.category}.{op.name}", files[f"{path}.py"])
-        rows = REGISTRY.candidates(op.name)
-        for row in rows:
-            vars(row.source)["raw"] = files[f"{path}.cu"]  # where the cached property keeps what it has read
-        drawn = tee(islice(drawn_cases(subject, np.random.default_rng(0)), _TRIES), len(rows))  # each case once for all
-        plans = [_plans(module, subject, row.sku, random) for row, random in zip(rows, drawn, strict=True)]
-        return [v for row, of in zip(rows, plans, strict=True) for v in _of_row(row, of, archs, layouts)]
-
-
-def _module(name: str, text: str) -> ModuleType:
-    """The module that `text` is, under another name than an imported one has."""
-    module = ModuleType(f"{name}__planned")
-    module.__package__ = name.rpartition(".")[0]
-    sys.modules[module.__name__] = module  # dataclasses look their module up
-    try:
-        exec(compile(text, f"<{name}>", "exec"), vars(module))
-    except Exception as error:
-        raise SpecError(f"{name}: the generated plan does not run: {error!r}") from error
-    finally:
-        del sys.modules[module.__name__]
-    return module
+    rows = rows_of(op, files[f"{op.category}/{op.name}.cu"], package)
+    kind = plan_of(op, rows, package)
+    tries = iter(range(_TRIES))
+    drawn = tee(drawn_cases(subject, np.random.default_rng(0)), len(rows))  # each case once for all
+    random = [(case for case, _ in zip(of_row, tries, strict=False)) for of_row in drawn]
+    plans = [_plans(kind, subject, row.sku, cases) for row, cases in zip(rows, random, strict=True)]
+    return [v for row, of in zip(rows, plans, strict=True) for v in _of_row(row, of, archs, layouts)]
 
 
 def _of_row(
@@ -73,30 +57,41 @@ def _of_row(
                     yield Variant(row, layout, only, source)
 
 
-def _plans(
-    module: ModuleType, subject: Subject, sku: KernelSku, random: Iterator[dict[str, Any]]
-) -> Iterator[Any]:
+def _plans(kind: type[Any], subject: Subject, sku: KernelSku, random: Iterable[dict[str, Any]]) -> Iterator[Any]:
     """Plans that selection gives to `sku`: of all benchmarks, and of the first of the tests' cases, or of `random`."""
-    spec = subject.spec
-    kind = getattr(module, spec.plan)
-    descriptor = kind.DESCRIPTOR
-    preference, served = PlanPreference(archs=frozenset({sku.arch})), False
-    own = sku.arch.rstrip("a")
-    devices = [own] if sku.fits(_LEAST) else [own, _LEAST]  # not whatever this machine happens to have
-    benched = [(case, True) for case in spec.bench.cases]
-    for case, always in chain(benched, ((case, False) for case in chain(spec.tests.cases, random))):
-        if served and not always:
+    spec, served = subject.spec, False
+    own = _cases("bench", spec.bench.cases), _cases("tests", spec.tests.cases)
+    for place, case in chain(*own, ((None, case) for case in random)):
+        if served and (place is None or place[0] == "tests"):
             return
         if case.get("dtype", sku.element) != sku.element or case.get("arch", sku.arch) != sku.arch:
             continue
         given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k not in ("dtype", "arch")}
-        problem, only = descriptor(**given, element=sku.element), [sku.layout] if sku.layout else None
-        if kind.cannot_hold(problem, sku):  # which selection would find out too, with all other kernels' reasons
+        try:
+            plan = _plan(kind, given, sku)
+        except InvalidProblem as error:
+            if place is not None:
+                raise subject.loaded.source.error(place, str(error)) from None
             continue
-        for arch in devices:
-            with suppress(Unsupported):
-                plan = kind.select(problem, preference, device=Architecture(arch, arch), layouts=only)
-                if plan.sku == sku:
-                    served = True
-                    yield plan
-                    break
+        if plan is not None:
+            served = True
+            yield plan
+
+
+def _cases(section: str, cases: Iterable[dict[str, Any]]) -> Iterator[Case]:
+    return (((section, "cases", i), case) for i, case in enumerate(cases))
+
+
+def _plan(kind: type[Any], given: dict[str, Any], sku: KernelSku) -> Any:
+    """The plan of a problem, if selection gives it to `sku` on a device that it is for."""
+    problem, only = kind.DESCRIPTOR(**given, element=sku.element), [sku.layout] if sku.layout else None
+    if kind.cannot_hold(problem, sku):  # which selection would find out too, with all other kernels' reasons
+        return None
+    own = sku.arch.rstrip("a")
+    preference = PlanPreference(archs=frozenset({sku.arch}))
+    for arch in [own] if sku.fits(_LEAST) else [own, _LEAST]:  # not whatever this machine happens to have
+        with suppress(Unsupported):
+            plan = kind.select(problem, preference, device=Architecture(arch, arch), layouts=only)
+            if plan.sku == sku:
+                return plan
+    return None

@@ -1,0 +1,264 @@
+"""Plan classes made from lowered ops, without printing or executing Python: what the generated modules would define.
+
+They select kernels and list what these compile from; `compile`, `check` and `list` ask them, of specs that nobody has
+generated or chosen to trust yet. Conditions are evaluated by walking; classes are made of data and of the functions here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import baracuda.runtime as rt
+from baracuda.runtime.computing import NO_VALUE
+from baracuda.runtime.values import shown
+
+from ..body_model import BodyOp
+from ..condition_values import meaning
+from ..map_model import MapOp
+from ..model import Check, DescriptorField, Op, RowOp, Tensor
+from .project import PACKAGE
+
+Rows = tuple[rt.Registered, ...]
+_MISSING = object()
+
+
+def rows_of(op: Op, text: str, package: str = PACKAGE) -> Rows:
+    """The rows that `op`, generated with `text` as its kernels into `package`, adds to the kernel table."""
+    file = rt.SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals, text)
+    shared: dict[str, Any] = {
+        "category": str(op.category),
+        "op": str(op.name),
+        "direction": rt.Direction(op.direction),
+        "rungs": op.held_everywhere,
+    }
+    match op:
+        case RowOp():
+            tiles = {rt.ElementKind(element): tiles for element, tiles in op.tiles}
+            return tuple(rt.row_kernels(file, **shared, arch=str(op.arch), tiles=tiles))
+        case MapOp():
+            schedules = {rt.ElementKind(entry.element): entry.schedule for entry in op.entries}
+            return tuple(rt.map_kernels(file, **shared, arch=str(op.arch), schedules=schedules))
+        case BodyOp():
+            return tuple(rt.body_kernels(file, **shared, schedules=_schedules(op), first=op.first))
+    raise AssertionError(op.family)
+
+
+def _schedules(op: BodyOp) -> list[tuple[str, tuple[rt.ElementKind, ...], rt.Schedule, str | None]]:
+    return [
+        (str(row.arch), tuple(map(rt.ElementKind, row.elements)), row.schedule, str(row.layout) or None)
+        for row in op.rows
+    ]
+
+
+def plan_of(op: Op, rows: Rows, package: str = PACKAGE) -> type[Any]:
+    """The plan class of `op`, whose kernels are `rows`."""
+    family, members = _FAMILIES[type(op)]
+
+    def kernels(cls: type[Any], element: rt.ElementKind | str | None = None) -> Rows:
+        return tuple(row for row in rows if element is None or row.sku.element == element)
+
+    shared = {
+        "__module__": f"{package}.{op.category}.{op.name}",
+        "__doc__": str(op.doc),
+        "OP": str(op.name),
+        "DESCRIPTOR": _descriptor(op, package),
+        "ARGUMENTS": {t.name: argument_of(t) for t in op.tensors},
+        "CHECK_ORDER": op.check_order,
+        "PROMISES": dict(op.promises),
+        "EXTENTS": op.extents,
+        "GRADIENT": op.gradient,
+        "kernels": classmethod(kernels),
+    }
+    return type(str(op.plan), (family,), {**shared, **members(op)})
+
+
+def argument_of(t: Tensor) -> rt.Argument:
+    """The row of the plan's argument table."""
+    return rt.Argument(
+        t.name, t.role, t.over, dtypes=t.dtypes, optional=t.optional, layout=t.layout, may_alias=t.may_alias
+    )
+
+
+def _row_members(op: RowOp) -> dict[str, Any]:
+    return {
+        "SCALARS": op.scalar_codes,
+        "CHOSEN": op.chosen_names,
+        "COLUMN_SUMS": op.column_flags,
+        "ROW_REDUCTIONS": len(op.reductions),
+    }
+
+
+def _map_members(op: MapOp) -> dict[str, Any]:
+    return {
+        "AXES": dict(op.axes),
+        "SUMMED": op.summed,
+        "INDICES": op.indices,
+        "CELL_INDICES": op.cells.indices,
+        "SIZES": op.sizes,
+        "SCALARS": op.scalar_codes,
+        "CHOSEN": op.chosen_names,
+        "SUMS": op.sum_flags,
+        "SUM_OUTPUTS": op.sum_outputs,
+        "COPIES": dict(op.copies),
+    }
+
+
+def _body_members(op: BodyOp) -> dict[str, Any]:
+    value = _Values(op.plan)
+    return {
+        "FIELDS": op.scalar_codes,
+        "CHOSEN": op.chosen_names,
+        "LAYOUTS": op.layout_names,
+        "LAYOUT_AXES": {name: dict(axes) for name, axes in op.layouts},
+        "WORKSPACE": op.scratch_types,
+        "BODIES": op.bodies,
+        "SERVES": tuple(_serves(op, value)),
+        "MAPS": {m.arch: tuple(rt.Box(tensor, value.of(box)) for tensor, box in m.boxes) for m in op.maps},
+        "shapes_of": staticmethod(value.table({s.name: s.python for s in op.shapes})),
+        "_settings_of": staticmethod(value.table({s.name: s.python for s in op.settings})),
+        "_add_terms": staticmethod(_terms(op, value)),
+        "_scratch_of": staticmethod(value.list(w.python for w in op.workspace)),
+        "_kernels_of": staticmethod(_kernels(op, value)),
+    }
+
+
+class _Values:
+    """Expressions of a body as functions of descriptor, schedule numbers and settings; errors name the expression."""
+
+    def __init__(self, plan: str) -> None:
+        self.plan = plan
+
+    def of(self, text: str) -> Callable[..., Any]:
+        value = meaning(str(text))
+
+        def compute(d: Any, s: Any = None, v: Any = None) -> Any:
+            try:
+                return value({"d": d, "s": s, "v": v, "self": d})
+            except NO_VALUE as error:
+                raise rt.InvalidProblem(f"{self.plan}: {text} has no value: {error}; here {shown(d)}") from None
+
+        return compute
+
+    def list(self, texts: Iterable[str]) -> Callable[..., tuple[Any, ...]]:
+        parts = [self.of(text) for text in texts]
+        return lambda d, s=None, v=None: tuple([part(d, s, v) for part in parts])
+
+    def table(self, texts: Mapping[str, str | tuple[str, ...]]) -> Callable[[Any], dict[str, Any]]:
+        """Of texts the values, of tuples of texts the tuples of values."""
+        parts = {name: self.of(t) if isinstance(t, str) else self.list(t) for name, t in texts.items()}
+        return lambda d: {name: part(d) for name, part in parts.items()}
+
+
+def _serves(op: BodyOp, value: _Values) -> Iterable[rt.Serves]:
+    for row in op.rows:
+        if row.serves:
+            yield rt.Serves(row.arch, row.elements, str(row.schedule), row.serves, value.of(row.python))
+
+
+def _terms(op: BodyOp, value: _Values) -> Callable[[Any, Any, Any], None]:
+    terms = {name: value.of(text) for name, text in op.terms}
+
+    def add(d: Any, s: Any, v: Any) -> None:
+        for name, term in terms.items():
+            setattr(v, name, term(d, s, v))
+
+    return add
+
+
+def _kernels(op: BodyOp, value: _Values) -> Callable[[Any, Any, Any], tuple[rt.BodyKernel, ...]]:
+    made = [(k.name, value.list(k.grid), value.list((k.threads, k.shared)), k.overlaps) for k in op.kernels]
+
+    def kernels(d: Any, s: Any, v: Any) -> tuple[rt.BodyKernel, ...]:
+        return tuple([rt.BodyKernel(name, grid(d, s, v), *held(d, s, v), overlaps) for name, grid, held, overlaps in made])
+
+    return kernels
+
+
+class _Fields:
+    """What a dataclass of these fields would do: their names are data, so nothing is compiled to hold them."""
+
+    _types: Mapping[str, rt.Convert]
+    _defaults: Mapping[str, Any]
+
+    def __init__(self, **given: Any) -> None:
+        values = {**self._defaults, **given}
+        if unknown := [name for name in values if name not in self._defaults]:
+            raise TypeError(f"{type(self).__name__} has no field {unknown[0]!r}")
+        if missing := [name for name, value in values.items() if value is _MISSING]:
+            raise TypeError(f"{type(self).__name__} needs {', '.join(missing)}")
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()  # type: ignore[misc]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}")
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self._defaults])
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._values() == other._values()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._defaults)
+        return f"{type(self).__name__}({shown})"
+
+
+def _descriptor(op: Op, package: str) -> type[Any]:
+    bases = {RowOp: rt.RowDescriptor, MapOp: rt.MapDescriptor, BodyOp: rt.Descriptor}
+    members: dict[str, Any] = {
+        "__module__": f"{package}.{op.category}.{op.name}",
+        "_plan": str(op.plan),
+        "_elements": tuple(map(rt.ElementKind, op.elements)),
+        "_types": {f.name: getattr(rt, f"as_{f.kind}") for f in op.fields},
+        "_defaults": {**{f.name: _default(f) for f in op.fields}, "element": _MISSING},
+        "check": _checks(op),
+    }
+    match op:
+        case RowOp():
+            axes = _Values(op.plan).of(op.col_axes)
+            members |= {"_shape": str(op.shape), "col_axes": property(lambda self: axes(self))}
+        case MapOp():
+            members |= {"_dims": dict(op.dims), "_space": op.space}
+    return type(str(op.descriptor), (_Fields, bases[type(op)]), members)
+
+
+def _default(field: DescriptorField) -> Any:
+    """The value that the text of a default stands for."""
+    if not field.default:
+        return _MISSING
+    match ast.parse(str(field.default), mode="eval").body:
+        case ast.Call(args=[ast.Constant(value=other)]):
+            return rt.same_as(other)
+        case node:
+            return ast.literal_eval(node)
+
+
+def _checks(op: Op) -> Callable[[Any], None]:
+    value = _Values(op.plan)
+    requirements: list[tuple[Check, Callable[..., Any]]] = [(c, value.of(c.python)) for c in op.checks]
+
+    def check(self: Any) -> None:
+        for c, holds in requirements:
+            if not holds(self):
+                raise self._violated(getattr(rt, c.raises), str(c.that), c.shown)
+        if isinstance(op, MapOp):
+            self._check_extents()
+        self._check_element()
+
+    return check
+
+
+_FAMILIES: dict[type[Op], tuple[type[Any], Callable[[Any], dict[str, Any]]]] = {
+    RowOp: (rt.RowPlan, _row_members),
+    MapOp: (rt.MapPlan, _map_members),
+    BodyOp: (rt.BodyPlan, _body_members),
+}

@@ -1,0 +1,123 @@
+"""Plan classes made from lowered ops are those of the generated modules: neither can drift from the other."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from baracuda.codegen.commands.explain import Architecture
+from baracuda.codegen.commands.plans import plan_of, rows_of
+from baracuda.codegen.commands.project import PACKAGE, SPECS, Project
+from baracuda.runtime import BaracudaError
+
+PROJECT = Project.read(SPECS)
+CALLS = ("run", "run_unchecked", "bind", "can_implement")  # need the arrays of a caller
+FUNCTIONS = ("SERVES", "MAPS", "shapes_of", "_settings_of", "_add_terms", "_scratch_of", "_kernels_of")
+APART = (*CALLS, *FUNCTIONS, "DESCRIPTOR", "TUNED", "kernels", "_selected", "_names")
+DEVICES = ("sm_80", "sm_86", "sm_90")
+
+
+def generated(name: str) -> Any:
+    op = PROJECT.ops[name]
+    return getattr(import_module(f"{PACKAGE}.{op.category}.{op.name}"), op.plan)
+
+
+@cache
+def made(name: str) -> Any:
+    op = PROJECT.ops[name]
+    return plan_of(op, rows_of(op, PROJECT.files[f"{op.category}/{op.name}.cu"], PACKAGE), PACKAGE)
+
+
+@pytest.mark.parametrize("name", PROJECT.ops)
+def test_the_same_is_declared(name: str) -> None:
+    """Arguments, promises, extents and all else that is data; the kernels and what they are compiled from."""
+    ours, theirs = made(name), generated(name)
+    for of in sorted({*vars(ours), *vars(theirs)} - {*APART}):
+        if not of.startswith("__"):
+            assert getattr(ours, of, "missing") == getattr(theirs, of, "missing"), of
+    assert ours.kernels() == theirs.kernels() != ()
+    assert [row.source.text for row in ours.kernels()] == [row.source.text for row in theirs.kernels()]
+    assert [row.first for row in ours.kernels()] == [row.first for row in theirs.kernels()]
+    for of in ("SERVES", "MAPS"):
+        assert named(getattr(ours, of, ())) == named(getattr(theirs, of, ())), of
+    for of in ("_plan", "_elements", "_types", "_shape", "_dims", "_space"):
+        assert getattr(ours.DESCRIPTOR, of, None) == getattr(theirs.DESCRIPTOR, of, None), of
+
+
+def named(rows: Any) -> Any:
+    if isinstance(rows, dict):
+        return {arch: [box.tensor for box in boxes] for arch, boxes in rows.items()}
+    return [(row.arch, row.elements, row.schedule, row.text) for row in rows]
+
+
+@pytest.mark.parametrize("name", PROJECT.ops)
+def test_the_same_is_selected(name: str) -> None:
+    """Or refused, in the same words, for the spec's and other problems; and the same sources are compiled."""
+    ours, theirs, rng = made(name), generated(name), random.Random(0)
+    accepted = refused = 0
+    for given in problems(name, rng):
+        arch = rng.choice(DEVICES)
+        mine, other = outcome(ours, given, arch), outcome(theirs, given, arch)
+        assert mine == other, given
+        accepted, refused = accepted + (mine[0] != "refused"), refused + (mine[0] == "refused")
+    assert accepted and refused
+
+
+def outcome(kind: Any, given: dict[str, Any], arch: str) -> tuple[Any, ...]:
+    device = Architecture(arch, arch)
+    try:
+        problem = kind.DESCRIPTOR(**given)
+        explained = kind.explain(problem, device=device)
+        plan = kind.select(problem, device=device)
+    except BaracudaError as error:
+        return "refused", type(error), str(error)
+    verdicts = [(v.sku, v.accepted, v.reason) for v in explained.verdicts]
+    maps = getattr(kind, "MAPS", {}).get(plan.sku.arch, ())
+    boxes = [box.extent(problem, *kind._constants(problem, plan.sku)) for box in maps]
+    asked = plan.shapes(), plan.workspace_bytes, list(plan.variants()), list(plan.sources()), boxes
+    return repr(problem), verdicts, plan.sku, plan.facts_of(problem), *asked
+
+
+def problems(name: str, rng: random.Random) -> list[dict[str, Any]]:
+    """The spec's own, and each with a field changed to something else."""
+    spec = PROJECT.loaded[name].spec
+    found: list[dict[str, Any]] = []
+    for case in (*spec.tests.cases, *spec.bench.cases):
+        given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k not in ("dtype", "arch")}
+        for element in rng.sample(spec.dtypes, min(2, len(spec.dtypes))):
+            found.append({**given, "element": element})
+            field = rng.choice(list(spec.descriptor))
+            found.append({**found[-1], field: changed(spec.descriptor[field].type, given.get(field), rng)})
+    return [{k: v if type(v) is not list else tuple(v) for k, v in given.items()} for given in found]
+
+
+def changed(kind: str, value: Any, rng: random.Random) -> Any:
+    match kind:
+        case "bool":
+            return not value
+        case "float":
+            return rng.choice([0.0, -1.0, 0.5, float("inf"), 3])
+        case "int":
+            return rng.choice([-1, 0, 1, 2, 3, 16, 100, 513, 2**40, 2**63 - 1])
+    return [rng.choice([0, 1, 2, 7, 32, 5000]) for _ in range(rng.randint(0, 9))]
+
+
+@pytest.mark.parametrize("name", ["softmax", "repeat", "flash_sdpa"])
+def test_descriptors_are_values(name: str) -> None:
+    """Equal by their fields, hashed by them, printed with them, and not changed; defaults as generated ones have."""
+    ours, theirs = made(name).DESCRIPTOR, generated(name).DESCRIPTOR
+    given = problems(name, random.Random(1))[0]
+    one, same, other = ours(**given), ours(**given), theirs(**given)
+    assert one == same and hash(one) == hash(same) and one != other
+    assert repr(one) == repr(other) and {one: 1}[same] == 1
+    with pytest.raises(AttributeError):
+        one.element = "f64"
+    for wrong in ({**given, "nothing": 1}, {}):
+        with pytest.raises(TypeError):
+            ours(**wrong)
+        with pytest.raises(TypeError):
+            theirs(**wrong)

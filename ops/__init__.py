@@ -12,6 +12,7 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING
 
 from baracuda.runtime import InvalidProblem
+from baracuda.runtime.values import shown
 
 from .function import Function
 from .signature import plans_of
@@ -23,8 +24,9 @@ def functions(package: ModuleType) -> Mapping[str, Function]:
     """A function for each op of a package that `baracuda-gen generate` has written, by the op's name:
     `functions(mine)["row_center"](x)`. InvalidProblem for anything else.
     """
-    if not isinstance(package, ModuleType) or not hasattr(package, "MODULES"):
-        raise InvalidProblem(f"{package!r} is no package that 'baracuda-gen generate' has written; pass the module")
+    if not issubclass(type(package), ModuleType) or not hasattr(package, "MODULES"):
+        name = getattr(package, "__name__", None) if issubclass(type(package), ModuleType) else package
+        raise InvalidProblem(f"{shown(name)} is no package that 'baracuda-gen generate' has written; pass the module")
     return MappingProxyType({plan.OP: Function(plan) for plan in plans_of(package)})
 
 

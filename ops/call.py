@@ -12,6 +12,7 @@ import numpy as np
 
 import baracuda.runtime as rt
 from baracuda.runtime.element import BY_NUMPY
+from baracuda.runtime.values import shown, text_of
 
 from .signature import Signature
 from .usual import USUAL
@@ -74,7 +75,7 @@ class Caller:
             if not a.optional or getattr(descriptor, a.optional):
                 chosen = given.get(f"{a.name}_dtype")
                 usual = a.elements(rt.ElementKind(descriptor.element))[0]
-                yield a.name, shapes[a.name][0], usual if chosen is None else element_of(chosen)
+                yield a.name, shapes[a.name][0], usual if chosen is None else element_of(chosen, f"{a.name}_dtype")
 
     def _result(self, outputs: Mapping[str, Any]) -> Any:
         """The only output, or a named tuple."""
@@ -94,12 +95,12 @@ def _result(op: str, outputs: Sequence[str], values: Sequence[Any]) -> Any:
     return _named(op, *outputs)(*values)
 
 
-def element_of(dtype: Any) -> rt.ElementKind:
+def element_of(dtype: Any, name: str = "dtype") -> rt.ElementKind:
     """The element kind that a tag or a NumPy dtype names."""
-    if isinstance(dtype, str) and dtype in rt.ElementKind.__members__.values():
-        return rt.ElementKind(dtype)
+    if (tag := text_of(dtype)) is not None and tag in rt.ElementKind.__members__.values():
+        return rt.ElementKind(tag)
     try:
         return BY_NUMPY[np.dtype(dtype)]
-    except (KeyError, TypeError):
-        tags = ", ".join(rt.ElementKind)
-        raise rt.Unsupported(f"no element type {dtype!r}; pass one of {tags}, or a NumPy dtype of one") from None
+    except Exception:  # NumPy reads dtypes of many kinds of objects, and raises as many kinds of errors
+        what, tags = f"{name!r}: no element type {shown(dtype)}", ", ".join(rt.ElementKind)
+        raise rt.Unsupported(f"{what}; pass one of {tags}, or a NumPy dtype of one") from None

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import baracuda.runtime as rt
+from baracuda.runtime.tensor import by_ancestry
 
-from .call import Caller, Output
+from .call import Caller, Output, element_of
 from .memory import Allocate, allocator
 from .signature import Signature
 
@@ -54,7 +55,8 @@ class Function(Caller):
         return Function, (self.signature.plan,)
 
     def __call__(self, *inputs: Any, stream: Any = None, **given: Any) -> Any:
-        arrays, fields = self._sorted(inputs, given)
+        arrays, others = self._sorted(inputs, given)
+        fields = {name: self._taken(name, value) for name, value in others.items() if value is not None}
         views = {name: rt.view(a, name) for name, a in arrays.items() if a is not None and name in self._inputs}
         self._typed(views)
         self._refuse_gradients(arrays)
@@ -72,9 +74,14 @@ class Function(Caller):
         if torch is None or not torch.is_grad_enabled():
             return
         for name, array in arrays.items():
-            if getattr(array, "requires_grad", False):
+            if by_ancestry(type(array), {"torch.Tensor": True}) and array.requires_grad:
                 said = f"{self.__name__}: {name!r} requires a gradient, which functions do not record"
                 raise rt.Unsupported(f"{said}; use baracuda.frontends.torch, or torch.no_grad()")
+
+    def _taken(self, name: str, value: Any) -> Any:
+        """A keyword's value in its canonical type."""
+        convert = self.signature.plan.DESCRIPTOR._types.get(name)
+        return element_of(value, name) if convert is None else convert(name, value)
 
     @staticmethod
     def _given_or_new(given: Any, allocate: Allocate, shape: Sequence[int], kind: rt.ElementKind) -> Any:
@@ -82,7 +89,7 @@ class Function(Caller):
 
     def _plan(self, views: Views, fields: Mapping[str, Any], device: str) -> _Made:
         seen = [(name, v.shape, v.element) for name, v in views.items()]
-        key = (device, *seen, *[(k, tuple(v) if isinstance(v, list) else v) for k, v in fields.items()])
+        key = (device, *seen, *fields.items())
         made = self._made.get(key)
         if made is None:
             if len(self._made) >= _REMEMBERED:

@@ -22,7 +22,10 @@ def allocator(like: object, device: str) -> Allocate:
 
 
 def _of_numpy(shape: Sequence[int], element: rt.ElementKind) -> Any:
-    return np.empty(shape, element.row.numpy)
+    try:
+        return np.empty(shape, element.row.numpy)
+    except (MemoryError, ValueError) as error:  # more than there is, or than NumPy counts
+        raise rt.OutOfMemory(f"no memory for an output of shape {tuple(shape)} and {element}: {error}") from None
 
 
 def _of_torch(device: str) -> Allocate:

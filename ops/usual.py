@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 USUAL: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {  # of the fields that the arrays show
-    "norm_axes_mask": lambda shown: 1 << len(shown["input_shape"]) - 1,  # the last axis
+    "norm_axes_mask": lambda shown: 1 << max(len(shown["input_shape"]) - 1, 0),  # the last axis
     "softmax_axis": lambda shown: len(shown["input_shape"]) - 1,
     "eps": lambda _: 1e-6,
-    "scale": lambda shown: shown["d_k"] ** -0.5,
+    "scale": lambda shown: shown["d_k"] ** -0.5 if shown["d_k"] > 0 else 1.0,
     "is_causal": lambda _: False,
     "use_silu": lambda _: False,
 }

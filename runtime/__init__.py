@@ -4,7 +4,7 @@ from .arguments import Argument
 from .axes import is_suffix_mask, mask_axes, normalize_axis
 from .body import BodyPlan, body_kernels, bucket, ceil_div, round_up
 from .body_selection import BodyKernel, Box, Serves
-from .descriptor import Convert, Descriptor, as_bool, as_float, as_int, as_shape, same_as
+from .descriptor import Convert, Descriptor, same_as
 from .device import Device, Kernel, KernelSource, Resources
 from .devices import default_device, get_device
 from .element import ElementKind
@@ -16,6 +16,7 @@ from .errors import (
     InvalidProblem,
     KernelInternal,
     MisalignedOperand,
+    OutOfMemory,
     SpecError,
     Unsupported,
     WorkspaceTooSmall,
@@ -34,6 +35,7 @@ from .selection import Explanation, Verdict
 from .sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .tensor import TensorRef, TensorView, view
 from .tuned import Facts, Measurement, Tuned
+from .values import as_bool, as_float, as_int, as_shape
 from .workspace import Workspace
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "MapPlan",
     "Measurement",
     "MisalignedOperand",
+    "OutOfMemory",
     "Plan",
     "PlanPreference",
     "PrecisionGuarantee",

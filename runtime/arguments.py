@@ -89,17 +89,7 @@ def check(
         argument = arguments[name]
         if name in views and views[name].element not in (allowed := argument.elements(element)):
             raise Unsupported(f"{name!r} must hold {' or '.join(allowed)}, got {views[name].element}")
-    for name in order:
-        argument, there = arguments[name], views.get(name)
-        if there is not None and there.shape not in shapes[name]:
-            wanted = " or ".join(map(str, shapes[name]))
-            raise InvalidProblem(f"{name!r} must have shape {wanted}, got {there.shape}")
-        if there is not None and argument.optional:
-            check_span(there, name)
-        if (there is not None) != present(name):
-            needed = "is required" if present(name) else "must be absent"
-            flag = f" when {argument.optional}={present(name)}" if argument.optional else ""
-            raise InvalidProblem(f"{name!r} {needed}{flag}, got {'None' if there is None else 'an array'}")
+    check_shapes(arguments, order, views, shapes, present)
     for name in order:
         if name in views:
             _check_strides(arguments[name], views[name])
@@ -111,6 +101,27 @@ def check(
         if name in views:
             _check_output(arguments[name], views[name])
     check_aliasing(arguments, views)
+
+
+def check_shapes(
+    arguments: Mapping[str, Argument],
+    order: Sequence[str],
+    views: Views,
+    shapes: Mapping[str, tuple[tuple[int, ...], ...]],
+    present: Callable[[str], bool],
+) -> None:
+    """Raise the error of the first argument of another shape, or that is there or not against what is asked for."""
+    for name in order:
+        argument, there = arguments[name], views.get(name)
+        if there is not None and there.shape not in shapes[name]:
+            wanted = " or ".join(map(str, shapes[name]))
+            raise InvalidProblem(f"{name!r} must have shape {wanted}, got {there.shape}")
+        if there is not None and argument.optional:
+            check_span(there, name)
+        if (there is not None) != present(name):
+            needed = "is required" if present(name) else "must be absent"
+            flag = f" when {argument.optional}={present(name)}" if argument.optional else ""
+            raise InvalidProblem(f"{name!r} {needed}{flag}, got {'None' if there is None else 'an array'}")
 
 
 def _check_devices(views: Views) -> None:
@@ -187,5 +198,5 @@ def _shares(a: TensorView, b: TensorView) -> bool:
         return True
     try:
         return bool(np.shares_memory(np.asarray(_Memory(a)), np.asarray(_Memory(b)), max_work=_OVERLAP_WORK))  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
+    except (np.exceptions.TooHardError, ArithmeticError, ValueError):  # it cannot be told
         return True

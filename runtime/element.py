@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from .errors import Unsupported
+from .values import shown, text_of
 
 
 class ElementKind(StrEnum):
@@ -37,7 +38,15 @@ class ElementKind(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ElementKind:
-        raise Unsupported(f"unknown element {value!r}; known are {', '.join(k.value for k in cls)}")
+        raise Unsupported(f"unknown element {shown(value)}; known are {', '.join(k.value for k in cls)}")
+
+    @classmethod
+    def of(cls, value: object, name: str) -> ElementKind:
+        """The kind that `value` names; raises Unsupported, which calls it `name`, for any other value of any type."""
+        kind = cls.__members__.get((text_of(value) or "").upper())
+        if kind is None or kind.value != text_of(value):
+            raise Unsupported(f"unknown {name} {shown(value)}; known are {', '.join(k.value for k in cls)}")
+        return kind
 
     @property
     def row(self) -> Element:

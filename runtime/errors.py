@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+_LONGEST = 16_000  # characters of a message
+
 
 class BaracudaError(Exception):
-    """Root of every error this package raises on purpose."""
+    """Root of every error this package raises on purpose. A message of any length prints short enough to read."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... (of {len(text)} characters)"
 
 
 class Unsupported(BaracudaError):
@@ -40,6 +46,10 @@ class WorkspaceTooSmall(_SizeError):
 
 class MisalignedOperand(BaracudaError, ValueError):
     """A pointer is not a multiple of what its element type or the kernel needs."""
+
+
+class OutOfMemory(BaracudaError, MemoryError):
+    """An output that a function is to allocate is larger than the memory there is."""
 
 
 class KernelInternal(BaracudaError, RuntimeError):

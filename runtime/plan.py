@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self, TypeVar
 
-from .arguments import Argument, Named, Views, check, check_aliasing, take
+from .arguments import Argument, Named, Views, check, check_aliasing, check_shapes, take
 from .descriptor import Descriptor
 from .device import Device, Kernel, KernelSource, WatchedArray
-from .devices import get_device
+from .devices import as_device, get_device
 from .element import ElementKind
 from .errors import BaracudaError, DriverError, InvalidProblem, Unsupported
 from .prepared import BoundLaunch, Calls, Prepared, Start, start_of
@@ -20,6 +20,7 @@ from .selection import Selectable, Verdict
 from .sku import KernelSku, PrecisionGuarantee
 from .stream import current_stream, raw_stream
 from .tensor import TensorView, may_share
+from .values import as_mapping, some_of
 from .workspace import Workspace, take_workspace
 
 D = TypeVar("D", bound=Descriptor)
@@ -51,6 +52,7 @@ class Plan(Selectable[D]):
 
     ARGUMENTS: ClassVar[dict[str, Argument]]
     CHECK_ORDER: ClassVar[tuple[str, ...]]
+    CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
     PROMISES: ClassVar[dict[str, tuple[str, ...]]]
     EXTENTS: ClassVar[tuple[Extent, ...]] = ()  # fields of the descriptor that the inputs' shapes show
     GRADIENT: ClassVar[Gradient | None] = None
@@ -96,6 +98,17 @@ class Plan(Selectable[D]):
         """The element types argument `name` may hold, the usual one first."""
         return self.ARGUMENTS[name].elements(self.element)
 
+    def _held(self, dtypes: Mapping[str, ElementKind | str] | None) -> tuple[ElementKind, ...]:
+        """The element type of each of `CHOSEN`: the usual one, or the one that a caller gives."""
+        given = as_mapping("dtypes", dtypes)
+        if unknown := given.keys() - self.ARGUMENTS.keys():
+            raise InvalidProblem(f"'dtypes' names {some_of(unknown)}; arguments are {', '.join(self.ARGUMENTS)}")
+        held = {name: ElementKind.of(element, f"element of {name!r} in 'dtypes'") for name, element in given.items()}
+        for name, element in held.items():
+            if element not in (allowed := self.elements_of(name)):
+                raise Unsupported(f"{name!r} must hold {' or '.join(allowed)}, got 'dtypes' of {element}")
+        return tuple([held.get(name, self.elements_of(name)[0]) for name in self.CHOSEN])
+
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         raise AssertionError("families define this")
 
@@ -133,8 +146,7 @@ class Plan(Selectable[D]):
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
         """Compile and load for `device` all that `run` may need, so that `run` never waits and can be captured."""
-        where = self._device_called(device)
-        assert where is not None
+        where = as_device(device)
         self._fit(where)
         for source in self.sources(dtypes=dtypes):
             where.load(source)
@@ -154,6 +166,7 @@ class Plan(Selectable[D]):
         if known is None or known.device.watch is not None:
             with self._named:
                 views = take(self.ARGUMENTS, self._by_name(arrays))
+                check_shapes(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present)
             self._start(views, workspace, stream, given, (self._unchecked_calls,))
         else:
             self._start_again(known, stream)
@@ -222,9 +235,7 @@ class Plan(Selectable[D]):
                 self._accepted.add(facts)
         return views
 
-    def _placed(
-        self, views: Views, workspace: Workspace, stream: Stream
-    ) -> tuple[Device, TensorView | None, int]:
+    def _placed(self, views: Views, workspace: Workspace, stream: Stream) -> tuple[Device, TensorView | None, int]:
         """Where the kernels run: the device, the scratch memory and the stream."""
         device = self._device_of(views)
         with self._named:
@@ -268,4 +279,3 @@ class Plan(Selectable[D]):
             if stream_is_capturing(stream):
                 raise DriverError(f"{source.symbol} is not loaded while a graph is captured; prepare the plan first")
         return device.load(source)
-

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .errors import InvalidProblem
 from .sku import RUNGS, BackendKind, KernelSku
+from .values import as_bool, as_int, as_names, shown, some_of, text_of
 
-_ARCH = re.compile(r"sm_\d+a?")
-
-
-def names_in(what: str, given: Collection[str]) -> frozenset[str]:
-    """The names as a set; a string would be taken for the names of its letters."""
-    several = isinstance(given, Collection) and not isinstance(given, str | bytes)
-    if not several or not all(isinstance(name, str) for name in given):
-        raise InvalidProblem(f"{what} must be a collection of names, got {given!r}")
-    return frozenset(given)
+_ARCH = re.compile(r"sm_[0-9]{1,4}a?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +32,16 @@ class PlanPreference:
     tuned: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rungs", names_in("rungs", self.rungs))
+        for name, convert in _TYPES.items():
+            if (value := getattr(self, name)) is not None or name in _ALWAYS:
+                object.__setattr__(self, name, convert(name, value))
         if unknown := self.rungs - set(RUNGS):
-            raise InvalidProblem(f"unknown rungs {sorted(unknown)}; known are {', '.join(RUNGS)}")
+            raise InvalidProblem(f"unknown rungs {shown(sorted(unknown))}; known are {', '.join(RUNGS)}")
         if self.archs is not None:
-            object.__setattr__(self, "archs", names_in("archs", self.archs))
             if strange := sorted(arch for arch in self.archs if not _ARCH.fullmatch(arch)):
-                raise InvalidProblem(f"unknown archs {strange}; an arch is written as sm_80 or sm_90a")
+                raise InvalidProblem(f"unknown archs {shown(strange)}; an arch is written as sm_80 or sm_90a")
             if not self.archs:
                 raise InvalidProblem("archs names none, and so allows no kernel; pass None for any")
-        if self.schedules is not None:
-            object.__setattr__(self, "schedules", names_in("schedules", self.schedules))
 
     @property
     def pins(self) -> bool:
@@ -62,14 +55,39 @@ class PlanPreference:
         if missing := self.rungs - sku.precision_guarantee.rungs:
             return f"does not promise {', '.join(sorted(missing))}"
         if self.prefer_backend is not None and self.prefer_backend != sku.backend:
-            return f"is a {sku.backend} kernel, prefer_backend is {str(self.prefer_backend)!r}"
+            return f"is a {sku.backend} kernel, prefer_backend is {shown(self.prefer_backend)}"
         if not self.allow_sm90a and sku.arch == "sm_90a":
             return "is for sm_90a, allow_sm90a is False"
         if self.archs is not None and sku.arch not in self.archs:
-            return f"is for {sku.arch}, archs allows {', '.join(sorted(self.archs))}"
+            return f"is for {sku.arch}, archs allows {some_of(self.archs)}"
         if self.schedules is not None and str(sku.schedule) not in self.schedules:
-            return f"has schedule {sku.schedule}, schedules allows {', '.join(sorted(self.schedules)) or 'none'}"
+            return f"has schedule {sku.schedule}, schedules allows {some_of(self.schedules) or 'none'}"
         return None
 
+    @classmethod
+    def given(cls, value: PlanPreference | None) -> PlanPreference:
+        """What a caller prefers, by default nothing; raises InvalidProblem for anything but a preference."""
+        if value is None:
+            return DEFAULT
+        if not issubclass(type(value), cls):
+            raise InvalidProblem(f"preference must be a PlanPreference or None, got {shown(value)}")
+        return value
 
+
+def _backend(name: str, value: object) -> str:
+    if (backend := text_of(value)) is None:
+        raise InvalidProblem(f"{name!r} must be the name of a backend or None, got {shown(value)}")
+    return backend
+
+
+_TYPES: dict[str, Callable[[str, Any], Any]] = {
+    "max_workspace_bytes": as_int,
+    "allow_sm90a": as_bool,
+    "prefer_backend": _backend,
+    "rungs": as_names,
+    "archs": as_names,
+    "schedules": as_names,
+    "tuned": as_bool,
+}
+_ALWAYS = ("max_workspace_bytes", "allow_sm90a", "rungs", "tuned")  # the others may be None
 DEFAULT = PlanPreference()

@@ -8,14 +8,14 @@ they are and whatever they hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
+from weakref import ref
 
 from .device import Device, Kernel, WatchedArray
-from .errors import BaracudaError
 from .likeness import Likeness, likeness_of
 from .stream import raw_stream
-from .tensor import PLACES
+from .tensor import PLACES, numpy_bases
 
 _REMEMBERED = 256  # calls
 
@@ -50,11 +50,16 @@ class Calls:
 
     def find(self, arrays: Arrays) -> Prepared | None:
         """What was prepared for arrays with equal views, if it is remembered."""
-        if (alike := self._alike) is not None and alike[0].kind is type(arrays[0]):
-            likeness, by_addresses = alike
-            if (addresses := likeness.addresses(arrays)) is not None:
-                return by_addresses.get(addresses)
-        place = place_of(arrays)
+        try:
+            if (alike := self._alike) is not None and alike[0].kind is type(arrays[0]):
+                likeness, by_addresses = alike
+                if (addresses := likeness.addresses(arrays)) is not None:
+                    return by_addresses.get(addresses)
+            return self._found(place_of(arrays))
+        except Exception:  # what is wrong with them, the checks are to say
+            return None
+
+    def _found(self, place: Place | None) -> Prepared | None:
         latest = self._latest
         if latest[0] == place:
             return latest[1]
@@ -87,13 +92,17 @@ class Calls:
 
 @dataclass(slots=True)
 class BoundLaunch:
-    """A plan bound to fixed buffers, which it keeps alive: calling it only starts the kernels."""
+    """A plan bound to fixed buffers, which it keeps alive and in place: calling it only starts the kernels."""
 
     starts: tuple[Start, ...]
     stream: int
     keep: tuple[object, ...]
     device: Device
     watched: tuple[WatchedArray, ...]
+    _in_place: tuple[object, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._in_place = tuple([ref(one) for array in self.keep for one in numpy_bases(array)])
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a bound plan holds addresses of this process and is not copied; pickle the plan, and bind it")
@@ -114,7 +123,7 @@ def place_of(arrays: Iterable[object]) -> Place | None:
     """Equal for arrays with equal views and owners of one type, which decide on the stream; None without a view."""
     try:
         return tuple([None if array is None else PLACES[type(array)](array) for array in arrays])
-    except (KeyError, RuntimeError, BaracudaError):  # a type not seen before, or what the checks are to name
+    except Exception:  # a type not seen before, or what the checks are to name
         return None
 
 

@@ -75,7 +75,7 @@ class KernelRegistry:
 
     def lookup(self, sku: KernelSku | str) -> Registered:
         """Return the row of `sku` (or of the SKU that prints so); raise Unsupported when there is none."""
-        key = KernelSku.parse(sku) if isinstance(sku, str) else sku
+        key = sku if type(sku) is KernelSku else KernelSku.parse(sku)  # type: ignore[arg-type]
         row = self._rows.get(key)
         if row is None:
             near = get_close_matches(str(key), map(str, self._rows), n=1)

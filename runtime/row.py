@@ -129,10 +129,10 @@ class RowPlan(Plan[R]):
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources of each layout this plan accepts."""
-        held = {name: ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN}
+        held = self._held(dtypes)
         for layout in self.LAYOUTS:
             if layout in self.layouts:
-                yield from (self._source(layout, n, tuple(held.values())) for n in self._row_axes(layout))
+                yield from (self._source(layout, n, held) for n in self._row_axes(layout))
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that the caller's arrays may ask for."""

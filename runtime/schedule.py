@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from .errors import InvalidProblem
+from .values import shown
 
 _TEXT = re.compile(r"t(\d+)((?:\.[a-z_]+\d+)*)")
 _NUMBER = re.compile(r"\.([a-z_]+)(\d+)")
@@ -19,7 +20,7 @@ class Schedule:
     numbers: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def of(cls, threads: int, **numbers: int) -> Schedule:
+    def of(cls, threads: int, /, **numbers: int) -> Schedule:
         """The schedule of so many threads and these numbers, in the order given."""
         return cls(threads, tuple(numbers.items()))
 
@@ -39,5 +40,5 @@ class Schedule:
         """Return the schedule that prints as `text`."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise InvalidProblem(f"{text!r} is not a schedule; expected t128.block_q64")
+            raise InvalidProblem(f"{shown(text)} is not a schedule; expected t128.block_q64")
         return cls(int(match[1]), tuple((name, int(value)) for name, value in _NUMBER.findall(match[2])))

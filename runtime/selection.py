@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from .computing import computing
 from .descriptor import Descriptor
 from .device import Device
-from .devices import default_device, get_device
+from .devices import as_device, default_device
 from .element import ElementKind
 from .errors import BaracudaError, InvalidProblem, Unsupported
-from .preference import DEFAULT, PlanPreference, names_in
+from .preference import DEFAULT, PlanPreference
 from .registry import REGISTRY, Registered
 from .sku import KernelSku
 from .tuned import Choice, Facts, Tuned, choose, nearest
+from .values import as_names, one_line, some_of
 
 D = TypeVar("D", bound=Descriptor)
 _REMEMBERED = 1024  # selections kept per plan class
@@ -104,17 +105,25 @@ class Selectable(Generic[D]):
         Raises the descriptor's own error, or Unsupported with the reason of every candidate.
         """
         cls._check_kind(descriptor)
-        where = cls._device_called(device)
-        allowed = None if layouts is None else names_in("layouts", layouts)
-        key = (descriptor, preference, where and where.arch, allowed)
-        plan = cls._selected.get(key)
+        where, wished = cls._device_called(device), PlanPreference.given(preference)
+        allowed = None if layouts is None else as_names("layouts", layouts)
+        key = (descriptor, wished, where and where.arch, allowed)
+        plan = cls._known(key)
         if plan is None:
-            plan = cls._select(descriptor, preference or DEFAULT, where, allowed)
-            plan._preference = preference or DEFAULT
+            plan = cls._select(descriptor, wished, where, allowed)
+            plan._preference = wished
             if len(cls._selected) >= _REMEMBERED:
                 cls._selected.clear()
             cls._selected[key] = plan
         return plan
+
+    @classmethod
+    def _known(cls, key: Any) -> Self | None:
+        try:
+            found: Self | None = cls._selected.get(key)
+            return found
+        except TypeError:  # a field that cannot be hashed is of no type that descriptors give it
+            raise InvalidProblem(f"{cls.__name__}: a field of the descriptor was changed after it was made") from None
 
     @classmethod
     def _select(
@@ -134,8 +143,8 @@ class Selectable(Generic[D]):
     @classmethod
     def _check_kind(cls, descriptor: D) -> None:
         """Raise InvalidProblem for what is no descriptor of this plan."""
-        if not isinstance(descriptor, Descriptor):
-            got = f"{type(descriptor).__qualname__}, no descriptor"
+        if not issubclass(type(descriptor), Descriptor):
+            got = f"{one_line(type(descriptor).__qualname__)}, no descriptor"
         elif descriptor._plan not in cls._names:
             got = f"{type(descriptor).__name__} of {descriptor._plan}"
         else:
@@ -168,13 +177,14 @@ class Selectable(Generic[D]):
         if layouts is None:
             return
         if unknown := layouts - set(cls.LAYOUTS):
-            raise InvalidProblem(f"{cls.__name__}: unknown layouts {sorted(unknown)}; known are {cls.LAYOUTS}")
+            raise InvalidProblem(f"{cls.__name__}: unknown layouts {some_of(unknown)}; known are {cls.LAYOUTS}")
         if not layouts:
             raise InvalidProblem(f"{cls.__name__}: layouts names none; pass some of {cls.LAYOUTS}, or None for all")
 
     @staticmethod
     def _device_called(device: str | Device | None) -> Device | None:
-        return get_device(device) if isinstance(device, str) else device
+        """The device that a caller names or gives; raises InvalidProblem for what is none."""
+        return None if device is None else as_device(device)
 
     @classmethod
     def explain(
@@ -183,12 +193,12 @@ class Selectable(Generic[D]):
         """Return the verdict on every candidate for `descriptor`, as `select` would reach it."""
         cls._check_kind(descriptor)
         cls._check(descriptor)
-        where = cls._device_called(device)
+        where, wished = cls._device_called(device), PlanPreference.given(preference)
         verdicts = []
         for row in cls._candidates(descriptor):
-            reason = cls._refusal(descriptor, row.sku, preference or DEFAULT, where)
+            reason = cls._refusal(descriptor, row.sku, wished, where)
             verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
-        return cls._explained(descriptor, verdicts, preference or DEFAULT, where)
+        return cls._explained(descriptor, verdicts, wished, where)
 
     @classmethod
     def _explained(

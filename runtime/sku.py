@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from .element import ElementKind
-from .errors import InvalidProblem
+from .errors import InvalidProblem, Unsupported
 from .schedule import Schedule
+from .values import one_line, shown, text_of
 
 VECTOR_BYTES = 16
 
@@ -111,7 +112,7 @@ class Tile:
         """Return the tile that prints as `text`."""
         match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)", text)
         if match is None:
-            raise InvalidProblem(f"{text!r} is not a tile; expected row128x1x4r8")
+            raise InvalidProblem(f"{shown(text)} is not a tile; expected row128x1x4r8")
         kind, *numbers = match.groups()
         lanes, rows, chunks, cluster, blocks, resident = (int(n or 0) for n in numbers)
         return cls(lanes, rows, chunks, kind == "wide", blocks, cluster or 1, resident)
@@ -160,8 +161,8 @@ class KernelSku:
     @classmethod
     def parse(cls, text: str) -> KernelSku:
         """Return the SKU that prints as `text`; raise InvalidProblem for anything else."""
-        parts = text.split("/")
         try:
+            parts = (text_of(text) or "").split("/")
             category, op, direction, element, arch, backend, guarantee, tile, aux, layout, epilogue = parts
             return cls(
                 category,
@@ -176,8 +177,8 @@ class KernelSku:
                 None if layout == "-" else layout,
                 None if epilogue == "-" else epilogue,
             )
-        except ValueError as error:
-            raise InvalidProblem(f"{text!r} is not a KernelSku: {error}") from None
+        except (ValueError, Unsupported) as error:
+            raise InvalidProblem(f"{shown(text)} is not a KernelSku: {one_line(error)}") from None
 
     def fits(self, arch: str) -> str | None:
         """Why a device of architecture `arch` cannot run this kernel, or None when it can."""

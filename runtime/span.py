@@ -6,9 +6,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from . import axes
+from .devices import is_device
 from .element import ELEMENTS, ElementKind
-from .errors import BufferTooSmall
+from .errors import BufferTooSmall, InvalidProblem
+from .values import MAX_RANK, shown
 
+_MEMORY = 1 << 63  # bytes: kernels hold addresses as signed words
+_INT_BITS = 128  # an axis that never moves may have any stride
 _span = lru_cache(maxsize=4096)(axes.span)  # few layouts, many launches
 _self_overlaps = lru_cache(maxsize=4096)(axes.self_overlaps)
 
@@ -27,6 +31,33 @@ class TensorView(NamedTuple):
     readonly: bool
     capacity: tuple[int, int] | None  # elements of the buffer before `pointer` and from it on, when known
     owner: object  # keeps the memory alive
+
+
+def vetted(view: TensorView, name: str) -> TensorView:
+    """The view, of facts that an object has told of itself; InvalidProblem for those that no memory can have.
+
+    Whether there is memory, and as much as is said, cannot be seen.
+    """
+    pointer, shape, strides, element, device, readonly, capacity, _ = view
+    for what, held in (("shape", shape), ("strides", strides), ("buffer", capacity or (0, 0)), ("address", (pointer,))):
+        if type(held) is not tuple or len(held) > MAX_RANK or not all(_is_int(n) for n in held):
+            raise InvalidProblem(f"{name!r} must have {what} of ints, {MAX_RANK} at most, got {shown(held)}")
+    if len(shape) != len(strides) or min(shape, default=0) < 0 or len(capacity or (0, 0)) != 2:
+        seen = f"shape {shown(shape)}, strides {shown(strides)} and buffer {shown(capacity)}"
+        raise InvalidProblem(f"{name!r} has {seen}; needs extents >= 0, a stride for each, and two numbers or None")
+    if not is_device(device):
+        raise InvalidProblem(f"{name!r} must be on 'host' or 'cuda:N', got {shown(device)}")
+    if type(element) is not ElementKind or type(readonly) is not bool:
+        view = view._replace(element=ElementKind.of(element, f"element of {name!r}"), readonly=readonly is not False)
+    low, high = byte_range(view)
+    if not 0 <= low <= high <= _MEMORY:
+        layout = f"shape {shown(shape)} and strides {shown(strides)}"
+        raise InvalidProblem(f"{name!r} at {pointer:#x} has {layout}, which are not in {_MEMORY:#x} bytes of memory")
+    return view
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int and value.bit_length() < _INT_BITS
 
 
 def check_span(view: TensorView, name: str) -> None:

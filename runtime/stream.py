@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import index
+from typing import Any
 
 from .errors import InvalidProblem
 from .tensor import TensorView, by_ancestry, view
+from .values import kind_of, one_line, shown
 
 _ACCEPTED = "a raw handle, a CuPy or torch stream, or an object whose __cuda_stream__ is (version, handle)"
+_HANDLES_END = 1 << 64
 _HANDLES = {"cupy.cuda.stream._BaseStream": "ptr", "torch.cuda.streams.Stream": "cuda_stream"}
 
 
@@ -22,8 +26,8 @@ def raw_stream(stream: object, arrays: Iterable[object]) -> int:
     InvalidProblem for any other stream, and when two libraries disagree.
     """
     if type(stream) is int:
-        if stream < 0:
-            raise InvalidProblem(f"stream handle {stream} is negative; pass {_ACCEPTED}")
+        if not 0 <= stream < _HANDLES_END:
+            raise InvalidProblem(f"stream handle {shown(stream)} is negative or beyond 64 bits; pass {_ACCEPTED}")
         return stream
     return current_stream(arrays)() if stream is None else _handle(stream)
 
@@ -59,18 +63,25 @@ def _agreed(current: Mapping[str, Callable[[], int]]) -> int:
 
 
 def _handle(stream: object) -> int:
+    try:
+        handle = _asked(stream)
+    except Exception as error:  # whatever an object does that is asked
+        said = one_line(error) or type(error).__name__
+        raise InvalidProblem(f"stream {shown(stream)} gives no handle: {said}; pass {_ACCEPTED}") from error
+    if handle is None:
+        raise InvalidProblem(f"stream is of type {kind_of(stream)}; pass None, {_ACCEPTED}")
+    if not 0 <= handle < _HANDLES_END:
+        raise InvalidProblem(f"stream {shown(stream)} gives {shown(handle)}, no handle of 64 bits; pass {_ACCEPTED}")
+    return handle
+
+
+def _asked(stream: Any) -> int | None:
     protocol = getattr(stream, "__cuda_stream__", None)
     attribute = by_ancestry(type(stream), _HANDLES)
-    if protocol is None and attribute is None:
-        kind = f"{type(stream).__module__}.{type(stream).__qualname__}"
-        raise InvalidProblem(f"stream is of type {kind}; pass None, {_ACCEPTED}")
-    try:
-        if protocol is None:
-            return int(getattr(stream, str(attribute)))
-        _version, handle = protocol() if callable(protocol) else protocol
-        return int(handle)
-    except (TypeError, ValueError) as error:
-        raise InvalidProblem(f"stream {stream!r} gives no handle: {error}; pass {_ACCEPTED}") from error
+    if protocol is None:
+        return None if attribute is None else index(getattr(stream, attribute))
+    _version, handle = protocol() if callable(protocol) else protocol
+    return index(handle)
 
 
 # What gives a library's current stream on a device, found once: asking it is a part of every launch.

@@ -7,18 +7,18 @@ NumPy, CuPy and torch arrays are read through their own attributes, others throu
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import index
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from .axes import contiguous_strides
 from .element import BY_NUMPY, ELEMENTS, ElementKind
-from .errors import InvalidProblem, MisalignedOperand, Unsupported
-from .span import TensorView, byte_range, check_span, may_share, overlaps_itself, same_view
+from .errors import BaracudaError, InvalidProblem, MisalignedOperand, Unsupported
+from .span import TensorView, byte_range, check_span, may_share, overlaps_itself, same_view, vetted
+from .values import as_int, ints, kind_of, name_of, one_line
 
 __all__ = [
     "PLACES",
@@ -28,6 +28,7 @@ __all__ = [
     "byte_range",
     "check_span",
     "may_share",
+    "numpy_bases",
     "overlaps_itself",
     "same_view",
     "view",
@@ -56,11 +57,19 @@ def view(array: object, name: str) -> TensorView:
     Raises InvalidProblem for what is no strided array, Unsupported for its dtype or device, MisalignedOperand
     when its pointer or byte strides are no multiple of the element. Bounds are `check_span`'s business.
     """
-    reader = _READERS.get(type(array))
-    if reader is None:
-        reader = _READERS[type(array)] = _reader_of(type(array), name)
-        PLACES[type(array)] = _PLACES_BY.get(reader, _viewed)
-    return reader(array, name)
+    try:
+        reader = _READERS.get(type(array))
+        if reader is None:
+            reader = _READERS[type(array)] = _reader_of(type(array), name)
+            PLACES[type(array)] = _PLACES_BY.get(reader, _viewed)
+        return reader(array, name)
+    except BaracudaError:
+        raise
+    except Exception as error:  # whatever an object does that is asked for its memory
+        said = f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
+        raise InvalidProblem(
+            f"{name!r} of type {kind_of(array)} cannot be read ({said}); pass another array"
+        ) from error
 
 
 def by_ancestry(kind: type, table: Mapping[str, T]) -> T | None:
@@ -100,22 +109,53 @@ def _numpy(array: np.ndarray[Any, Any], name: str) -> TensorView:
     strides = _in_elements(array.strides, itemsize)
     if strides is None or pointer & (itemsize - 1):  # item sizes are powers of two
         strides = _settle(name, pointer, shape, array.strides, itemsize)
-    capacity = (0, array.size) if array.base is None else _numpy_capacity(array, pointer, itemsize)
+    capacity = (0, array.size) if array.base is None else _numpy_capacity(array, name, pointer, itemsize)
     readonly = not array.flags.writeable
     return _new(TensorView, (pointer, shape, strides, element, "host", readonly, capacity, array))
 
 
-def _numpy_capacity(array: np.ndarray[Any, Any], pointer: int, itemsize: int) -> tuple[int, int] | None:
-    owner: Any = array.base
-    while (below := getattr(owner, "base", None)) is not None:  # not all are arrays: see `as_strided`
-        owner = below
-    if not isinstance(owner, np.ndarray):
+def _derived(array: np.ndarray[Any, Any], name: str) -> TensorView:
+    # As NumPy itself knows it: a class that derives from its arrays may say anything of its own.
+    return _numpy(np.ndarray.view(array, np.ndarray), name)._replace(owner=array)
+
+
+def _bases(array: object) -> Iterator[Any]:
+    """What an array is a view of, and what that is a view of, and so on; no more than `_DEEPEST` and one."""
+    for _ in range(_DEEPEST + 1):
+        array = _base_of(array) if _is_numpy(array) else getattr(array, "base", None)  # as `as_strided` has
+        if array is None:
+            return
+        yield array
+
+
+def numpy_bases(array: object) -> list[Any]:
+    """The NumPy array, if it is one, and those it is a view of. While one is weakly referred to, NumPy will not move
+    its memory: `resize` raises.
+    """
+    return [one for one in (array, *_bases(array)) if _is_numpy(one)] if _is_numpy(array) else []
+
+
+def _numpy_capacity(array: np.ndarray[Any, Any], name: str, pointer: int, itemsize: int) -> tuple[int, int] | None:
+    bases = list(_bases(array))
+    if len(bases) > _DEEPEST:
+        raise InvalidProblem(f"{name!r} lies on more than {_DEEPEST} objects, each the base of another; copy it")
+    owner = bases[-1]
+    if not _is_numpy(owner):
         try:
             owner = np.frombuffer(owner, np.uint8)
         except (TypeError, ValueError, BufferError):  # no buffer of bytes: a capsule, another library's array
             return None
     before = pointer - _address(owner)
-    return before // itemsize, (owner.nbytes - before) // itemsize
+    return before // itemsize, (_nbytes_of(owner) - before) // itemsize
+
+
+def _is_numpy(owner: object) -> bool:
+    return issubclass(type(owner), np.ndarray)  # what `isinstance` asks, an object may answer
+
+
+_DEEPEST = 64  # bases of an array
+_base_of: Callable[[Any], Any] = np.ndarray.base.__get__
+_nbytes_of: Callable[[Any], int] = np.ndarray.nbytes.__get__
 
 
 def _cupy(array: Any, name: str) -> TensorView:
@@ -131,7 +171,7 @@ def _cupy(array: Any, name: str) -> TensorView:
     before = pointer - memory.ptr
     capacity = (before // itemsize, (memory.size - before) // itemsize)
     device = _CUDA[data.device_id]
-    return _new(TensorView, (pointer, shape, strides, element, device, False, capacity, array))
+    return vetted(TensorView(pointer, shape, strides, element, device, False, capacity, array), name)
 
 
 def _cupy_place(array: Any) -> Place:
@@ -154,7 +194,7 @@ def _torch(tensor: Any, name: str) -> TensorView:
     if pointer & (itemsize - 1) or not pointer:
         _check_pointer(name, pointer, shape, itemsize)
     capacity = (offset, storage_bytes // itemsize - offset)
-    return _new(TensorView, (pointer, shape, strides, element, device, False, capacity, tensor))
+    return vetted(TensorView(pointer, shape, strides, element, device, False, capacity, tensor), name)
 
 
 def _torch_place(tensor: Any) -> Place:
@@ -191,10 +231,12 @@ def _exported(array: Any, name: str) -> TensorView:
 
     try:
         seen = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-        pointer, shape, dtype, strides = seen.ptr, seen.shape, seen.dtype, seen.strides
-    except (BufferError, RuntimeError, NotImplementedError, TypeError, ValueError) as error:
-        kind = type(array).__name__
-        raise InvalidProblem(f"{name!r} of type {kind} could not export its memory: {error}") from error
+        pointer, shape, dtype, strides = seen.ptr, tuple(seen.shape), seen.dtype, seen.strides
+    except Exception as error:
+        said = one_line(error) or type(error).__name__
+        raise InvalidProblem(
+            f"{name!r} of type {one_line(type(array).__name__)} could not export its memory: {said}"
+        ) from error
     row = _SIZES.get(dtype)
     if row is None:
         _refuse_dtype(dtype, name)
@@ -205,13 +247,13 @@ def _exported(array: Any, name: str) -> TensorView:
         strides = contiguous_strides(shape)
     else:  # negative byte strides come back divided as if they were unsigned
         strides = tuple(((s * itemsize + 2**63) % 2**64 - 2**63) // itemsize for s in strides)
-    return TensorView(pointer, tuple(shape), strides, element, device, seen.readonly, None, seen)
+    return vetted(TensorView(pointer, shape, strides, element, device, seen.readonly, None, seen), name)
 
 
 def _reference(ref: TensorRef, name: str) -> TensorView:
     data = view(ref.data, name)
-    shape = tuple(map(index, ref.shape))
-    strides = contiguous_strides(shape) if ref.strides is None else tuple(map(index, ref.strides))
+    shape, offset = ints(f"the shape of {name!r}", ref.shape), as_int(f"{name}.offset", ref.offset)
+    strides = contiguous_strides(shape) if ref.strides is None else _steps(ref.strides, name)
     if len(data.shape) != 1 or (data.shape[0] > 1 and data.strides != (1,)):
         layout = f"shape {data.shape} and strides {data.strides}"
         raise InvalidProblem(f"{name!r} lies over data of {layout}; pass 1-D data of stride 1")
@@ -219,9 +261,20 @@ def _reference(ref: TensorRef, name: str) -> TensorView:
         raise InvalidProblem(
             f"{name!r} has shape {shape} and strides {strides}; pass a stride per extent, and extents >= 0"
         )
-    pointer = data.pointer + ref.offset * ELEMENTS[data.element].bytes
-    capacity = (ref.offset, data.shape[0] - ref.offset)
-    return TensorView(pointer, shape, strides, data.element, data.device, data.readonly, capacity, data.owner)
+    pointer = data.pointer + offset * ELEMENTS[data.element].bytes
+    capacity = (offset, data.shape[0] - offset)
+    there = TensorView(pointer, shape, strides, data.element, data.device, data.readonly, capacity, data.owner)
+    return vetted(there, name)
+
+
+def _steps(strides: object, name: str) -> tuple[int, ...]:
+    return ints(f"the strides of {name!r}", strides, bits=128)  # an axis that never moves may have any stride
+
+
+def _given(there: TensorView, name: str) -> TensorView:
+    there = vetted(there, name)
+    _check_pointer(name, there.pointer, there.shape, ELEMENTS[there.element].bytes)
+    return there
 
 
 @lru_cache(maxsize=4096)
@@ -248,34 +301,32 @@ def _check_pointer(name: str, pointer: int, shape: tuple[int, ...], itemsize: in
     if not pointer:
         raise InvalidProblem(f"{name!r} of shape {shape} has a null pointer; pass an array that has memory")
     if pointer % itemsize:
-        raise MisalignedOperand(
-            f"{name!r} starts at {pointer:#x}; it must start at a multiple of {itemsize} bytes"
-        )
+        raise MisalignedOperand(f"{name!r} starts at {pointer:#x}; it must start at a multiple of {itemsize} bytes")
 
 
 def _refuse_dtype(dtype: object, name: str) -> NoReturn:
     if getattr(dtype, "byteorder", "=") == ">":
-        raise Unsupported(f"{name!r} has big-endian dtype {dtype}; convert it with astype")
-    raise Unsupported(f"{name!r} has dtype {dtype}; supported are {', '.join(str(d) for d in _SIZES)}")
+        raise Unsupported(f"{name!r} has big-endian dtype {one_line(dtype)}; convert it with astype")
+    raise Unsupported(f"{name!r} has dtype {one_line(dtype)}; supported are {', '.join(str(d) for d in _SIZES)}")
 
 
 def _reader_of(kind: type, name: str) -> Reader:
     if issubclass(kind, np.ma.MaskedArray):
         raise InvalidProblem(f"{name!r} is a masked array, whose mask no kernel reads; pass its data or filled()")
-    reader = by_ancestry(kind, _LIBRARIES)
+    reader = _derived if issubclass(kind, np.ndarray) else by_ancestry(kind, _LIBRARIES)
     if reader is not None:
         return reader
     if hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"):
         return _exported
     raise InvalidProblem(
-        f"{name!r} is of type {kind.__module__}.{kind.__qualname__}; pass a NumPy, CuPy or torch array, an "
+        f"{name!r} is of type {name_of(kind)}; pass a NumPy, CuPy or torch array, an "
         f"object with __dlpack__ or __cuda_array_interface__, or a TensorRef"
     )
 
 
-_LIBRARIES: dict[str, Reader] = {"numpy.ndarray": _numpy, "cupy.ndarray": _cupy, "torch.Tensor": _torch}
+_LIBRARIES: dict[str, Reader] = {"cupy.ndarray": _cupy, "torch.Tensor": _torch}
 _PLACES_BY: dict[Reader, Placer] = {_cupy: _cupy_place, _torch: _torch_place}
 # By type, filled on sight. A place is what a view is made of, and the type: equal places make views that are equal but
 # for their owner. Finding one takes half as long as making the view, and an error in it is an error of the view.
-PLACES: dict[type, Placer] = {TensorView: _viewed, TensorRef: _viewed}
-_READERS: dict[type, Reader] = {TensorView: lambda view, name: view, TensorRef: _reference}
+PLACES: dict[type, Placer] = {np.ndarray: _viewed, TensorView: _viewed, TensorRef: _viewed}
+_READERS: dict[type, Reader] = {np.ndarray: _numpy, TensorView: _given, TensorRef: _reference}

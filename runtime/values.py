@@ -17,7 +17,16 @@ _WORD = 1 << 63  # ints travel to kernels in signed words of 64 bits
 _MOST_NAMES = 1000
 _SHOWN = 400  # characters of a value in a message
 
-_short = Repr()
+
+class _Short(Repr):
+    """Prints values of Python's own types, and of all others the type: their `repr` is not ours to call."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        return super().repr1(x, level) if type(x) in _PRINTED else f"<{kind_of(x)}>"
+
+
+_PRINTED = (bool, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple, type(None))
+_short = _Short()
 _short.maxtuple = _short.maxlist = _short.maxarray = MAX_RANK
 _short.maxdict = _short.maxset = _short.maxfrozenset = 8
 _short.maxlevel, _short.maxlong = 3, 60
@@ -25,7 +34,7 @@ _short.maxstring = _short.maxother = 160
 
 
 def shown(value: object) -> str:
-    """What messages print of `value`: its repr, in one line and cut; its type where it has no repr."""
+    """What messages print of `value`, in one line and cut; of what is no value of Python's own types, the type."""
     try:
         text = _short.repr(value)
     except Exception:  # as of ints with more digits than Python prints
@@ -41,6 +50,11 @@ def one_line(text: object, longest: int = _SHOWN) -> str:
         given = type(text).__name__
     line = "".join(c if c.isprintable() else "?" for c in " ".join(given.split()))
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def text_of(value: object) -> str | None:
+    """The characters of a text, also of one of a class of its own; None for what is no text."""
+    return str.__str__(value) if issubclass(type(value), str) else None  # what `isinstance` asks, an object may answer
 
 
 def kind_of(value: object) -> str:
@@ -79,7 +93,7 @@ def ints(what: str, value: Any, *, bits: int = 64) -> tuple[int, ...]:
         raise InvalidProblem(f"{what} must be a sequence of ints, got {shown(value)}") from None
     if len(shape) > MAX_RANK:
         raise InvalidProblem(f"{what} must be a sequence of at most {MAX_RANK} ints, got {shown(value)}")
-    if any([n.bit_length() >= bits for n in shape]):
+    if any(n.bit_length() >= bits for n in shape):
         raise InvalidProblem(f"{what} must be a sequence of ints of {bits} bits, got {shown(value)}")
     return shape
 
@@ -116,7 +130,7 @@ def as_bool(name: str, value: Any) -> bool:
 def as_mapping(name: str, value: Any) -> dict[str, Any]:
     """Values by name, or nothing for None; raises InvalidProblem for anything else."""
     try:
-        if not isinstance(value, Mapping | None):
+        if value is not None and not issubclass(type(value), Mapping):
             raise TypeError
         found = {str.__str__(key): one for key, one in first_of(value.items(), _MOST_NAMES)} if value else {}
     except Exception:
@@ -129,7 +143,7 @@ def as_mapping(name: str, value: Any) -> dict[str, Any]:
 def as_names(name: str, value: Collection[str]) -> frozenset[str]:
     """Names as a set; raises InvalidProblem for anything else: a string would be taken for the names of its letters."""
     try:
-        if not isinstance(value, Collection) or isinstance(value, str | bytes):
+        if not issubclass(type(value), Collection) or issubclass(type(value), str | bytes):
             raise TypeError
         names = frozenset([str.__str__(one) for one in first_of(value, _MOST_NAMES)])
     except Exception:

@@ -13,8 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from baracuda.runtime.cache_folder import CacheFolder
 from baracuda.runtime.cache_root import cache_root
-from baracuda.runtime.publish import publish
+from baracuda.runtime.errors import UnsafeCache
 
 from . import STARTED
 
@@ -34,8 +35,9 @@ class Question:
     def recall(self) -> Any:
         """The answer, as JSON holds it, if it was remembered and still holds; else None."""
         began_as = self._began_as  # before anything else is read
-        with suppress(OSError, ValueError):
-            mark, _, answer = self._path.read_text(encoding="utf-8").partition("\n")
+        with suppress(OSError, ValueError, RecursionError, UnsafeCache):
+            content = self._answers.read(self._name) or b""
+            mark, _, answer = content.decode().partition("\n")
             if mark == _digest(began_as + answer.encode()):
                 return json.loads(answer)
         return None
@@ -44,13 +46,17 @@ class Question:
         """Keep `answer`, unless something was written since it was asked for, or the cache cannot be."""
         if self._key() == self._began_as:
             text = json.dumps(answer)
-            with suppress(OSError):
-                publish(self._path, f"{_digest(self._began_as + text.encode())}\n{text}")
+            with suppress(OSError, UnsafeCache):
+                self._answers.write(self._name, f"{_digest(self._began_as + text.encode())}\n{text}".encode())
 
     @property
-    def _path(self) -> Path:
+    def _answers(self) -> CacheFolder:
+        return CacheFolder(cache_root() / "answers")
+
+    @property
+    def _name(self) -> str:
         """Each question has a file, for its last answer."""
-        return cache_root() / "answers" / _digest(repr((self.specs.resolve(), self.asked)).encode())
+        return _digest(repr((self.specs.resolve(), self.asked)).encode())
 
     @cached_property
     def _began_as(self) -> bytes:
@@ -77,7 +83,8 @@ def _files_of(folder: Path) -> list[Path]:
 
 def _is_old(path: Path) -> bool:
     with suppress(OSError):
-        return path.stat().st_mtime < STARTED
+        status = path.stat()
+        return max(status.st_mtime, status.st_ctime) < STARTED  # an editor may set the first, nobody the second
     return False
 
 

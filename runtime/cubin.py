@@ -21,6 +21,7 @@ from .compiler_message import compiler_message
 from .cubin_store import Cubin, cubin_store
 from .device import KernelSource, Resources
 from .errors import CompileError
+from .forks import unforked
 from .headers import header_digest, header_digests
 from .key_records import MAKER, Parts
 
@@ -204,8 +205,9 @@ def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Ass
     report = io.StringIO()
     start = time.perf_counter()
     try:
-        program = Program(source.text, "c++", options=program_options(source, arch, include=include))
-        image = bytes(program.compile("cubin", logs=report).code)
+        with unforked():
+            program = Program(source.text, "c++", options=program_options(source, arch, include=include))
+            image = bytes(program.compile("cubin", logs=report).code)
     except Exception as error:  # cuda.core does not export the class it raises; its text is the whole log
         raise CompileError(compiler_message(str(error), source, arch, include)) from None
     seconds = time.perf_counter() - start
@@ -241,7 +243,7 @@ _importing = threading.Lock()  # cuda.core imported by two threads at once is ha
 
 def _nvrtc_build() -> str:
     """Size of the NVRTC library: it tells builds apart to which NVRTC gives the same number, major.minor."""
-    with _importing:
+    with unforked(), _importing:
         return _nvrtc_size()
 
 

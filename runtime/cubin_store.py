@@ -64,7 +64,10 @@ def _encode(cubin: Cubin) -> bytes:
     return cubin.image + resources + len(resources).to_bytes(4, "little")
 
 
-def _decode(body: bytes) -> Cubin:
+def _decode(body: bytes) -> Cubin | None:
     end = len(body) - 4
     start = end - int.from_bytes(body[end:], "little")
-    return Cubin(body[:start], Resources(**json.loads(body[start:end])))
+    try:
+        return Cubin(body[:start], Resources(**json.loads(body[start:end])))
+    except (ValueError, TypeError):
+        return None

@@ -68,5 +68,9 @@ class CompileError(BaracudaError, RuntimeError):
     """The compiler rejected a generated source."""
 
 
+class UnsafeCache(BaracudaError, RuntimeError):
+    """Others may write where compiled kernels are kept, so none is taken from there."""
+
+
 class SpecError(BaracudaError, ValueError):
     """A spec file is wrong; each line of the message reads ``path:line: what; what would be right``."""

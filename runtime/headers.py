@@ -6,6 +6,7 @@ import hashlib
 import os
 import posixpath
 import re
+import time
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +14,11 @@ from typing import NamedTuple
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")', re.MULTILINE)
 
 
+_TICK = 100_000_000  # ns; file systems' clocks are coarser than the processor's
+
+
 class _Header(NamedTuple):
-    stamp: tuple[int, int, int]
+    stamp: tuple[int, int, int, int]
     digest: bytes
     includes: tuple[str, ...]  # names below the include folder that its lines may mean
 
@@ -62,13 +66,17 @@ def _includes(text: str, folder: str) -> tuple[str, ...]:
 def _header(root: str, name: str) -> _Header | None:
     try:
         status = os.stat(f"{root}/{name}")
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        # The time of the last change, unlike that of the last modification, cannot be set.
+        stamp = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)
         known = _read.get((root, name))
         if known is None or known.stamp != stamp:
             data = Path(root, name).read_bytes()
             digest = hashlib.sha256(data, usedforsecurity=False).digest()
             text = data.decode(errors="replace")
-            known = _read[root, name] = _Header(stamp, digest, _includes(text, posixpath.dirname(name)))
+            known = _Header(stamp, digest, _includes(text, posixpath.dirname(name)))
+            if time.time_ns() - status.st_ctime_ns < _TICK:  # another change now might leave the same stamp
+                return known
+            _read[root, name] = known
         return known
     except OSError:
         return None

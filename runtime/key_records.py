@@ -6,13 +6,11 @@ Whoever compiles writes one; nobody who finds an entry looks at any.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 
-from .publish import publish
+from .cache_folder import CacheFolder, entries
 
 Parts = Mapping[str, str]  # value by name
 
@@ -25,45 +23,40 @@ class KeyRecords:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._files = CacheFolder(folder)
+        self._thinned = False
 
     def put(self, key: bytes, parts: Parts) -> None:
         """Write the record of `key`; readers see all of it or nothing."""
         with suppress(OSError):
-            self._thin_out  # noqa: B018  once
-            publish(self.folder / key.hex(), json.dumps(dict(parts)))
+            if not self._thinned:
+                self._thin_out()
+            self._files.write(key.hex(), json.dumps(dict(parts)).encode())
 
     def get(self, key: bytes) -> Parts | None:
         """The record of `key`, None when there is none or it cannot be read."""
-        return _read(self.folder / key.hex())
+        return self._read(key.hex())
 
     def newest_first(self) -> Iterator[Parts]:
         """Every record that can be read."""
-        for path in self._paths():
-            if (parts := _read(path)) is not None:
+        for entry in entries(self.folder):
+            if (parts := self._read(entry.path.name)) is not None:
                 yield parts
 
     def __len__(self) -> int:
-        return len(self._paths())
+        return len(entries(self.folder))
 
-    def _paths(self) -> list[Path]:
-        found: list[tuple[float, str]] = []
-        with suppress(OSError), os.scandir(self.folder) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # another process thins out
-                    if not entry.name.startswith("."):
-                        found.append((entry.stat().st_mtime, entry.path))
-        return [Path(path) for _, path in sorted(found, reverse=True)]
-
-    @cached_property
     def _thin_out(self) -> None:
-        paths = self._paths()
-        for path in paths[_KEPT:] if len(paths) > _MOST else ():
-            path.unlink(missing_ok=True)
+        self._thinned = True
+        records = entries(self.folder)
+        for record in records[_KEPT:] if len(records) > _MOST else ():
+            record.path.unlink(missing_ok=True)
 
-
-def _read(path: Path) -> Parts | None:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    def _read(self, name: str) -> Parts | None:
+        try:
+            body = self._files.read(name, use=False)
+            found = None if body is None else json.loads(body)
+        except (OSError, ValueError):
+            return None
+        whole = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
+        return found if whole else None

@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from .key_lock import key_lock, remove_unheld
 
-def publish(path: Path, content: str | bytes) -> None:
-    """Write through a temporary file beside `path`. Raises OSError, which names `path`."""
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system without locks says
+
+
+def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644) -> None:
+    """Write through a temporary file beside `path`. Raises OSError, which names `path`.
+
+    A `mode` of None is the umask's. What killed writers of `path` left beside it is removed.
+    """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    remove_left(path.parent, f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException as error:
-        Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno:  # of a full disk it names no file
-            error.filename = os.fspath(path)
+        with _opened(temporary, 0o666 if mode is None else mode) as file:
+            if mode is not None:
+                os.fchmod(file, mode)
+            _write(file, data)
+            os.replace(temporary, path)
+    except OSError as error:
+        if error.errno:  # of a full disk it names no file
+            error.filename, error.filename2 = os.fspath(path), None
         raise
+
+
+def remove_left(folder: Path, prefix: str = ".") -> None:
+    """Remove the temporary files in `folder` whose writers are gone."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        left = [Path(one.path) for one in entries if one.name.startswith(prefix) and one.is_file(follow_symlinks=False)]
+        for path in left:
+            remove_unheld(path)
+
+
+@contextmanager
+def _opened(path: Path, mode: int) -> Iterator[int]:
+    """A file that is removed at the end unless it was renamed, and locked where there are locks."""
+    with ExitStack() as held:
+        try:
+            file = held.enter_context(key_lock(path, mode=mode))
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            held.callback(path.unlink, missing_ok=True)
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, mode)
+            held.callback(os.close, file)
+        yield file
+
+
+def _write(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+    os.fsync(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,8 +39,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
-def question(tmp_path: Path) -> Question:
-    """Asked of small folders, all older than this process, with an answer."""
+def question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Question:
+    """Asked of small folders, all older than this process is said to be, with an answer."""
+    monkeypatch.setattr(remembered, "STARTED", time.time() + 60)
     for name in EVERY:
         write(tmp_path / name, f"text of {name}")
     tools = tuple(tmp_path / name for name in ("codegen", "runtime", "templates"))
@@ -111,7 +113,7 @@ def test_what_may_have_been_seen_by_halves_is_forgotten(question: Question, tmp_
     foreign = replace(question, templates=(tmp_path,))
     foreign.remember(["wrong"])
     assert replace(foreign).recall() is None
-    os.utime(tmp_path / EVERY[0])
+    os.utime(tmp_path / EVERY[0], (time.time() + 99, time.time() + 99))
     assert replace(question).recall() is None
     replace(question).remember(["wrong"])
     write(tmp_path / EVERY[0], f"text of {EVERY[0]}")
@@ -120,12 +122,12 @@ def test_what_may_have_been_seen_by_halves_is_forgotten(question: Question, tmp_
 
 def test_what_cannot_be_kept_or_read_is_looked_at(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
     """A damaged answer is none, an earlier one goes, and where nothing can be written nothing is said of it."""
-    path = question._path
-    text = path.read_text()
-    for damaged in (text.replace("this", "that"), text[:-1], "", "\xff"):
-        path.write_text(damaged)
+    path = question._answers.folder / question._name
+    content = path.read_bytes()
+    for damaged in (content.replace(b"this", b"that"), content[:-1], b"", b"\xff"):
+        path.write_bytes(damaged)
         assert replace(question).recall() is None
-    path.write_text(text)
+    path.write_bytes(content)
     assert replace(question).recall() == ["this"]
     other = replace(question, given=("of another compiler",))
     other.remember(["other"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -162,7 +163,7 @@ def test_whoever_compiles_keeps_a_record_and_who_finds_looks_at_none(
     compile_cubin(SOURCE, "sm_90", folder=folder, include=include)
     (record,) = (folder / "records").iterdir()
     assert record.name == cubin_key(SOURCE, "sm_90", include=include).hex()
-    assert json.loads(record.read_text()) == key_parts(SOURCE, "sm_90", include=include)
+    assert KeyRecords(folder / "records").get(bytes.fromhex(record.name)) == key_parts(SOURCE, "sm_90", include=include)
 
     def refuse(*_: object) -> None:
         raise AssertionError("looked at a record")
@@ -185,8 +186,9 @@ def test_records_are_whole_and_bounded(tmp_path: Path, monkeypatch: pytest.Monke
         assert all(found == parts for _ in range(50) for found in records.newest_first())
         list(writing)
     assert len(records) == 8
+    now = time.time()
     for turn in range(8):
-        os.utime(records.folder / bytes([turn]).hex(), (turn, turn))
+        os.utime(records.folder / bytes([turn]).hex(), (now - 60 + turn, now - 60 + turn))
     monkeypatch.setattr(key_records, "_MOST", 4)
     monkeypatch.setattr(key_records, "_KEPT", 3)
     KeyRecords(records.folder).put(b"new", parts)

@@ -21,6 +21,7 @@ from .audit_report import Audit
 from .generate import facts, show_changes, show_renewed, summary
 from .project import PACKAGE, Project
 from .schema import renew
+from .settled import Known
 from .terminal import show_json
 
 if TYPE_CHECKING:
@@ -46,10 +47,13 @@ def check(
     question = Question(specs, templates, asked, _compilers(chosen))
     warnings: list[str] = []
     loaded: dict[str, Loaded] = {}
-    if known := question.recall():
-        count, files, schema, kernels = known
-        changes = _compared(count, files, out, as_json)
-        audit = Audit([], [], 0.0, kernels)
+    if known := Known.read(question.recall()):
+        count, audit = known.ops, Audit([], [], 0.0, known.kernels)
+        changes, renewed = known.changes(specs, out), list[Path]()
+        if changes is None:
+            project = Project.read(specs, templates)
+            changes, renewed = compare(project.files, out), renew(specs, project.schema, check=True)
+        _show_files(count, changes, out, as_json)
     else:
         from ..tuned import stale
         from ..verify.cases import refuse_bad_cases
@@ -59,16 +63,16 @@ def check(
         project = Project.read(specs, templates)
         refuse_bad_cases(Subject(project.loaded[op.name], project.loaded, package) for op in project.chosen(ops))
         variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
-        count, files, schema, loaded = len(project.ops), project.files, project.schema, project.loaded
-        changes = _compared(count, files, out, as_json)
+        count, loaded = len(project.ops), project.loaded
+        changes, renewed = compare(project.files, out), renew(specs, project.schema, check=True)
+        _show_files(count, changes, out, as_json)
         told = [(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]) for op in project.chosen(ops)]
         warnings = [line for op in told for line in stale(*op)]
         for line in warnings if not as_json else ():
             click.echo(f"warning: {line}")
         audit = Audit.of(variants, project.ops)
         if not (warnings or audit.failed or audit.violations):
-            question.remember([count, files, schema, len(variants)])
-    renewed = renew(specs, schema, check=True)
+            question.remember(Known.of(count, len(variants), project.files, specs, renewed=bool(renewed)))
     seconds = time.perf_counter() - start
     if as_json:
         found = {"ops": count, **facts(changes, out, renewed), "warnings": warnings, **audit.facts(loaded)}
@@ -80,13 +84,11 @@ def check(
     return not (changes.any or renewed or audit.failed or audit.violations)
 
 
-def _compared(ops: int, files: dict[str, str], out: Path, quiet: bool) -> Changes:
-    """What is not as it should be in `out`, shown unless it is to be `quiet`."""
-    changes = compare(files, out)
+def _show_files(ops: int, changes: Changes, out: Path, quiet: bool) -> None:
+    """What is not as it should be in `out`, unless it is to be `quiet`."""
     if not quiet:
         click.echo(summary(ops, changes))
         show_changes(changes, out, "would be ")
-    return changes
 
 
 def _compilers(archs: Sequence[str]) -> tuple[bytes, ...]:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +16,9 @@ from baracuda.runtime import BaracudaError
 from baracuda.runtime.cache_root import cache_root
 from baracuda.runtime.cuda import CudaDevice
 from baracuda.runtime.driver import call, query
+from baracuda.runtime.errors import UnsafeCache
 from baracuda.runtime.host.toolchain import find_toolchain
+from baracuda.runtime.private_folder import check_private
 
 from .terminal import show_json, show_table
 
@@ -102,6 +105,12 @@ def _compiler() -> Iterator[Finding]:
 
 def _cache() -> Iterator[Finding]:
     root = cache_root()
+    try:
+        with suppress(OSError):  # which folder cannot be written is told below
+            check_private(root, root)
+    except UnsafeCache as error:
+        yield Finding("cache", str(error), True)
+        return
     there = next(path for path in (root, *root.parents) if os.path.exists(path))
     for folder in (there, *root.glob("**/")):
         try:

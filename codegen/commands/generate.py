@@ -15,6 +15,7 @@ from ..output import Changes, compare, write
 from ..remembered import Question
 from .project import OUT, Project
 from .schema import renew
+from .settled import Known
 from .terminal import show_json
 
 
@@ -25,14 +26,15 @@ def generate(
     start = time.perf_counter()
     _check_out(out, specs)
     question = Question(specs, templates, ("generate",))
-    if known := question.recall():
-        ops, files, schema = known
+    known = Known.read(question.recall())
+    changes = known and known.changes(specs, out)
+    if known and changes:
+        ops, renewed = known.ops, list[Path]()
     else:
         project = Project.read(specs, templates)
-        ops, files, schema = len(project.ops), project.files, project.schema
-        question.remember([ops, files, schema])
-    renewed = renew(specs, schema, check=check)
-    changes = compare(files, out) if check else write(files, out)
+        ops, renewed = len(project.ops), renew(specs, project.schema, check=check)
+        changes = (compare if check else write)(project.files, out)
+        question.remember(Known.of(ops, 0, project.files, specs, renewed=check and bool(renewed)))
     if as_json:
         show_json({"ops": ops, **facts(changes, out, renewed), "seconds": time.perf_counter() - start})
     else:

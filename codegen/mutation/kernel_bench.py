@@ -58,7 +58,7 @@ class KernelBench:
             return first_objection(self.stages[rest])
 
     def _code(self, source: KernelSource) -> bytes:
-        return self.builder.kernel(source).read_bytes()
+        return self.builder.code(source)
 
     def _marks(self, source: KernelSource) -> frozenset[int]:
         try:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from ..compiler_message import compiler_message
 from ..device import KernelSource
 from ..errors import CompileError
 from ..headers import header_digest
-from .cache import BuildCache, digest
+from .cache import BuildCache, content, digest
 from .library import RuntimeLibrary
 from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain, check_flags
 
-_SCHEMA = 2  # of the cache keys and of what this module does with them
+_SCHEMA = 3  # of the cache keys and of what this module does with them
 _HERE = Path(__file__).resolve().parent
 _RUNTIME = _HERE / "src" / "runtime.cpp"
 _DEVICE_HEADERS = _HERE.parent / "include"
@@ -31,6 +32,7 @@ _EXPORT = """
 #endif
 BARACUDA_HOST_EXPORT({symbol})
 """
+T = TypeVar("T")
 _runtime: RuntimeLibrary | None = None  # one pool of workers per process, whichever compiler built it
 
 
@@ -39,7 +41,11 @@ class Builder:
 
     def __init__(self, toolchain: Toolchain, cache: BuildCache) -> None:
         self.toolchain, self.cache = toolchain, cache
-        self.compilations = 0
+        self._compiled: list[str] = []  # symbols; threads may append at once
+
+    @property
+    def compilations(self) -> int:
+        return len(self._compiled)
 
     def runtime(self) -> RuntimeLibrary:
         """The runtime library of this process."""
@@ -47,11 +53,11 @@ class Builder:
         if _runtime is None:
             texts = _texts(_RUNTIME.parent), _texts(_HOST_HEADERS)
             name = "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
-            _runtime = RuntimeLibrary(str(self.cache.get(name, self._build_runtime)))
+            _runtime = self.cache.load(name, self._build_runtime, lambda path: RuntimeLibrary(str(path)))
         return _runtime
 
-    def kernel(self, source: KernelSource, *, check: bool = False) -> Path:
-        """The library that exports `source.symbol`, for check mode or not.
+    def kernel(self, source: KernelSource, load: Callable[[Path], T], *, check: bool = False) -> T:
+        """What `load` makes of the library that exports `source.symbol`, for check mode or not.
 
         Raises CompileError with the compiler's first errors.
         """
@@ -59,22 +65,26 @@ class Builder:
         headers = header_digest(source.text, _DEVICE_HEADERS), _texts(_HOST_HEADERS)
         text = source.path, source.text, source.symbol, source.defines, _EXPORT
         name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"
-        return self.cache.get(name, lambda target: self._build_kernel(source, flags, target))
+        return self.cache.load(name, lambda target: self._build_kernel(source, flags, target), load)
+
+    def code(self, source: KernelSource) -> bytes:
+        """The library of `source`, which is the same for the same code."""
+        return self.kernel(source, content)
 
     def _build_runtime(self, target: Path) -> None:
-        log = self.toolchain.run([*RUNTIME_FLAGS, "-shared", str(_RUNTIME), "-o", str(target)])
+        log = self.toolchain.run([*RUNTIME_FLAGS, "-shared", str(_RUNTIME), "-o", str(target)], folder=target.parent)
         if log is not None:
             raise CompileError(f"the host runtime does not compile with {self.toolchain.version!r}:\n{log}")
 
     def _build_kernel(self, source: KernelSource, flags: Sequence[str], target: Path) -> None:
-        self.compilations += 1
+        self._compiled.append(source.symbol)
         export = _EXPORT.format(path=source.path, symbol=source.symbol)
         text = f'#line 1 "{source.path}"\n{source.text}{export}'
         defines = [f"-D{define}" for define in source.defines]
         rest = [*_INCLUDES, *defines, "-shared", "-xc++", "-", *_LIBRARIES, "-o", str(target)]
-        log = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text)
+        log = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text, folder=target.parent)
         if log is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
-            log = self.toolchain.run([*flags, *rest], text)
+            log = self.toolchain.run([*flags, *rest], text, folder=target.parent)
         if log is not None:
             log = log.replace(f"{_HOST_HEADERS}/", "")
             raise CompileError(compiler_message(log, source, "the host", _DEVICE_HEADERS))
@@ -86,7 +96,7 @@ class Builder:
 
         def build(target: Path) -> None:
             header = ["-xc++-header", str(_HOST_HEADERS / _VOCABULARY)]
-            log = self.toolchain.run([*flags, f"-I{_HOST_HEADERS}", *header, "-o", str(target)])
+            log = self.toolchain.run([*flags, f"-I{_HOST_HEADERS}", *header, "-o", str(target)], folder=target.parent)
             if log is not None:
                 raise CompileError(f"the device vocabulary does not compile:\n{log}")
 

@@ -1,4 +1,4 @@
-"""A folder of built files, each made once for all processes, published atomically and checked when read."""
+"""Files built once for all processes, checked when they are used, in a folder of their own or else a temporary one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
+from ..cache_folder import SEAL_BYTES, CacheFolder
 from ..errors import CompileError
-from ..key_lock import key_lock
 
 log = logging.getLogger(__name__)
-_DIGEST_BYTES = 32
+_ROOM = 64 << 20  # bytes; a compilation with less left may fail for that alone
+T = TypeVar("T")
 
 
 def digest(*parts: object) -> str:
@@ -26,45 +29,86 @@ def digest(*parts: object) -> str:
 class BuildCache:
     """Built files under `folder`, named by the digest of all that went into them.
 
-    Where `folder` cannot be written, a temporary one serves instead and goes with this object.
+    Where `folder` cannot be written, a temporary one serves instead and goes with this object. UnsafeCache where others
+    may write.
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            log.warning("cannot create the host kernel cache %s: %s", folder, error)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            folder = Path(tempfile.mkdtemp(prefix="baracuda-host-"))
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.folder = folder
+        self._files = CacheFolder(folder)
+        self._temporary = False
+
+    @property
+    def folder(self) -> Path:
+        return self._files.folder
 
     def get(self, name: str, build: Callable[[Path], None]) -> Path:
         """The file `name`, made by `build(path)` if absent or damaged; other processes wait for it."""
-        path = self.folder / name
+        used = self._files
         try:
-            if not _is_intact(path):
-                path.parent.mkdir(exist_ok=True)
-                with key_lock(path.with_name(path.name + ".lock")):
-                    if not _is_intact(path):
-                        _publish(path, build)
+            return _made(used, name, build)
         except OSError as error:
-            raise CompileError(f"cannot build {str(path)!r}: {error}; set BARACUDA_CACHE_DIR") from error
-        return path
+            if self._files is used:
+                self._retreat(error)
+        try:
+            return _made(self._files, name, build)
+        except OSError as error:
+            raise CompileError(f"cannot build {name!r} in {self.folder}: {error.strerror or error}") from error
+
+    def load(self, name: str, build: Callable[[Path], None], load: Callable[[Path], T]) -> T:
+        """What `load` makes of the file `name`; one that it cannot load is made again, once."""
+        path = self.get(name, build)
+        try:
+            return load(path)
+        except _UNLOADABLE:
+            with suppress(OSError):
+                path.unlink()
+        path = self.get(name, build)
+        try:
+            return load(path)
+        except _UNLOADABLE as error:
+            raise CompileError(f"cannot load {path}: {error}") from error
+
+    def _retreat(self, why: OSError) -> None:
+        """Go on in a temporary folder."""
+        if self._temporary:
+            return
+        log.warning("cannot use the host kernel cache %s (%s); kernels are kept for this process", self.folder, why)
+        folder = Path(tempfile.mkdtemp(prefix="baracuda-host-")).resolve()
+        weakref.finalize(self, _remove, folder, os.getpid())
+        self._files, self._temporary = CacheFolder(folder), True
 
 
-def _publish(path: Path, build: Callable[[Path], None]) -> None:
-    unfinished = path.with_name(path.name + ".tmp")  # under the lock it is ours, or left by a killed builder
-    build(unfinished)
-    content = unfinished.read_bytes()
-    with unfinished.open("ab") as file:  # loaders and compilers ignore what follows the end of their data
-        file.write(hashlib.sha256(content).digest())
-    os.replace(unfinished, path)
+# Of a file that is whole: not a library at all, or one without what it should have.
+_UNLOADABLE = (OSError, ValueError, AttributeError)
 
 
-def _is_intact(path: Path) -> bool:
+def content(path: Path) -> bytes:
+    """What was built, without its seal."""
+    return path.read_bytes()[:-SEAL_BYTES]
+
+
+def _made(files: CacheFolder, name: str, build: Callable[[Path], None]) -> Path:
+    path = files.folder / name
+    if files.read(name) is None:
+        with files.lock(name):
+            if files.read(name) is None:
+                with files.building() as place:
+                    _build(build, place / path.name)
+                    files.write(name, (place / path.name).read_bytes())
+    return path
+
+
+def _build(build: Callable[[Path], None], target: Path) -> None:
+    """Raises OSError for an error that may come of a full disk."""
     try:
-        content = path.read_bytes()
-    except OSError:
-        return False
-    return hashlib.sha256(content[:-_DIGEST_BYTES]).digest() == content[-_DIGEST_BYTES:]
+        build(target)
+    except CompileError:
+        with (target.parent / "room").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, _ROOM)
+        raise
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Remove a folder, unless in a child forked by its owner."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

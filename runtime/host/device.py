@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import math
 import os
@@ -10,6 +11,7 @@ import shlex
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import numpy.typing as npt
 
@@ -138,12 +140,8 @@ class HostKernel:
     def __init__(self, device: HostDevice, builder: Builder, source: KernelSource, check: bool) -> None:
         self._runtime = runtime = builder.runtime()
         self._device, self._symbol, self._check = device, source.symbol, check
-        self._path, self._symbolizer = builder.kernel(source, check=check), builder.toolchain.symbolizer
-        try:
-            self._library = ctypes.CDLL(str(self._path))
-        except OSError as error:
-            raise CompileError(f"cannot load {source.symbol!r} of {source.path!r}: {error}") from error
-        exported = Exported.in_dll(self._library, "baracuda_host_kernel")
+        self._symbolizer = builder.toolchain.symbolizer
+        self._path, self._library, exported = builder.kernel(source, _load, check=check)
         runtime.bind(exported)
         if exported.static_shared > _MAX_STATIC_SHARED + _SHARED_PADDING and not check:
             raise CompileError(
@@ -187,3 +185,13 @@ class HostKernel:
         if findings:
             text = with_places(device.describe_findings(findings), self._path, self._symbolizer)
             raise KernelInternal(f"kernel {self._symbol!r}:\n{text}")
+
+
+def _load(path: Path) -> tuple[Path, ctypes.CDLL, Exported]:
+    """A kernel's library; OSError or ValueError if it is none."""
+    library = ctypes.CDLL(str(path))
+    try:
+        return path, library, Exported.in_dll(library, "baracuda_host_kernel")
+    except ValueError:
+        _ctypes.dlclose(library._handle)  # else its name stands for it until the process ends
+        raise

@@ -41,6 +41,7 @@ _CHECK_FLAGS_OF_CLANG = (
     *("-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"),
 )
 _LOCATION = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?=(?:fatal )?error: )", re.MULTILINE)
+_SHOWN = 200  # characters of a command in a message
 CONTRACTION_FLAGS = {
     False: ("-ffp-contract=off",),
     True: ("-ffp-contract=fast", "-DBARACUDA_HOST_CONTRACTION=1"),
@@ -68,14 +69,15 @@ class Toolchain:
         """A program that understands addr2line's arguments; one that does not exist if there is none."""
         return ("llvm-addr2line",) if self.is_clang and shutil.which("llvm-addr2line") else ("addr2line",)
 
-    def run(self, arguments: Sequence[str | Path], text: str = "") -> str | None:
+    def run(self, arguments: Sequence[str | Path], text: str = "", *, folder: Path | None = None) -> str | None:
         """None on success, else the compiler's messages, with places as NVRTC writes them: file(line).
 
-        "-" among `arguments` stands for `text`.
+        "-" among `arguments` stands for `text`; `folder` is for temporary files, which a killed compiler leaves.
         """
         environment = {**os.environ, "LC_ALL": "C"}  # messages are searched for "error:"
-        command = [*self.command, *map(str, arguments)]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment)
+        if folder:
+            environment["TMPDIR"] = str(folder)
+        done = _run([*self.command, *map(str, arguments)], text, environment)
         return _LOCATION.sub(r"\1(\2): ", done.stderr) if done.returncode else None
 
 
@@ -87,7 +89,10 @@ def check_flags(toolchain: Toolchain) -> tuple[str, ...]:
 def find_toolchain(command: str | None = None) -> Toolchain:
     """`command`, else BARACUDA_HOST_CXX, else g++ or clang++ from PATH; CompileError when there is none."""
     chosen = command or os.environ.get("BARACUDA_HOST_CXX")
-    words = shlex.split(chosen) if chosen else [name for name in ("g++", "clang++") if shutil.which(name)][:1]
+    try:
+        words = shlex.split(chosen) if chosen else [name for name in ("g++", "clang++") if shutil.which(name)][:1]
+    except ValueError as error:
+        raise _no_compiler(chosen or "", str(error)) from None
     if not words:
         raise CompileError("no c++ compiler on PATH; install g++ or clang++, or set BARACUDA_HOST_CXX")
     return Toolchain(tuple(words), _version(tuple(words)))
@@ -95,12 +100,27 @@ def find_toolchain(command: str | None = None) -> Toolchain:
 
 @functools.lru_cache(maxsize=16)
 def _version(command: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        message = f"compiler {shlex.join(command)!r} does not run: {error}; install g++ or clang++"
-        raise CompileError(message) from error
+    done = _run([*command, "--version"])
+    if done.returncode:
+        raise _no_compiler(shlex.join(command), f"--version gives exit status {done.returncode}")
     return next(iter(done.stdout.splitlines()), "")
+
+
+def _run(
+    command: Sequence[str], text: str = "", environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Whatever bytes the compiler prints, they become text."""
+    try:
+        return subprocess.run(
+            command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment
+        )
+    except (OSError, ValueError) as error:
+        raise _no_compiler(command[0], getattr(error, "strerror", None) or str(error)) from error
+
+
+def _no_compiler(command: str, why: str) -> CompileError:
+    shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
+    return CompileError(f"compiler {shown!r} does not run: {why}; install g++ or clang++, or set BARACUDA_HOST_CXX")
 
 
 @functools.cache

@@ -1,0 +1,95 @@
+"""`cache`: what is kept between processes, whether it is whole, and less of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from baracuda.runtime import cache_folder
+from baracuda.runtime.cache_folder import MOST_BYTES, MOST_DAYS, Entry, entries, is_intact, sweep
+from baracuda.runtime.cache_root import cache_root
+from baracuda.runtime.private_folder import check_private
+
+from .terminal import show_json, show_table
+
+_SHOWN = 20  # damaged entries in a message
+_MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The entries in one folder of the cache."""
+
+    kind: str
+    entries: int
+    megabytes: float
+
+    @classmethod
+    def of(cls, folder: Path) -> Kind:
+        found = entries(folder)
+        return cls(folder.name, len(found), sum(one.nbytes for one in found) / _MB)
+
+
+def show(*, as_json: bool = False) -> None:
+    """Print the folder, and how much there is of each kind."""
+    kinds = [asdict(Kind.of(folder)) for folder in _folders()]
+    if as_json:
+        show_json({"folder": str(cache_root()), "kinds": kinds})
+        return
+    click.echo(f"{cache_root()}\n")
+    show_table(kinds)
+
+
+def verify(*, remove: bool = False, as_json: bool = False) -> bool:
+    """Check every entry and say which are damaged, and with `remove` remove them; true when none is left."""
+    found = [one for folder in _folders() for one in entries(folder)]
+    damaged = [one for one in found if not is_intact(one.path)]
+    for one in damaged if remove else ():
+        one.path.unlink(missing_ok=True)
+    if as_json:
+        paths = [str(one.path) for one in damaged]
+        show_json({"entries": len(found), "damaged": paths, "removed": len(damaged) if remove else 0})
+    else:
+        _show_damaged(found, damaged, remove)
+    return remove or not damaged
+
+
+def prune(*, megabytes: float | None = None, days: float | None = None, as_json: bool = False) -> None:
+    """Remove what was not used for so long, the least used beyond a size of each kind, and what killed processes
+    left."""
+    most = MOST_BYTES if megabytes is None else int(megabytes * _MB)
+    gone: list[Entry] = []
+    for folder in _folders():
+        sweep(folder)
+        gone += cache_folder.prune(folder, nbytes=most, days=MOST_DAYS if days is None else days)
+    freed = sum(one.nbytes for one in gone) / _MB
+    if as_json:
+        show_json({"removed": len(gone), "megabytes": freed})
+    else:
+        click.echo(f"{len(gone)} entries removed, {freed:.1f} MB")
+
+
+def _folders() -> list[Path]:
+    """One of each kind; UnsafeCache if others may write there."""
+    root = cache_root()
+    if not root.is_dir():
+        return []
+    found = [path for path in sorted(root.iterdir()) if path.is_dir()]
+    for folder in (root, *found):
+        check_private(folder, root)
+    return found
+
+
+def _show_damaged(found: Sequence[Entry], damaged: Sequence[Entry], removed: bool) -> None:
+    for line in _some([str(one.path) for one in damaged]):
+        click.echo(line)
+    click.echo(f"{len(found)} entries, {len(damaged)} damaged{' and removed' if removed and damaged else ''}")
+
+
+def _some(lines: Sequence[str]) -> Iterable[str]:
+    yield from lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        yield f"... and {len(lines) - _SHOWN} more"

@@ -1,0 +1,196 @@
+"""A folder of cached files: written whole, sealed with their names, this user's alone, the least used ones removed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from secrets import token_hex
+from typing import NamedTuple
+
+from .cache_root import cache_root
+from .key_lock import key_lock, remove_unheld
+from .private_folder import check_private, is_private, make_private, shared
+from .publish import publish, remove_left
+
+log = logging.getLogger(__name__)
+MOST_BYTES = 1 << 30  # of a folder; a light kernel takes about 6 kB, for the host device 40 kB
+MOST_DAYS = 90  # since it was used last
+SEAL_BYTES = 32
+_DAY = 86400.0
+_HOUR = 3600.0  # stamps of use are as exact as this
+LOCKS, BUILDING = "locks", "tmp"  # folders that hold no entries
+
+
+class Entry(NamedTuple):
+    """A file of a cache; `used` is when it was used last."""
+
+    path: Path
+    nbytes: int
+    used: float
+
+
+class CacheFolder:
+    """Files below `folder`. Every method may raise OSError, and UnsafeCache where others may write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._unswept = MOST_BYTES  # bytes written since the last look at the size; the first write looks
+
+    def read(self, name: str, *, use: bool = True) -> bytes | None:
+        """What was written as `name`; None when nothing was, or it is damaged. A `use` keeps the entry longer."""
+        path = self.folder / name
+        try:
+            check_private(path.parent, self._top)
+            with _opened(path) as (file, status):
+                body = unsealed(path, _content(file, status))
+                if use:
+                    _stamp(file, status)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if body is None:
+            log_once(f"kernel cache entry {path} is damaged; it is made again")
+        return body
+
+    def write(self, name: str, body: bytes) -> None:
+        """Write `name`, replacing what is there; readers see the old or the new, whole."""
+        path = self.folder / name
+        make_private(path.parent, self._top)
+        publish(path, body + seal(path, body), mode=None if shared() else 0o600)
+        self._unswept += len(body)
+        if self._unswept > MOST_BYTES // 16:
+            self._unswept = 0
+            sweep(self.folder)
+            prune(self.folder)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Exclude every other thread and process from `name`; where no lock can be had, exclude nobody."""
+        locks = self.folder / LOCKS
+        with ExitStack() as held:
+            with suppress(OSError):
+                make_private(locks, self._top)
+                held.enter_context(key_lock(locks / name.replace("/", "-")))
+            yield
+
+    @contextmanager
+    def building(self) -> Iterator[Path]:
+        """An empty folder to make an entry in; it goes at the end, or with the next `sweep` when this process dies."""
+        place = self.folder / BUILDING / token_hex(8)
+        make_private(place.parent, self._top)
+        with ExitStack() as held:
+            with suppress(OSError):
+                held.enter_context(key_lock(place.with_suffix(".lock")))
+            make_private(place, self._top)
+            held.callback(shutil.rmtree, place, ignore_errors=True)
+            yield place
+
+    @property
+    def _top(self) -> Path:
+        """The outermost folder that is ours."""
+        root = cache_root()
+        return root if self.folder.is_relative_to(root) else self.folder
+
+
+@lru_cache(maxsize=1024)
+def log_once(message: str) -> None:
+    log.warning(message)
+
+
+def seal(path: Path, body: bytes) -> bytes:
+    """A digest of an entry and its name, which is its key: under another name it does not check out."""
+    name = f"{path.parent.name}/{path.name}\0".encode()
+    return hashlib.sha256(name + body, usedforsecurity=False).digest()
+
+
+def unsealed(path: Path, content: bytes) -> bytes | None:
+    """The entry in the `content` of `path`, None if it is not what was written there."""
+    body = content[:-SEAL_BYTES]
+    return body if content[-SEAL_BYTES:] == seal(path, body) else None
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a file of a cache is what was written there, by somebody who is trusted."""
+    with suppress(OSError), _opened(path) as (file, status):
+        return unsealed(path, _content(file, status)) is not None
+    return False
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # not waiting for the writer of a pipe
+    try:
+        yield file, os.fstat(file)
+    finally:
+        os.close(file)
+
+
+def _content(file: int, status: os.stat_result) -> bytes:
+    """What is in a file; nothing, which no seal fits, where anybody may have written it, or it is none."""
+    if not stat.S_ISREG(status.st_mode) or not is_private(status) or status.st_size > MOST_BYTES:
+        return b""
+    with open(file, "rb", closefd=False) as stream:
+        return stream.read()
+
+
+def _stamp(file: int, status: os.stat_result) -> None:
+    """Keep when the entry was used, as its time of modification."""
+    if abs(time.time() - status.st_mtime) > _HOUR:
+        with suppress(OSError):  # another's entry may be used all the same
+            os.utime(file)
+
+
+def entries(folder: Path) -> list[Entry]:
+    """The files below `folder`, the last used ones first, without what is being written."""
+    found = []
+    for at, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in (LOCKS, BUILDING)]
+        for path in (Path(at, name) for name in names if not name.startswith(".")):
+            with suppress(OSError):
+                status = os.lstat(path)
+                found.append(Entry(path, status.st_size, status.st_mtime))
+    return sorted(found, key=lambda one: -one.used)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes that were killed left below `folder`: locks and unfinished files."""
+    for at, _, names in os.walk(folder):
+        here = Path(at)
+        if here.name == LOCKS:
+            for name in names:
+                remove_unheld(here / name)
+        elif here.name == BUILDING:
+            _sweep_building(here)
+        else:
+            remove_left(here)
+
+
+def _sweep_building(folder: Path) -> None:
+    for name in {path.stem for path in folder.iterdir()}:
+        with suppress(OSError), key_lock(folder / f"{name}.lock", wait=False):
+            shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def prune(folder: Path, *, nbytes: int = MOST_BYTES, days: float = MOST_DAYS) -> list[Entry]:
+    """Remove what was not used for `days`, then the least used until the rest has at most `nbytes`; say what went.
+
+    Entries from the future, by a clock that was wrong, count as used now.
+    """
+    now, total, gone = time.time(), 0, []
+    for one in entries(folder):
+        if one.used > now + _DAY:
+            with suppress(OSError):
+                os.utime(one.path, follow_symlinks=False)
+        total += one.nbytes
+        if total > nbytes or now - one.used > days * _DAY:
+            with suppress(OSError):
+                one.path.unlink()
+                gone.append(one)
+    return gone

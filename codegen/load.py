@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,11 +12,13 @@ from pydantic import ValidationError
 from baracuda.runtime import SpecError
 
 from .consistency import findings
-from .spec import OpSpec, spec_of
+from .consistency.finding import Place
+from .spec import BodySpec, OpSpec, spec_of
 from .spec_errors import explain
 from .spec_wording import did_you_mean
 from .tuned import FOLDER, Tables, problems_of, read_tables
 from .yaml_source import YamlSource, read_yaml
+from .yaml_text import report
 
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
 
@@ -33,7 +35,11 @@ class Loaded:
 
 def load_spec(path: Path, shown: str = "") -> Loaded:
     """Return the spec in `path`; raise SpecError with a line for each thing that is wrong."""
-    source = read_yaml(path)
+    return checked(read_yaml(path), shown or path.name)
+
+
+def checked(source: YamlSource, shown: str) -> Loaded:
+    """The spec that a file's data is; raise SpecError with a line for each thing that is wrong."""
     try:
         model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
         spec = model.model_validate(source.data)
@@ -41,8 +47,8 @@ def load_spec(path: Path, shown: str = "") -> Loaded:
         raise explain(error, source, model) from None
     found = findings(spec)
     if found:
-        raise SpecError("\n".join(_finding(source, place, below, text) for place, below, text in found))
-    return Loaded(spec, source, shown or path.name)
+        raise report(_finding(source, place, below, text) for place, below, text in found)
+    return Loaded(spec, source, shown)
 
 
 def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:
@@ -61,11 +67,10 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     for path in sorted(root.rglob("*.yaml")):
         name = f"{root.resolve().name}/{path.relative_to(root).as_posix()}"
         try:
-            if not _PRINTABLE.fullmatch(name):
-                raise SpecError(f"{name!r}: generated code names this path; use letters, digits, '.', '_' and '-'")
+            _refuse_path(path, root, name)
             one = load_spec(path, name)
         except SpecError as error:
-            wrong.append(str(error))
+            wrong += str(error).splitlines()
             continue
         if one.spec.op in loaded:
             first = loaded[one.spec.op].source.path
@@ -78,8 +83,16 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     if not wrong:
         loaded, wrong = _tuned(loaded, read_tables(root))
     if wrong:
-        raise SpecError("\n".join(wrong))
+        raise report(wrong)
     return loaded
+
+
+def _refuse_path(path: Path, root: Path, name: str) -> None:
+    """Raise SpecError for a file that generated code cannot name, and for a link to what is none of the project's."""
+    if not _PRINTABLE.fullmatch(name):
+        raise SpecError(f"{name[:200]!r}: generated code names this path; use letters, digits, '.', '_' and '-'")
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise SpecError(f"{name}: is a link that leads out of {root.resolve().name!r}; put the file itself there")
 
 
 def _tuned(loaded: dict[str, Loaded], tables: Mapping[str, Tables]) -> tuple[dict[str, Loaded], list[str]]:
@@ -97,10 +110,19 @@ def _plan_clashes(loaded: Iterable[Loaded]) -> list[str]:
     seen: dict[str, Loaded] = {}
     wrong = []
     for one in loaded:
-        if (other := seen.setdefault(one.spec.plan, one)) is not one:
-            text = f"plan {one.spec.plan!r} is already in {other.source.path}; rename one"
-            wrong.append(str(one.source.error(("plan",), text)))
+        for plan, place in _plans_of(one.spec):
+            if plan in seen:
+                text = f"plan {plan!r} is already in {seen[plan].source.path}; rename one"
+                wrong.append(str(one.source.error(place, text)))
+            seen.setdefault(plan, one)
     return wrong
+
+
+def _plans_of(spec: OpSpec) -> Iterator[tuple[str, Place]]:
+    """The plan classes of a spec, and where it names them."""
+    yield spec.plan, ("plan",)
+    if isinstance(spec, BodySpec):
+        yield from ((name, ("pinned", name)) for name in spec.pinned)
 
 
 def _across(one: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
@@ -115,6 +137,9 @@ def _across(one: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
     forward = loaded[gradient.of].spec
     if forward.gradient is not None:
         text = f"op {gradient.of!r} has no reference to differentiate; name a forward op"
+        yield str(one.source.error(("gradient", "of"), text))
+    if (forward.family == "body") != (one.spec.family == "body"):
+        text = f"op {gradient.of!r} is of family {forward.family}: a body's derivative is a body, a program's a program"
         yield str(one.source.error(("gradient", "of"), text))
     outputs, inputs = forward.outputs, forward.inputs
     saved = {name: name for name in gradient.saved}

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 ClassName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,63}$")]
 Text = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
+# What expressions are written with: names, numbers, operators and brackets, on one line, without comments.
+Expression = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[A-Za-z0-9_ .,()\[\]+*/%<>=!-]*$")]
 Doc = Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f\\]*$")]
 Float = Literal["f32", "f16", "bf16", "f64"]
 Element = Literal[
@@ -22,8 +24,23 @@ Element = Literal[
 Stored = Literal["T", "acc", "f32", "f16", "bf16", "f64", "f8e4m3", "f8e5m2", "i32", "i64"]
 Rung = Literal["deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"]
 Layout = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
-_StoredTypes = Annotated[tuple[Stored, ...], Field(min_length=1, strict=False)]
+PlanName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,59}Plan$")]
+NumberName = Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]  # between the values in a schedule's name
+Number = Annotated[int, Field(ge=0, lt=2**31)]
+Threads = Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
+Arguments = Field(max_length=32)  # tensors and fields, of each kind
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) != len(names):
+        raise ValueError(f"lists one twice: {', '.join(names)}")
+    return names
+
+
+Once = AfterValidator(_distinct)
+_StoredTypes = Annotated[tuple[Stored, ...], Field(min_length=1, strict=False), Once]
 Arch = Literal["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
+Rank = Annotated[int, Field(ge=0, le=16)]
 Spilled = Annotated[int, Field(ge=0, le=4096)]
 
 
@@ -51,7 +68,7 @@ class FieldSpec(Strict):
 class Requirement(Strict):
     """A condition on the descriptor's fields, and the error that its violation raises."""
 
-    that: Text
+    that: Expression
     """An expression over fields that must be true; for example `1 <= len(input_shape) <= 8`. It may use `len`, `min`,
     `max`, `abs`, `prod`, `isfinite`, `is_suffix_mask`, `mask_axes`, `normalize_axis`, `ceil_div`, `round_up`,
     `bucket`."""
@@ -65,7 +82,7 @@ class DimSpec(Strict):
 
     of: Ident
     """A field of type `shape`; for example `input_shape`."""
-    axes: Text
+    axes: Expression
     """An expression for a tuple of axes, for example `(axis,)`; or `rest`, the axes that the other dim leaves."""
 
 
@@ -84,7 +101,7 @@ class TensorSpec(Strict):
     """A field of type `bool`: the array is given exactly when it is true; for example `has_gamma`."""
     default: float | int | None = None
     """Inputs that are optional: what is read when the array is absent; for example `1`."""
-    may_alias: Annotated[tuple[Ident, ...], Field(strict=False)] = ()
+    may_alias: Annotated[tuple[Ident, ...], Field(strict=False), Once] = ()
     """Outputs: inputs of the same shape and dtype whose memory it may take over, as the same view; for example
     `[x]`."""
     updates: Ident | None = None
@@ -99,7 +116,7 @@ class TensorSpec(Strict):
 class RowTensor(TensorSpec):
     """A tensor with a value for each element, each row or each column."""
 
-    dims: Annotated[tuple[Ident, ...], Field(min_length=1, strict=False)]
+    dims: Annotated[tuple[Ident, ...], Field(min_length=1, max_length=16, strict=False)]
     """What it has a value for: both dims, the rows or the columns; for example `[rows, cols]`."""
 
 
@@ -128,19 +145,19 @@ class GradientSpec(Strict):
 
     of: Ident
     """A forward op of the same folder; for example `row_scale`."""
-    cotangents: dict[Ident, Ident]
+    cotangents: Annotated[dict[Ident, Ident], Arguments]
     """Input here -> output there: the gradients that come in; for example `{dy: y}`."""
-    wrt: dict[Ident, Ident]
+    wrt: Annotated[dict[Ident, Ident], Arguments]
     """Output here -> input there: what each output differentiates. Lists every output; for example `{dx: x, dgamma:
     gamma}`."""
-    saved: Annotated[tuple[Ident, ...], Field(strict=False)] = ()
+    saved: Annotated[tuple[Ident, ...], Field(strict=False), Once] = ()
     """Inputs here that are outputs or inputs of the forward, under the same name; for example `[rms]`."""
 
 
 class ArchSpec(Strict):
     """What the SKUs of an architecture need from it, and how much of it they may use."""
 
-    needs: Annotated[tuple[Literal["tma", "wgmma", "cluster", "turns"], ...], Field(strict=False)] = ()
+    needs: Annotated[tuple[Literal["tma", "wgmma", "cluster", "turns"], ...], Field(strict=False), Once] = ()
     """What kernels written by hand are made with, for readers; programs need none. With `turns` the copy engine may add
     floats to memory, since blocks do it one after another."""
     shared_bytes: Annotated[int, Field(ge=0)] | None = None
@@ -162,11 +179,12 @@ class RangeSpec(Strict):
     """The least number or extent."""
     high: int
     """The greatest number or extent."""
-    rank: Annotated[tuple[int, int], Field(strict=False)] | None = None
+    rank: Annotated[tuple[Rank, Rank], Field(strict=False)] | None = None
     """Of a shape: the least and the most axes; for example `[1, 4]`."""
 
 
-Drawn = RangeSpec | Annotated[list[Any], Field(min_length=1)]
+Drawn = RangeSpec | Annotated[list[Any], Field(min_length=1, max_length=100)]
+Case = Annotated[dict[Ident, Any], Arguments]
 
 
 class TestsSpec(Strict):
@@ -177,19 +195,19 @@ class TestsSpec(Strict):
 
     __test__ = False
 
-    defaults: dict[Ident, Any] = {}
+    defaults: Case = {}
     """Field -> value, for fields that a case leaves out; for example `{eps: 1.0e-6, has_gamma: true}`."""
     batch: Ident | None = None
     """Map and body families: the field that counts what is independent, an int or the first extent of a shape. Half of
     it gives the same bits where an output promises `batch_invariant`."""
-    finite: Annotated[tuple[Element, ...], Field(strict=False)] = ()
+    finite: Annotated[tuple[Element, ...], Field(strict=False), Once] = ()
     """Element types for which no infinities are put into inputs; for example `[f16]`."""
-    draw: dict[Ident, Drawn] = {}
+    draw: Annotated[dict[Ident, Drawn], Arguments] = {}
     """Map and body families: field -> values to choose among, or a range; for example `{width: [2, 3, 4], seq_len:
     {low: 0, high: 300}}`."""
-    ranges: dict[Ident, Annotated[tuple[float, float], Field(strict=False)]] = {}
+    ranges: Annotated[dict[Ident, Annotated[tuple[float, float], Field(strict=False)]], Arguments] = {}
     """Input -> `[low, high]`, which its values are drawn from, where a formula is not defined everywhere."""
-    cases: Annotated[list[dict[Ident, Any]], Field(min_length=1)]
+    cases: Annotated[list[Case], Field(min_length=1, max_length=300)]
     """Problems, each field -> value; for example `- {input_shape: [7, 257], axis: 1}`. A `dtype` beside the fields
     limits one to an element type."""
 
@@ -201,11 +219,11 @@ class BenchSpec(Strict):
     arithmetic of a problem, for ops that memory does not bound.
     """
 
-    cases: list[dict[Ident, Any]]
+    cases: Annotated[list[Case], Field(max_length=300)]
     """Problems, as those of `tests`; an `arch` beside the fields takes kernels of that architecture only."""
-    dtypes: Annotated[tuple[Element, ...], Field(strict=False)] = ()
+    dtypes: Annotated[tuple[Element, ...], Field(strict=False), Once] = ()
     """Element types of cases that name none; by default bf16, or the first of the op's where it has none."""
-    flops: Text | None = None
+    flops: Expression | None = None
     """An expression over the fields for the arithmetic of a problem, where memory is not what bounds it; for example `2
     * batch_size * num_heads * query_len * key_len * (d_k + d_v)`."""
 
@@ -221,7 +239,7 @@ class OpSpec(Strict):
     """What forward and backward have in common; for example `RowScale`."""
     direction: Literal["forward", "backward"]
     """A forward and its backward are two specs."""
-    plan: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,59}Plan$")]
+    plan: PlanName
     """The public class, which ends in `Plan`; its descriptor ends in `Descriptor` instead. Unique in the folder; for
     example `RowScalePlan`."""
     family: Family
@@ -236,25 +254,25 @@ class OpSpec(Strict):
     source: Doc
     """The paper or definition that it comes from."""
 
-    descriptor: dict[Ident, FieldSpec]
+    descriptor: Annotated[dict[Ident, FieldSpec], Arguments]
     """Field -> what it is: what is known of a problem before any array is; for example `{eps: {type: float, doc: added
     to the mean square}}`. A field `element`, one of `dtypes`, is added."""
-    require: list[Requirement] = []
+    require: Annotated[list[Requirement], Field(max_length=64)] = []
     """Conditions that `select` checks in this order; the first that is violated raises; for example `- {that:
     isfinite(eps) and eps >= 0, raises: InvalidProblem}`."""
-    dtypes: Annotated[tuple[Element, ...], Field(min_length=1, strict=False)]
+    dtypes: Annotated[tuple[Element, ...], Field(min_length=1, strict=False), Once]
     """What the element type `T` may be: some of `f32`, `f16`, `bf16`, `f64`; a map op that only moves elements may list
     the others."""
     inputs: Mapping[Ident, TensorSpec]
     outputs: Mapping[Ident, TensorSpec]
-    check_order: Annotated[tuple[Ident, ...], Field(strict=False)] = ()
+    check_order: Annotated[tuple[Ident, ...], Field(strict=False), Once] = ()
     """All arguments, in the order that `run` looks at them; by default that above."""
 
     gradient: GradientSpec | None = None
     """Backward ops: whose derivative this is, which is the oracle."""
     precision: PrecisionSpec = PrecisionSpec()
     """How exact it is; for example `{contraction: true}`."""
-    reproducibility: dict[Ident, Annotated[tuple[Rung, ...], Field(strict=False)]]
+    reproducibility: Annotated[dict[Ident, Annotated[tuple[Rung, ...], Field(strict=False), Once]], Arguments]
     """Output -> what is promised of its bits, `[]` for nothing; every output is listed; for example `{y:
     [deterministic, batch_invariant]}`."""
     arch: Annotated[dict[Arch, ArchSpec], Field(min_length=1)]
@@ -278,13 +296,13 @@ class OpSpec(Strict):
 class RowSpec(OpSpec):
     """An op on rows of columns: its program reduces along the rows, and last of all down the columns."""
 
-    dims: dict[Ident, DimSpec]
+    dims: Annotated[dict[Ident, DimSpec], Field(max_length=16)]
     """Dim -> its axes: two dims, rows and columns, share out the axes of one shape; for example `{rows: {of:
     input_shape, axes: rest}, cols: {of: input_shape, axes: "(axis,)"}}`."""
-    inputs: dict[Ident, RowTensor]
+    inputs: Annotated[dict[Ident, RowTensor], Arguments]
     """Input -> what it is, in the order of the plan's arguments; for example `{x: {dims: [rows, cols], doc: what is
     read}}`."""
-    outputs: dict[Ident, RowTensor]
+    outputs: Annotated[dict[Ident, RowTensor], Arguments]
     """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {dims: [rows,
     cols], doc: the result}}`."""
     program: Text
@@ -313,7 +331,7 @@ class AxesSpec(Strict):
 class MapTensor(TensorSpec):
     """A tensor over some of the dims, in the order of its axes; `copy * cell` multiplies two shapes axis by axis."""
 
-    dims: Annotated[tuple[Text, ...], Field(min_length=1, strict=False)]
+    dims: Annotated[tuple[Expression, ...], Field(min_length=1, max_length=16, strict=False)]
     """What its axes run along, in order: dims, or products of dims of shapes, of which the last varies fastest; for
     example `[batch, head]` or `[copy * cell]`."""
 
@@ -331,13 +349,13 @@ class MapTensor(TensorSpec):
 class MapSpec(OpSpec):
     """An op on every cell of an index space; outputs are cells' values, or sums of them over some of the dims."""
 
-    dims: dict[Ident, AxesSpec]
+    dims: Annotated[dict[Ident, AxesSpec], Field(max_length=16)]
     """Dim -> the field that gives its extents: the axes of the index space; for example `{copy: {of: repeats}, cell:
     {of: input_shape}}`."""
-    inputs: dict[Ident, MapTensor]
+    inputs: Annotated[dict[Ident, MapTensor], Arguments]
     """Input -> what it is, in the order of the plan's arguments; for example `{x: {dims: [copy * cell], doc: what is
     read}}`."""
-    outputs: dict[Ident, MapTensor]
+    outputs: Annotated[dict[Ident, MapTensor], Arguments]
     """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {dims: [copy *
     cell], doc: the result}}`."""
     program: Text
@@ -359,9 +377,9 @@ class MapSpec(OpSpec):
 class BodyTensor(TensorSpec):
     """A tensor whose shape is an expression over the descriptor; `shapes` lists others that it may have as well."""
 
-    shape: Text
+    shape: Expression
     """A tuple of expressions over fields; for example `(batch_size, channels, width - 1)`, or `(channels,)`."""
-    shapes: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    shapes: Annotated[tuple[Expression, ...], Field(max_length=8, strict=False)] = ()
     """Other shapes that it may have; axes that these lack in front have stride 0."""
     test: Ident | None = None
     """How its test values are drawn, where any will not do: `mask` (numbers and -inf), `slopes` (powers of two below
@@ -371,7 +389,7 @@ class BodyTensor(TensorSpec):
 class WorkspaceSpec(Strict):
     """Scratch of `size` elements, an expression."""
 
-    size: Text
+    size: Expression
     """How many elements, an expression; for example `batch_size * channels`."""
     dtype: Literal["T", "acc", "f32", "i32", "i64"] = "acc"
     """What they are; `acc` is what elements are summed in."""
@@ -382,14 +400,14 @@ class KernelSpec(Strict):
 
     name: Ident
     """The device function is `<op>_<name>`; part of the entry point's name."""
-    grid: Annotated[tuple[Text | int, ...], Field(min_length=1, max_length=3, strict=False)]
+    grid: Annotated[tuple[Expression | Number, ...], Field(min_length=1, max_length=3, strict=False)]
     """Blocks along x, y and z, one to three expressions; 0 along one of them launches nothing; for example
     `["ceil_div(seq_len, block_t)", channels, batch_size]`."""
-    shared: Text | int = 0
+    shared: Expression | Number = 0
     """Bytes of dynamic shared memory, an expression; `DYN_SHARED_BYTES` in the kernel."""
-    threads: Text | int | None = None
+    threads: NumberName | Threads | None = None
     """Threads of a block, an int or a number of the schedules; by default the schedule's `threads`."""
-    when: Text | None = None
+    when: Expression | None = None
     """What must hold for the launch to be worth it; for example `splits > 1`."""
     overlaps: bool = False
     """It waits itself for the kernel before it, and may be started while that one ends."""
@@ -400,14 +418,14 @@ class ScheduleSpec(Strict):
 
     arch: Arch
     """The SKU's architecture, one of those under the op's `arch`."""
-    dtypes: Annotated[tuple[Element, ...], Field(min_length=1, strict=False)]
+    dtypes: Annotated[tuple[Element, ...], Field(min_length=1, strict=False), Once]
     """The elements that it is for; every element of the op needs a schedule."""
-    threads: Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
+    threads: Threads
     """Threads of a block, 32 to 1024, a multiple of 32."""
-    numbers: dict[Ident, int] = {}
+    numbers: Annotated[dict[NumberName, Number], Field(max_length=32)] = {}
     """Constants of the kernel: `Schedule::BLOCK_Q` for `block_q`; for example `{block_q: 64, blocks_per_sm: 2}`, of
     which `blocks_per_sm` bounds registers."""
-    fits: Text | None = None
+    fits: Expression | None = None
     """Which problems it serves, an expression; for example `d_k <= 128`."""
     layout: Layout | None = None
     """The only layout it works on; no other schedule that names none then does."""
@@ -427,34 +445,34 @@ class PinnedSpec(Strict):
 class BodySpec(OpSpec):
     """An op whose kernels are written by hand in a header; everything around them is declared."""
 
-    inputs: dict[Ident, BodyTensor]
+    inputs: Annotated[dict[Ident, BodyTensor], Arguments]
     """Input -> what it is, in the order of the plan's arguments; for example `{x: {shape: "(batch_size, seq_len)", doc:
     what is read}}`."""
-    outputs: dict[Ident, BodyTensor]
+    outputs: Annotated[dict[Ident, BodyTensor], Arguments]
     """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {shape:
     "(batch_size, seq_len)", doc: the result}}`."""
     body: dict[Arch, Annotated[str, Field(pattern=r"^[a-z0-9_]+\.cuh$")]]
     """Architecture -> the header below `runtime/include/baracuda` that its kernels are in; one without its own takes
     the least one's; for example `{sm_80: scan.cuh}`."""
-    settings: dict[Macro, Text] = {}
+    settings: Annotated[dict[Macro, Expression], Field(max_length=32)] = {}
     """MACRO -> expression over fields: constants of the kernel, `Variant::WIDTH`, of which one is compiled for each
     value in use; for example `{WIDTH: width}`."""
-    terms: dict[Ident, Text] = {}
+    terms: Annotated[dict[Ident, Expression], Field(max_length=64)] = {}
     """Name -> expression that those below have in common; one may use those above it."""
-    layouts: dict[Layout, dict[Ident, int]] = {}
+    layouts: Annotated[dict[Layout, dict[Ident, int]], Field(max_length=16)] = {}
     """Layout -> tensor -> axis: what a kernel may rely on, stride 1 along that axis in whole packs of 16 bytes; for
     example `{packed: {x: -1, y: -1}}`. `strided` is always the last and takes anything."""
-    workspace: dict[Ident, WorkspaceSpec] = {}
+    workspace: Annotated[dict[Ident, WorkspaceSpec], Arguments] = {}
     """Array -> its size: scratch, which nothing initialises; for example `{partials: {size: splits * channels}}`."""
-    kernels: Annotated[list[KernelSpec], Field(min_length=1)]
+    kernels: Annotated[list[KernelSpec], Field(min_length=1, max_length=32)]
     """The kernels that are launched, in order."""
-    schedules: Annotated[list[ScheduleSpec], Field(min_length=1)]
+    schedules: Annotated[list[ScheduleSpec], Field(min_length=1, max_length=256)]
     """Rows of the table of schedules, in order of preference."""
-    tensor_maps: dict[Arch, dict[Ident, Text]] = {}
+    tensor_maps: dict[Arch, Annotated[dict[Ident, Expression], Arguments]] = {}
     """Architecture -> tensor -> box of (rows, columns) for its copy engine, `q_map` in the arguments of the kernel; for
     example `{sm_90a: {q: "(block_q, DK)"}}`."""
-    pinned: dict[ClassName, PinnedSpec] = {}
-    """Plan class -> the architecture among whose schedules alone it selects."""
+    pinned: Annotated[dict[PlanName, PinnedSpec], Field(max_length=8)] = {}
+    """Plan class, which ends in `Plan` -> the architecture among whose schedules alone it selects."""
     oracle: Annotated[str, Field(pattern=r"^[a-z0-9_]+\.[a-z0-9_]+$")]
     """`module.function` of a definition in `codegen/verify/oracles`; for example `scans.scan`."""
 

@@ -11,18 +11,22 @@ from baracuda.runtime.errors import SpecError
 from .spec_hints import child, keys_of, pick_branch, union_of
 from .spec_wording import SHAPES, Problem, wording
 from .yaml_source import Loc, YamlSource
+from .yaml_text import report
+
+_MOST = 200  # problems that are put into words
 
 
 def explain(error: ValidationError, source: YamlSource, model: type[BaseModel]) -> SpecError:
     """Say what `model` has against the data of `source`, one ``path:line: what; the fix`` per problem."""
-    problems = [_problem(details, source.data, model) for details in error.errors(include_url=False)]
+    details = error.errors(include_url=False)[:_MOST]
+    problems = [_problem(one, source.data, model) for one in details]
     problems = [p for p in problems if not _counts_only_what_is_valid(p, problems)]
     lines = {
         (source.line(problem.path), f"{source.place(problem.path)}: {' '.join(text.split())}")
         for problem in _one_branch_each(problems, 0)
         for text in wording(problem).splitlines()
     }
-    return SpecError("\n".join(text for _, text in sorted(lines)))
+    return report(text for _, text in sorted(lines))
 
 
 def _problem(details: Any, data: Any, model: type[BaseModel]) -> Problem:

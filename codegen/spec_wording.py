@@ -74,11 +74,12 @@ def wording(problem: Problem) -> str:
 
 
 _LISTED = 30  # names in a message; kernels have hundreds
+_COMPARED = 100  # characters of a misspelt name
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The fix for a misspelt `name`: the nearest of the `known` names, in whatever case, or the first of them."""
-    known = sorted(known)
+    name, known = name[:_COMPARED], sorted(known)
     plain = {_plain(k): k for k in known}
     near = get_close_matches(name, known, n=1) or [plain[k] for k in get_close_matches(_plain(name), plain, n=1)]
     if near:
@@ -139,7 +140,7 @@ def _tag(problem: Problem) -> str:
     if "tag" not in problem.context:
         return f"{subject} is missing; add it"
     tags = re.findall(r"'([^']*)'", str(problem.context["expected_tags"]))
-    return f"{subject} is {problem.context['tag']!r}; {did_you_mean(str(problem.context['tag']), tags)}"
+    return f"{subject} is {_shown(problem.context['tag'])}; {did_you_mean(str(problem.context['tag']), tags)}"
 
 
 def _fallback(problem: Problem) -> str:

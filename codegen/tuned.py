@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from baracuda.runtime import InvalidProblem, KernelSku, Measurement, SpecError
+from baracuda.runtime import InvalidProblem, KernelSku, Measurement, SpecError, Unsupported
 from baracuda.runtime.cubin import INCLUDE
 from baracuda.runtime.headers import header_digest
 from baracuda.runtime.publish import publish
 from baracuda.runtime.tuned import MARK
 
 from .spec import OpSpec
+from .yaml_text import read_bytes, report, shown
 
 FOLDER = "tuned"
+MAX_BYTES = 1 << 20
+_ARCH = re.compile(r"sm_[0-9]{2,3}|host")
 Tables = Mapping[str, tuple[Measurement, ...]]  # by architecture
 
 
@@ -30,6 +33,10 @@ def read_tables(specs: Path) -> dict[str, dict[str, tuple[Measurement, ...]]]:
     """All measurements below a folder of specs, by op and architecture; SpecError for what is none."""
     found: dict[str, dict[str, tuple[Measurement, ...]]] = {}
     for path in sorted((specs / FOLDER).glob("*/*.json")):
+        if not _ARCH.fullmatch(path.parent.name):
+            raise SpecError(f"{shown(path)}: its folder is no architecture; call it as in '{FOLDER}/sm_90'")
+        if not path.resolve().is_relative_to(specs.resolve()):
+            raise SpecError(f"{shown(path)}: is a link that leads out of the specs; put the file itself there")
         found.setdefault(path.stem, {})[path.parent.name] = read_table(path)
     return found
 
@@ -38,22 +45,43 @@ def read_table(path: Path) -> tuple[Measurement, ...]:
     """The measurements in a file, none where there is no file; SpecError for what is none."""
     if not path.exists():
         return ()
+    raw = read_bytes(path, MAX_BYTES, "table of measurements")
     try:
-        found = tuple(_measurement(m) for m in json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, AttributeError, InvalidProblem) as error:
-        raise SpecError(f"{path}: holds no measurements ({error}); remove it and run 'baracuda-gen tune'") from None
+        rows = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise _refusal(path, getattr(error, "lineno", 1), error) from None
+    if not isinstance(rows, list):
+        raise _refusal(path, 1, "needs a list")
+    found = tuple(_measurement(row, i, path, raw) for i, row in enumerate(rows))
     if len({m.key for m in found}) < len(found):
-        raise SpecError(f"{path}: measures a problem twice; remove one of them")
+        raise SpecError(f"{shown(path)}: measures a problem twice; remove one of them")
     return found
 
 
-def _measurement(given: Mapping[str, Any]) -> Measurement:
-    made = Measurement(**given)
-    made = replace(made, cases={label: (float(us), float(by_rule)) for label, (us, by_rule) in made.cases.items()})
-    KernelSku.parse(made.sku)
-    if not all(isinstance(value, int) for value in (*made.same.values(), *made.near.values())):
-        raise ValueError(f"needs whole numbers, got {made.same} and {made.near}")
+def _measurement(given: object, index: int, path: Path, raw: bytes) -> Measurement:
+    try:
+        made = Measurement.of(given)
+        KernelSku.parse(made.sku)
+    except (InvalidProblem, Unsupported) as error:
+        raise _refusal(path, _line_of(index, raw), error) from None
     return made
+
+
+def _line_of(index: int, raw: bytes) -> int:
+    """Line (from 1) where an item of the list begins that a JSON text is."""
+    text, decoder = raw.decode(json.detect_encoding(raw)), json.JSONDecoder()
+    at = text.index("[") + 1
+    for _ in range(index):
+        at = text.index(",", decoder.raw_decode(text, _after_space(text, at))[1]) + 1
+    return text.count("\n", 0, _after_space(text, at)) + 1
+
+
+def _after_space(text: str, at: int) -> int:
+    return next(i for i in range(at, len(text)) if not text[i].isspace())
+
+
+def _refusal(path: Path, line: int, why: object) -> SpecError:
+    return report([f"{shown(path)}:{line}: holds no measurements ({why}); remove it and run 'baracuda-gen tune'"])
 
 
 def write_table(path: Path, measured: Iterable[Measurement]) -> None:

@@ -1,7 +1,7 @@
 """A YAML file as plain data that remembers its lines: the core schema of YAML 1.2 without its surprises.
 
 Specs come from strangers. The data is built from the parser's events, so no object is ever constructed,
-nothing is shared or expanded, and the depth is bounded while it is read.
+nothing is shared or expanded, and depth and number of values are bounded while they are read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from ruamel.yaml.events import (
 from baracuda.runtime.errors import SpecError
 
 from .yaml_scalar import plain_scalar
-from .yaml_text import about_character, read_text, refuse, shown
+from .yaml_text import about_character, read_text, refuse, report, shown
 
 Loc = tuple[str | int, ...]
 
 MAX_DEPTH = 32
+MAX_VALUES = 10_000  # of a file, keys included
+MAX_KEY = 200  # characters
 
 # Words of the parser, what they mean to an author, and whether the line is where the construct began.
 _SYNTAX: tuple[tuple[str, str, bool], ...] = (
@@ -78,7 +80,7 @@ class YamlSource:
 
     def error(self, loc: Loc, message: str) -> SpecError:
         """An error that says `message` ("what is wrong; what would be right") about `loc`."""
-        return SpecError(f"{self.place(loc)}: {message}")
+        return report([f"{self.place(loc)}: {message}"])
 
 
 def read_yaml(path: Path) -> YamlSource:
@@ -101,6 +103,7 @@ class _Builder:
         self.text_lines: dict[Loc, int] = {}
         self.events: Iterator[Any] = iter(())
         self.reached = 1  # line of the last event
+        self.values = 0
 
     def build(self, text: str) -> YamlSource:
         self.events = self._parse(text)
@@ -148,12 +151,15 @@ class _Builder:
                 return self._mapping(loc)
 
     def _plain_data_only(self, event: Any) -> None:
+        self.values += 1
+        if self.values > MAX_VALUES:
+            self._refuse_at(event, f"the file has more than {MAX_VALUES} values; split it")
         if isinstance(event, AliasEvent):
-            self._refuse_at(event, f"alias '*{event.anchor}'; write the value out")
+            self._refuse_at(event, f"alias '*{_short(event.anchor)}'; write the value out")
         if event.anchor:
-            self._refuse_at(event, f"anchor '&{event.anchor}'; remove it, values are written out")
+            self._refuse_at(event, f"anchor '&{_short(event.anchor)}'; remove it, values are written out")
         if event.ctag is not None:
-            self._refuse_at(event, f"tag {str(event.ctag)!r}; remove it, quotes make a text")
+            self._refuse_at(event, f"tag {_short(str(event.ctag))!r}; remove it, quotes make a text")
 
     def _sequence(self, loc: Loc) -> list[Any]:
         items: list[Any] = []
@@ -180,6 +186,8 @@ class _Builder:
             self._refuse_at(event, "this key is a list or a mapping; needs a name")
         if event.value == "<<" and event.style is None:
             self._refuse_at(event, "merge key '<<'; write the keys out")
+        if len(event.value) > MAX_KEY:
+            self._refuse_at(event, f"key {_short(event.value)!r} is longer than {MAX_KEY} characters; shorten it")
         key = self._scalar(event, None)
         if not isinstance(key, str):
             self._refuse_at(event, f"key {event.value!r} is not a text; quote it")
@@ -212,3 +220,7 @@ class _Builder:
 
     def _refuse_at(self, event: Any, message: str) -> NoReturn:
         refuse(self.path, event.start_mark.line + 1, message)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."

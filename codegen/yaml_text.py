@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
 from baracuda.runtime.errors import SpecError
 
 MAX_BYTES = 256 * 1024
+_MOST = 30  # findings that one error lists
+_LONGEST = 600  # characters of one finding
+_PATH = 200  # characters of a path in it
+
+
+def read_bytes(path: Path, most: int, what: str = "yaml file") -> bytes:
+    """The bytes of a regular file; raise `SpecError` for anything else, and for more than `most` of them.
+
+    The file is opened without waiting, as for the writer of a pipe, and looked at before it is read.
+    """
+    try:
+        raw = _read_regular(path, most + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SpecError(f"{shown(path)}: cannot read it: {reason}; needs a readable {what}") from None
+    if raw is None:
+        raise SpecError(f"{shown(path)}: this is no file; needs a {what}")
+    if len(raw) > most:
+        refuse(path, 1, f"the file is larger than {most} bytes; split it")
+    return raw
+
+
+def _read_regular(path: Path, most: int) -> bytes | None:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(handle)
 
 
 def read_text(path: Path) -> str:
     """Text of the file at `path`; raise `SpecError` if it is unreadable, too large or not printable UTF-8."""
-    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
-        raise SpecError(f"{shown(path)}: this is no file; needs a yaml file")
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise SpecError(f"{shown(path)}: cannot read it: {reason}; needs a readable yaml file") from None
-    if len(raw) > MAX_BYTES:
-        refuse(path, 1, f"the file is larger than {MAX_BYTES} bytes; split it")
+    raw = read_bytes(path, MAX_BYTES)
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -41,11 +66,22 @@ def about_character(char: str) -> str:
 
 
 def shown(path: Path) -> str:
-    """`path` as messages spell it: relative when it lies below the current directory."""
+    """`path` as messages spell it: in one line, and relative when it lies below the current directory."""
     absolute, here = path.absolute(), Path.cwd()
-    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else path)
+    text = str(absolute.relative_to(here) if absolute.is_relative_to(here) else path)
+    line = "".join(char if char.isprintable() else "?" for char in text)
+    return line if len(line) <= _PATH else f"...{line[-_PATH:]}"
+
+
+def report(lines: Iterable[str]) -> SpecError:
+    """One error that lists findings, ``path:line: what; the fix`` each: as many, and as much of each, as is read."""
+    found = [" ".join(line.splitlines()) for line in lines]
+    listed = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in found[:_MOST]]
+    if more := len(found) - len(listed):
+        listed[-1] += f" (and {more} more)"
+    return SpecError("\n".join(listed))
 
 
 def refuse(path: Path, line: int, message: str) -> NoReturn:
     """Raise the `SpecError` that says `message` about `line` (from 1) of `path`."""
-    raise SpecError(f"{shown(path)}:{line}: {message}") from None
+    raise report([f"{shown(path)}:{line}: {message}"]) from None

@@ -28,6 +28,8 @@ from .workspace import rounded
 
 B = TypeVar("B", bound=Descriptor)
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)  # blocks along x, y and z, of any architecture
+_LARGEST_BLOCK = 1024  # threads
+_WORD = 1 << 31  # settings are ints of 32 bits in kernels
 _NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")  # in an expression, of what is no function
 _RECENT = 64  # problems and SKUs whose launches are kept: selection asks for them several times in a row
 
@@ -48,6 +50,17 @@ class BodyKernel(NamedTuple):
     threads: int
     shared: int
     overlaps: bool = False
+
+    @property
+    def refused(self) -> str | None:
+        """Why no device can launch it; None when one can."""
+        if any(blocks > most for blocks, most in zip(self.grid, _LARGEST_GRID, strict=True)):
+            return f"needs a grid of {self.grid} blocks for {self.name}, the largest is {_LARGEST_GRID}"
+        if min(self.grid) < 0:
+            return f"needs a grid of {self.grid} blocks for {self.name}, none may be negative"
+        if not 1 <= self.threads <= _LARGEST_BLOCK:
+            return f"needs {self.threads} threads a block for {self.name}, there are 1 to {_LARGEST_BLOCK}"
+        return f"needs {self.shared} bytes of shared memory for {self.name}" if self.shared < 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +179,12 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     def _check_sizes(cls, descriptor: B) -> None:
+        for name, value in cls._settings_of(descriptor).items():
+            if not -_WORD <= value < _WORD:
+                raise InvalidProblem(f"{cls.__name__}: constant {name} is {value}; needs an int of 32 bits")
         for name, (shape, *_) in cls.shapes_of(descriptor).items():
+            if min(shape, default=0) < 0:
+                raise InvalidProblem(f"{cls.__name__}: {name!r} would be of shape {shape}; needs no negative extents")
             if (count := prod(shape)) >= 1 << 63:
                 raise InvalidProblem(f"{cls.__name__}: {name!r} of shape {shape} has {count} elements, 2^63 or more")
 
@@ -210,13 +228,15 @@ class BodySelection(Selectable[B]):
             mine = (serves.arch, serves.schedule) == (sku.arch, schedule) and sku.element in serves.elements
             if mine and (reason := serves.refuses(descriptor, *cls._constants(descriptor, sku))):
                 return reason
-        return cls._too_many_blocks(descriptor, sku) or cls._too_much_shared(descriptor, sku, sku.arch)
+        launched = cls._launched(descriptor, sku)
+        refused = next((reason for kernel in launched if (reason := kernel.refused)), None)
+        return refused or cls._too_much_shared(descriptor, sku, sku.arch) or cls._unsized(descriptor, sku)
 
     @classmethod
-    def _too_many_blocks(cls, descriptor: B, sku: KernelSku) -> str | None:
-        for kernel in cls._launched(descriptor, sku):
-            if any(blocks > most for blocks, most in zip(kernel.grid, _LARGEST_GRID, strict=True)):
-                return f"needs a grid of {kernel.grid} blocks for {kernel.name}, the largest is {_LARGEST_GRID}"
+    def _unsized(cls, descriptor: B, sku: KernelSku) -> str | None:
+        for (name, _), size in zip(cls.WORKSPACE, cls._scratch_bytes(descriptor, sku), strict=True):
+            if not 0 <= size < 1 << 62:
+                return f"needs {size} bytes of workspace for {name}"
         return None
 
     @classmethod

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from importlib import import_module
-from importlib.util import find_spec
+from contextlib import suppress
 
 from baracuda.runtime.cubin import INCLUDE
 
@@ -13,8 +12,11 @@ from ..condition_kinds import WORD, Kind, kind_of
 from ..conditions import ConditionError, evaluate_condition
 from ..conditions import fields_of as fields_read
 from ..model import arch_number
-from ..spec import BodySpec
-from .finding import Finding, Rule, expression, fields_of, near
+from ..spec import BodySpec, BodyTensor
+from . import table
+from .finding import Finding, Place, Rule, expression, fields_of, near
+from .members import members
+from .oracles import definitions
 
 # How test values of a tensor may be drawn, where any will not do; see verify/body_problem.py.
 DRAWN = ("offsets", "mask", "slopes")
@@ -34,24 +36,35 @@ def shapes(spec: BodySpec) -> Iterator[Finding]:
     fields = fields_of(spec)
     for section in ("inputs", "outputs"):
         for name, tensor in getattr(spec, section).items():
-            place = (section, name)
-            yield from expression(tensor.shape, fields, (*place, "shape"), "tuple")
-            if not _is_tuple(tensor.shape):
-                yield (*place, "shape"), 0, f"{tensor.shape!r} is no shape; write '(rows, cols)', or '(rows,)'"
+            place = (section, name, "shape")
+            yield from _written(tensor.shape, fields, place, "no shape; write '(rows, cols)', or '(rows,)'")
+            if (rank := rank_of(tensor.shape)) > table.MAX_RANK:
+                yield place, 0, f"{name!r} has {rank} axes; the most is {table.MAX_RANK}"
             for i, text in enumerate(tensor.shapes):
-                yield from expression(text, fields, (*place, "shapes", i), "tuple")
+                other = (section, name, "shapes", i)
+                yield from _written(text, fields, other, "no shape; write '(cols,)'")
+                if (more := rank_of(text)) > rank:
+                    yield other, 0, f"has {more} axes, more than `shape`, which has {rank}; begin with the most"
 
 
-def _is_tuple(text: str) -> bool:
-    try:
-        return isinstance(ast.parse(text.strip(), mode="eval").body, ast.Tuple)
-    except SyntaxError:
-        return True  # complained of already
+def _written(text: str, known: Mapping[str, Kind], place: Place, otherwise: str, rank: int = 0) -> Iterator[Finding]:
+    """What is wrong with a tuple that is to be written out, of so many elements if that is not 0."""
+    found = list(expression(text, known, place, "tuple"))
+    yield from found
+    if not found and (not isinstance(body_of(text), ast.Tuple) or (rank and rank_of(text) != rank)):
+        yield place, 0, f"{text!r} is {otherwise}"
+
+
+def body_of(text: str) -> ast.expr | None:
+    """The syntax tree of an expression; None of what is none."""
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.parse(text.strip(), mode="eval").body
+    return None
 
 
 def rank_of(text: str) -> int:
     """How many axes a shape that is written as a tuple has."""
-    tree = ast.parse(text.strip(), mode="eval").body
+    tree = body_of(text)
     return len(tree.elts) if isinstance(tree, ast.Tuple) else 0
 
 
@@ -59,7 +72,7 @@ def expressions(spec: BodySpec) -> Iterator[Finding]:
     fields = fields_of(spec)
     for name, text in spec.settings.items():
         yield from expression(text, fields, ("settings", name), "bool", "int")
-    known = fields | dict.fromkeys(SCHEDULE_NAMES, WORD) | dict.fromkeys(_numbers(spec), WORD)
+    known = fields | table.numbers(spec)
     known |= {name: _kind(text, fields) for name, text in spec.settings.items()}
     for name, text in spec.terms.items():
         if name in known:
@@ -67,14 +80,12 @@ def expressions(spec: BodySpec) -> Iterator[Finding]:
         yield from expression(text, known, ("terms", name), *OF_TERMS)
         known[name] = _kind(text, known)
     yield from _kernels(spec, known)
+    yield from table.sizes(spec, known)
     for name, scratch in spec.workspace.items():
         yield from expression(scratch.size, known, ("workspace", name, "size"), "int")
     for arch, maps in spec.tensor_maps.items():
         for name, box in maps.items():
-            place = ("tensor_maps", arch, name)
-            yield from expression(box, known, place, "tuple")
-            if not _is_tuple(box) or rank_of(box) != 2:
-                yield place, 0, f"{box!r} is no box; write '(rows, columns)'"
+            yield from _written(box, known, ("tensor_maps", arch, name), "no box; write '(rows, columns)'", rank=2)
     for i, row in enumerate(spec.schedules):
         if row.fits is not None:
             yield from expression(row.fits, known, ("schedules", i, "fits"), "bool")
@@ -125,8 +136,8 @@ def references(spec: BodySpec) -> Iterator[Finding]:
         for name, axis in axes.items():
             if name not in spec.arguments:
                 yield ("layouts", layout, name), 0, f"unknown tensor {name!r}; {near(name, spec.arguments)}"
-            elif not -(rank := rank_of(spec.arguments[name].shape)) <= axis < rank:
-                yield ("layouts", layout, name), 0, f"{name!r} has {rank} axes, got {axis}"
+            else:
+                yield from _axis(spec.arguments[name], axis, ("layouts", layout, name))
     for arch, maps in spec.tensor_maps.items():
         if arch not in spec.body:
             yield ("tensor_maps", arch), 0, f"{arch!r} has no body of its own; {near(arch, spec.body)}"
@@ -154,14 +165,30 @@ def references(spec: BodySpec) -> Iterator[Finding]:
             yield ("body", arch), 0, f"{arch!r} is not under arch; {near(arch, spec.arch)}"
         if not (INCLUDE / "baracuda" / header).is_file():
             yield ("body", arch), 0, f"no header baracuda/{header}"
-    module, function = spec.oracle.split(".")
-    if find_spec(f"baracuda.codegen.verify.oracles.{module}") is None:
-        yield ("oracle",), 0, f"no module {module!r} of oracles is installed"
-    elif not hasattr(import_module(f"baracuda.codegen.verify.oracles.{module}"), function):
-        yield ("oracle",), 0, f"no oracle {function!r} in module {module!r}"
     for name, tensor in spec.inputs.items():
         if tensor.test is not None and tensor.test not in DRAWN:
             yield ("inputs", name, "test"), 0, f"unknown way to draw {tensor.test!r}; {near(tensor.test, DRAWN)}"
 
 
-RULES: tuple[Rule, ...] = (names, shapes, expressions, launches, references)
+def _axis(tensor: BodyTensor, axis: int, place: Place) -> Iterator[Finding]:
+    """An axis is one of every shape that the tensor may have; counted from the front, all have the same rank."""
+    ranks = {rank_of(text) for text in (tensor.shape, *tensor.shapes)}
+    if not -min(ranks) <= axis < min(ranks):
+        yield place, 0, f"{place[-1]!r} has {min(ranks)} axes, got {axis}"
+    elif axis >= 0 and len(ranks) > 1:
+        yield place, 0, f"{place[-1]!r} has {min(ranks)} to {max(ranks)} axes; count from the back, got {axis}"
+
+
+def oracle(spec: BodySpec) -> Iterator[Finding]:
+    """The definition is one of those installed; of a forward op it has values."""
+    module, function = spec.oracle.split(".")
+    known = definitions().get(module)
+    if known is None:
+        yield ("oracle",), 0, f"no module {module!r} of oracles is installed; {near(module, definitions())}"
+    elif function not in known:
+        yield ("oracle",), 0, f"no oracle {function!r} in module {module!r}; {near(function, known)}"
+    elif spec.gradient is None and not known[function]:
+        yield ("oracle",), 0, f"{spec.oracle!r} bounds errors of a gradient, and has no values; add `gradient`"
+
+
+RULES: tuple[Rule, ...] = (names, members, shapes, expressions, launches, references, oracle, *table.RULES)

@@ -1,8 +1,8 @@
 """What a condition can evaluate to, found without evaluating it: kinds, with bounds that no caller's values exceed.
 
-Every field is a word of 64 bits, a float, a bool or a shape of at most `MAX_RANK` extents. From there, intervals give the
-largest int and the longest tuple of every part, so what is accepted has a bound on time and memory wherever it runs: in
-the generator and, printed as Python, in a generated plan.
+Every field is a word of 64 bits, a float, a bool or a shape of at most `MAX_RANK` extents. From there, intervals give
+the largest int and the longest tuple of every part, so what is accepted is bounded in time and memory wherever it runs,
+in the generator and, printed as Python, in a generated plan.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _prod(of: Kind) -> Kind:
     return _int(1, 0 if of.low >= 0 else -largest, largest)
 
 
-def _axis(axis: Kind, rank: Kind) -> Kind:
+def _axis(_: Kind, rank: Kind) -> Kind:
     return _int(0, max(rank.high - 1, 0))
 
 

@@ -67,6 +67,8 @@ def parsed(text: str, fields: Collection[str]) -> ast.Expression:
                 raise ConditionError("a literal must be finite")
             case ast.Constant(value=bool() | int() | float()):
                 pass
+            case ast.BinOp(op=op) | ast.UnaryOp(op=op) if not isinstance(op, _NODES):
+                raise ConditionError(f"{_shown(node)} is not allowed here")
             case ast.Constant() | ast.Call():
                 raise ConditionError(f"{_shown(node)} is not allowed here")
             case _ if not isinstance(node, _NODES):

@@ -1,6 +1,6 @@
 """Expressions of a spec that have no value for a problem: Python's errors, told as ours.
 
-A generated plan computes them as they stand; `n // m` of no m, or the least extent of no extents, is the caller's to know.
+A generated plan computes them as they stand: `n // m` where m is 0, or the least extent of a shape that has none.
 """
 
 from __future__ import annotations

@@ -205,9 +205,12 @@ def test_the_most_that_is_accepted_is_soon_computed() -> None:
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize("text", ["(" * 1900 + "n" + ")" * 1900, "(" * 3999, "[" * 3999, "-" * 3998 + "n", "n if " * 700,
-                                  "f'" + "{" * 3000, "lambda:" * 570, "1if 1else 1", "'\\d'", "n\n+1", "0o" + "7" * 3990,
-                                  "1_0" * 1300, "len(" * 900, "not " * 900 + "n", "n[" * 1300, "n" * 4000, "\\\n" * 1999 + "n"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 1900 + "n" + ")" * 1900, "(" * 3999, "[" * 3999, "-" * 3998 + "n", "n if " * 700, "f'" + "{" * 3000,
+     "lambda:" * 570, "1if 1else 1", "'\\d'", "n\n+1", "0o" + "7" * 3990, "1_0" * 1300, "len(" * 900,
+     "not " * 900 + "n", "n[" * 1300, "n" * 4000, "\\\n" * 1999 + "n"],
+)  # fmt: skip
 def test_reading_any_text_is_soon_done(text: str, recwarn: pytest.WarningsRecorder) -> None:
     """The longest texts that a spec may hold are read within the budget, and Python says nothing of them itself."""
     started = time.process_time()

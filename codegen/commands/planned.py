@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import BaracudaError, InvalidProblem, KernelSku, PlanPreference, Registered, Unsupported
+from baracuda.runtime import InvalidProblem, KernelSku, PlanPreference, Registered, Unsupported
 
 from ..load import Loaded
 from ..model import Op

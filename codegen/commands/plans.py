@@ -1,7 +1,7 @@
 """Plan classes made from lowered ops, without printing or executing Python: what the generated modules would define.
 
-They select kernels and list what these compile from; `compile`, `check` and `list` ask them, of specs that nobody has
-generated or chosen to trust yet. Conditions are evaluated by walking; classes are made of data and of the functions here.
+They select kernels and list what these compile from, for `compile` and `check` of specs that nobody chose to trust.
+Conditions are evaluated by walking their trees; classes are made of data and of the functions below.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import baracuda.runtime as rt
 from baracuda.runtime.computing import NO_VALUE
 from baracuda.runtime.values import shown
 
-from ..body_model import BodyOp
+from ..body_model import BodyOp, Kernel
 from ..condition_values import meaning
 from ..map_model import MapOp
 from ..model import Check, DescriptorField, Op, RowOp, Tensor
@@ -168,12 +168,12 @@ def _terms(op: BodyOp, value: _Values) -> Callable[[Any, Any, Any], None]:
 
 
 def _kernels(op: BodyOp, value: _Values) -> Callable[[Any, Any, Any], tuple[rt.BodyKernel, ...]]:
-    made = [(k.name, value.list(k.grid), value.list((k.threads, k.shared)), k.overlaps) for k in op.kernels]
+    made = [(k, value.list(k.grid), value.of(k.threads), value.of(k.shared)) for k in op.kernels]
 
-    def kernels(d: Any, s: Any, v: Any) -> tuple[rt.BodyKernel, ...]:
-        return tuple([rt.BodyKernel(name, grid(d, s, v), *held(d, s, v), overlaps) for name, grid, held, overlaps in made])
+    def kernel(launch: Kernel, grid: Any, threads: Any, shared: Any, *names: Any) -> rt.BodyKernel:
+        return rt.BodyKernel(launch.name, grid(*names), threads(*names), shared(*names), launch.overlaps)
 
-    return kernels
+    return lambda d, s, v: tuple([kernel(*of, d, s, v) for of in made])
 
 
 class _Fields:
@@ -190,10 +190,7 @@ class _Fields:
             raise TypeError(f"{type(self).__name__} needs {', '.join(missing)}")
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        self.__post_init__()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[misc]
+        rt.Descriptor.__post_init__(self)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
@@ -236,7 +233,7 @@ def _default(field: DescriptorField) -> Any:
     if not field.default:
         return _MISSING
     match ast.parse(str(field.default), mode="eval").body:
-        case ast.Call(args=[ast.Constant(value=other)]):
+        case ast.Call(args=[ast.Constant(value=str() as other)]):
             return rt.same_as(other)
         case node:
             return ast.literal_eval(node)

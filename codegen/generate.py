@@ -13,7 +13,7 @@ from .functions import function_of
 from .load import Loaded, load_folder
 from .lower import lower
 from .model import Op
-from .output import Changes, compare, write
+from .output import MANIFEST, Changes, compare, manifest_of, write
 from .program import ProgramError
 from .render import environment, render
 
@@ -52,6 +52,7 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
     files["_functions.pyi"] = env.get_template("functions.pyi.jinja").render(functions=functions, mark=MARK)
     files["__init__.py"] = _index(ops)
     files["py.typed"] = f"{MARK}. Do not edit.\n"  # checkers ask whether it is there, and for no more
+    files[MANIFEST] = manifest_of(files)
     return files
 
 

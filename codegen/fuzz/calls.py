@@ -205,7 +205,6 @@ def _array_like(rng: Random, old: Any) -> Any:
         lambda: array.tolist(),
         lambda: memoryview(bytearray(64)),
         lambda: np.ma.masked_array(array, True),
-        lambda: np.matrix(array.reshape(1, -1)),
         lambda: np.memmap,
         lambda: type(array),
     )

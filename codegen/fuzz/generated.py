@@ -58,15 +58,15 @@ def _is_expected(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and ast.unparse(value.func) == "rt.REGISTRY.register"
 
 
-def _loaded(tree: ast.AST) -> set[str]:
-    """Names and attributes that code mentions."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            found |= {node.attr} if MARK in node.attr else set()
-    return found
+def _loaded(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
+    """Names that code reads and that are no parameters of the functions around it; and attributes with a payload."""
+    if isinstance(tree, ast.FunctionDef):
+        given = tree.args
+        bound |= {argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+    if isinstance(tree, ast.Name):
+        return {tree.id} - bound if isinstance(tree.ctx, ast.Load) else set()
+    found = {tree.attr} if isinstance(tree, ast.Attribute) and MARK in tree.attr else set()
+    return found.union(*(_loaded(inner, bound) for inner in ast.iter_child_nodes(tree)))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,8 +61,9 @@ class _Accepted(Read):
     def subject(self) -> Iterator[Subject]:
         """The op of the first spec, generated into a package of its own that is forgotten afterwards."""
         self.turn += 1
-        package, loaded = f"fuzzed_{self.turn}", load_folder(self.specs)
+        package, loaded = f"fuzzed_{self.name}_{self.turn}", load_folder(self.specs)
         write(texts(lower_all(loaded.values())), self.folder / package)
+        importlib.invalidate_caches()
         with REGISTRY.apart():
             yield Subject(_first(loaded), loaded, package)
         for name in [name for name in sys.modules if name.partition(".")[0] == package]:

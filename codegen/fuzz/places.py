@@ -110,12 +110,10 @@ def put(data: Any, family: str, path: Path, given: Any, rng: Random) -> None:
     for step, name in enumerate(path[:-1]):
         key = _key(here, name, rng)
         inner = here.get(key) if isinstance(here, dict) else here[key]
-        if not isinstance(inner, dict | list) or not inner:
+        wanted = list if path[step + 1] == ITEM else dict
+        if not isinstance(inner, wanted):  # missing, or another of several forms that the model allows
             inner = sample(family, path[: step + 1], rng)
-            inner = inner if isinstance(inner, dict | list) and inner else {} if path[step + 1] != ITEM else [None]
-            here[key] = inner
-        if isinstance(inner, list) != (path[step + 1] == ITEM):
-            return  # the other of two forms that the model allows here
+            inner = here[key] = inner if isinstance(inner, wanted) else wanted()
         here = inner
     if path[-1] == KEY:
         old = rng.choice(list(here) or ["some"])
@@ -137,7 +135,7 @@ def _key(here: Any, name: str, rng: Random) -> Any:
 
 
 def _rename(mapping: dict[str, Any], old: str, new: str, *, keep: bool) -> None:
-    items = list(mapping.items())
+    items = list(mapping.items()) or [(old, None)]
     mapping.clear()
     for name, value in items:
         if name == old and keep:

@@ -51,18 +51,27 @@ def failures_of(tallies: Mapping[str, Tally], seed: int) -> list[Row]:
 
 
 def markdown(paths: Sequence[Path]) -> str:
-    """The table of what state files hold: of each target, what was judged of the latest texts."""
+    """A page of what state files hold: of each target, what was judged of the latest texts."""
     found = list(lines(paths))
     latest = {line.target: line.against for line in found}
     tallies: dict[str, Tally] = {}
-    for line in found:
-        if line.against == latest[line.target]:
-            tallies.setdefault(line.target, Tally()).merge(line.tally)
+    counted = [line for line in found if line.against == latest[line.target]]
+    for line in counted:
+        tallies.setdefault(line.target, Tally()).merge(line.tally)
     head = "| what | cases | accepted | refused | failures | most CPU | most memory |"
     table = [head, "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for row in rows_of(tallies):
         counts = " | ".join(f"{row[name]:,}" for name in ("cases", "accepted", "refused", "failures"))
         most = f"{row['most seconds']:.2f} s | {row['most MB']:.0f} MB"
         table.append(f"| {WHAT[str(row['target'])]} | {counts} | {most} |")
+    failed = [row for line in counted for row in failures_of({line.target: line.tally}, line.seed)]
+    table += ["", *(f"- {row['failure']}: `{row['again']}`" for row in failed)] if failed else []
     seeds = ", ".join(str(seed) for seed in sorted({line.seed for line in found}))
-    return "\n".join([*table, "", f"Seeds {seeds}; texts {', '.join(sorted(set(latest.values())))}."]) + "\n"
+    return "\n".join([_HEAD, *table, "", f"Seeds {seeds}; texts {', '.join(sorted(set(latest.values())))}."]) + "\n"
+
+
+_HEAD = """# What was tried against this package
+
+Hostile input, drawn and judged by [`baracuda-gen fuzz`](fuzzing.md); which trust each kind of input has is said in
+[SECURITY.md](../SECURITY.md). Time and memory are those of the dearest case.
+"""

@@ -16,6 +16,7 @@ from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .model import Tensor
 from .spec import BodySpec, KernelSpec
 
+_LONGEST = 1000  # characters of what a refusal says that a schedule needs
 _CTYPE = {"T": "T", "acc": "acc_of<T>", "f32": "float", "i32": "int", "i64": "i64"}
 
 
@@ -110,7 +111,10 @@ def _rows(spec: BodySpec, python: object) -> Iterable[Row]:
 def _written_out(text: str, terms: Mapping[str, str]) -> str:
     """The expression with each term's own text in parentheses: whoever reads a refusal knows no terms."""
     for name, of in reversed(list(terms.items())):  # a term is made of those before it
-        text = re.sub(rf"\b{name}\b(?!\s*\()", f"({of.strip()})", text)
+        longer = re.sub(rf"\b{name}\b(?!\s*\()", f"({of.strip()})", text)
+        if len(longer) > _LONGEST:  # terms of terms may double it each time
+            break
+        text = longer
     return text
 
 

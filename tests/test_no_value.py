@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from baracuda.codegen.commands import plans
 from baracuda.codegen.commands.compile import variants_of
 from baracuda.codegen.commands.project import Project
 from baracuda.runtime import REGISTRY, InvalidProblem, PlanPreference, SpecError
@@ -125,3 +126,29 @@ def test_terms_do_not_multiply_beyond_the_budget(tmp_path: Path) -> None:
     grown = "".join(f"  t{i + 1}: t{i} + t{i}\n" for i in range(30))
     with pytest.raises(SpecError, match="elements, the most is"):
         project(tmp_path, BODY.replace("  pack: 16", f"  t0: (channels, width)\n{grown}  pack: 16"))
+
+
+def test_all_expressions_together_have_a_budget(tmp_path: Path) -> None:
+    """Of requirements, of what selection evaluates for each schedule, and of what listing kernels evaluates in all."""
+    many = "\n".join(f"  - {{that: {' + '.join(['width'] * 100)} > {i}, raises: Unsupported}}" for i in range(12))
+    with pytest.raises(SpecError, match=r"has 9[0-9]{3} characters of conditions; the most is 8000"):
+        project(tmp_path, BODY.replace("dtypes:", f"{many}\ndtypes:", 1))
+    terms = "".join(f"  t{i}: {' + '.join(['channels'] * 85)}\n" for i in range(17))
+    with pytest.raises(SpecError, match=r"characters of shapes, settings, terms.*; the most is 16000"):
+        project(tmp_path, BODY.replace("  pack: 16", f"{terms}  pack: 16"))
+
+
+def test_listing_kernels_has_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random cases end where it is spent; the spec's own that spend it are too many."""
+    made = project(tmp_path, BODY)
+    monkeypatch.setattr(plans, "MAX_EVALUATED", 100)
+    with pytest.raises(SpecError, match=r"op\.yaml:\d+: .* needs more than 100 characters of expressions"):
+        variants_of(made)
+
+
+def test_what_a_schedule_serves_is_written_out_once(tmp_path: Path) -> None:
+    """Terms of terms double the text with each of them: it ends."""
+    chain = "".join(f"  t{i + 1}: t{i} - t{i}\n" for i in range(60))
+    text = BODY.replace("  pack: 16", f"  t0: channels\n{chain}  pack: 16")
+    (op,) = project(tmp_path, text.replace("threads: 128}", "threads: 128, fits: t60 == 0}")).ops.values()
+    assert all(len(row.serves) < 2000 for row in op.rows)

@@ -17,7 +17,7 @@ from ..verify.cases import drawn_cases
 from ..verify.subject import Subject
 from .compile_report import Variant
 from .explain import Architecture
-from .plans import plan_of, rows_of
+from .plans import TooMuch, plan_of, rows_of
 
 _LEAST = "sm_86"  # of the least shared memory: what is made for such devices is not chosen on others
 _TRIES = 4000  # random cases, of all SKUs together, before one goes without a variant
@@ -73,6 +73,11 @@ def _plans(kind: type[Any], subject: Subject, sku: KernelSku, random: Iterable[d
             if place is not None:
                 raise subject.loaded.source.error(place, str(error)) from None
             continue
+        except TooMuch as error:
+            if place is not None:
+                fix = "list fewer cases or schedules, or shorten what they have in common"
+                raise subject.loaded.source.error(("schedules",), f"{error}; {fix}") from None
+            return
         if plan is not None:
             served = True
             yield plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import baracuda.runtime as rt
 from baracuda.runtime.computing import NO_VALUE
@@ -22,6 +22,7 @@ from .project import PACKAGE
 
 Rows = tuple[rt.Registered, ...]
 _MISSING = object()
+MAX_EVALUATED = 25_000_000  # characters of expressions, by one plan class: seconds, twice what attention takes
 
 
 def rows_of(op: Op, text: str, package: str = PACKAGE) -> Rows:
@@ -55,6 +56,7 @@ def _schedules(op: BodyOp) -> list[tuple[str, tuple[rt.ElementKind, ...], rt.Sch
 def plan_of(op: Op, rows: Rows, package: str = PACKAGE) -> type[Any]:
     """The plan class of `op`, whose kernels are `rows`."""
     family, members = _FAMILIES[type(op)]
+    value = _Values(op.plan)
 
     def kernels(cls: type[Any], element: rt.ElementKind | str | None = None) -> Rows:
         return tuple(row for row in rows if element is None or row.sku.element == element)
@@ -63,7 +65,7 @@ def plan_of(op: Op, rows: Rows, package: str = PACKAGE) -> type[Any]:
         "__module__": f"{package}.{op.category}.{op.name}",
         "__doc__": str(op.doc),
         "OP": str(op.name),
-        "DESCRIPTOR": _descriptor(op, package),
+        "DESCRIPTOR": _descriptor(op, value, package),
         "ARGUMENTS": {t.name: argument_of(t) for t in op.tensors},
         "CHECK_ORDER": op.check_order,
         "PROMISES": dict(op.promises),
@@ -71,7 +73,7 @@ def plan_of(op: Op, rows: Rows, package: str = PACKAGE) -> type[Any]:
         "GRADIENT": op.gradient,
         "kernels": classmethod(kernels),
     }
-    return type(str(op.plan), (family,), {**shared, **members(op)})
+    return type(str(op.plan), (family,), {**shared, **members(op, value)})
 
 
 def argument_of(t: Tensor) -> rt.Argument:
@@ -81,7 +83,7 @@ def argument_of(t: Tensor) -> rt.Argument:
     )
 
 
-def _row_members(op: RowOp) -> dict[str, Any]:
+def _row_members(op: RowOp, _: _Values) -> dict[str, Any]:
     return {
         "SCALARS": op.scalar_codes,
         "CHOSEN": op.chosen_names,
@@ -90,7 +92,7 @@ def _row_members(op: RowOp) -> dict[str, Any]:
     }
 
 
-def _map_members(op: MapOp) -> dict[str, Any]:
+def _map_members(op: MapOp, _: _Values) -> dict[str, Any]:
     return {
         "AXES": dict(op.axes),
         "SUMMED": op.summed,
@@ -105,8 +107,7 @@ def _map_members(op: MapOp) -> dict[str, Any]:
     }
 
 
-def _body_members(op: BodyOp) -> dict[str, Any]:
-    value = _Values(op.plan)
+def _body_members(op: BodyOp, value: _Values) -> dict[str, Any]:
     return {
         "FIELDS": op.scalar_codes,
         "CHOSEN": op.chosen_names,
@@ -124,16 +125,26 @@ def _body_members(op: BodyOp) -> dict[str, Any]:
     }
 
 
+class TooMuch(rt.BaracudaError):
+    """A plan class was asked to evaluate more than its budget allows."""
+
+
 class _Values:
-    """Expressions of a body as functions of descriptor, schedule numbers and settings; errors name the expression."""
+    """Expressions as functions of descriptor, schedule numbers and settings; errors name the expression.
+
+    All together may evaluate `left` characters of text: a measure of time that is the same everywhere.
+    """
 
     def __init__(self, plan: str) -> None:
-        self.plan = plan
+        self.plan, self.left = plan, MAX_EVALUATED
 
     def of(self, text: str) -> Callable[..., Any]:
         value = meaning(str(text))
 
         def compute(d: Any, s: Any = None, v: Any = None) -> Any:
+            self.left -= len(text)
+            if self.left < 0:
+                raise TooMuch(f"{self.plan}: needs more than {MAX_EVALUATED} characters of expressions evaluated")
             try:
                 return value({"d": d, "s": s, "v": v, "self": d})
             except NO_VALUE as error:
@@ -176,11 +187,10 @@ def _kernels(op: BodyOp, value: _Values) -> Callable[[Any, Any, Any], tuple[rt.B
     return lambda d, s, v: tuple([kernel(*of, d, s, v) for of in made])
 
 
-class _Fields:
+class _Fields(rt.Descriptor):
     """What a dataclass of these fields would do: their names are data, so nothing is compiled to hold them."""
 
-    _types: Mapping[str, rt.Convert]
-    _defaults: Mapping[str, Any]
+    _defaults: ClassVar[dict[str, Any]]
 
     def __init__(self, **given: Any) -> None:
         values = {**self._defaults, **given}
@@ -190,7 +200,7 @@ class _Fields:
             raise TypeError(f"{type(self).__name__} needs {', '.join(missing)}")
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        rt.Descriptor.__post_init__(self)
+        self.__post_init__()
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
@@ -199,7 +209,7 @@ class _Fields:
         return tuple([getattr(self, name) for name in self._defaults])
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._values() == other._values()  # type: ignore[attr-defined]
+        return type(other) is type(self) and self._values() == other._values()
 
     def __hash__(self) -> int:
         return hash(self._values())
@@ -209,7 +219,7 @@ class _Fields:
         return f"{type(self).__name__}({shown})"
 
 
-def _descriptor(op: Op, package: str) -> type[Any]:
+def _descriptor(op: Op, value: _Values, package: str) -> type[Any]:
     bases = {RowOp: rt.RowDescriptor, MapOp: rt.MapDescriptor, BodyOp: rt.Descriptor}
     members: dict[str, Any] = {
         "__module__": f"{package}.{op.category}.{op.name}",
@@ -217,11 +227,11 @@ def _descriptor(op: Op, package: str) -> type[Any]:
         "_elements": tuple(map(rt.ElementKind, op.elements)),
         "_types": {f.name: getattr(rt, f"as_{f.kind}") for f in op.fields},
         "_defaults": {**{f.name: _default(f) for f in op.fields}, "element": _MISSING},
-        "check": _checks(op),
+        "check": _checks(op, value),
     }
     match op:
         case RowOp():
-            axes = _Values(op.plan).of(op.col_axes)
+            axes = value.of(op.col_axes)
             members |= {"_shape": str(op.shape), "col_axes": property(lambda self: axes(self))}
         case MapOp():
             members |= {"_dims": dict(op.dims), "_space": op.space}
@@ -239,8 +249,7 @@ def _default(field: DescriptorField) -> Any:
             return ast.literal_eval(node)
 
 
-def _checks(op: Op) -> Callable[[Any], None]:
-    value = _Values(op.plan)
+def _checks(op: Op, value: _Values) -> Callable[[Any], None]:
     requirements: list[tuple[Check, Callable[..., Any]]] = [(c, value.of(c.python)) for c in op.checks]
 
     def check(self: Any) -> None:
@@ -254,7 +263,7 @@ def _checks(op: Op) -> Callable[[Any], None]:
     return check
 
 
-_FAMILIES: dict[type[Op], tuple[type[Any], Callable[[Any], dict[str, Any]]]] = {
+_FAMILIES: dict[type[Op], tuple[type[Any], Callable[[Any, _Values], dict[str, Any]]]] = {
     RowOp: (rt.RowPlan, _row_members),
     MapOp: (rt.MapPlan, _map_members),
     BodyOp: (rt.BodyPlan, _body_members),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..spec import OpSpec
-from . import body, everywhere, row
+from . import body, budgets, everywhere, row
 from . import map as map_
 from . import program as program_
 from .finding import Finding, Rule
@@ -12,7 +12,7 @@ from .program import kinds_of, scope_of
 __all__ = ["findings", "kinds_of", "scope_of"]
 
 # The first rule that finds something is the last one asked: later ones rely on earlier ones.
-_FIRST: tuple[Rule, ...] = (everywhere.names, everywhere.texts, everywhere.fields)
+_FIRST: tuple[Rule, ...] = (everywhere.names, everywhere.texts, everywhere.fields, budgets.requirements)
 _LAST: tuple[Rule, ...] = (everywhere.promises, everywhere.arch, everywhere.draws, everywhere.bench)
 _PROGRAM: tuple[Rule, ...] = (program_.program, program_.oracle)
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -24,7 +24,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *(*_FIRST, map_.dims, everywhere.conditions, map_.tensors),
         *(*_PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
     ),
-    "body": (*_FIRST, everywhere.conditions, everywhere.tensors, *body.RULES, *_LAST, everywhere.cases),
+    "body": (
+        *(*_FIRST, budgets.expressions, everywhere.conditions, everywhere.tensors),
+        *(*body.RULES, *_LAST, everywhere.cases),
+    ),
 }
 
 

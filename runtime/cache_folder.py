@@ -178,18 +178,19 @@ def _sweep_building(folder: Path) -> None:
             shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def prune(folder: Path, *, nbytes: int = MOST_BYTES, days: float = MOST_DAYS) -> list[Entry]:
-    """Remove what was not used for `days`, then the least used until the rest has at most `nbytes`; say what went.
+def prune(folder: Path, *, nbytes: int | None = None, days: float = MOST_DAYS) -> list[Entry]:
+    """Remove what was not used for `days`, then the least used until the rest has at most `nbytes`; return what went.
 
     Entries from the future, by a clock that was wrong, count as used now.
     """
+    most = MOST_BYTES if nbytes is None else nbytes
     now, total, gone = time.time(), 0, []
     for one in entries(folder):
         if one.used > now + _DAY:
             with suppress(OSError):
                 os.utime(one.path, follow_symlinks=False)
         total += one.nbytes
-        if total > nbytes or now - one.used > days * _DAY:
+        if total > most or now - one.used > days * _DAY:
             with suppress(OSError):
                 one.path.unlink()
                 gone.append(one)

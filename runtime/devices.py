@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import cast
 
@@ -10,6 +9,7 @@ from .device import Device
 from .errors import InvalidProblem, Unsupported
 from .values import shown, text_of
 
+_made: dict[str, Device] = {}
 _NAME = re.compile("host|cuda:[0-9]{1,3}")
 
 
@@ -20,9 +20,12 @@ def get_device(name: str) -> Device:
     return made(called)
 
 
-@functools.cache
 def made(name: str) -> Device:
-    """As `get_device`, for a text."""
+    """As `get_device`, for a text: one device in all threads."""
+    return _made.get(name) or _made.setdefault(name, _new(name))
+
+
+def _new(name: str) -> Device:
     if not is_device(name):
         raise Unsupported(f"no device {shown(name)}; known are 'host' and 'cuda:N'")
     if name == "host":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -10,8 +9,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from .key_lock import key_lock, remove_unheld
-
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system without locks says
 
 
 def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644) -> None:
@@ -30,9 +27,7 @@ def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644) -> No
             _write(file, data)
             os.replace(temporary, path)
     except OSError as error:
-        if error.errno:  # of a full disk it names no file
-            error.filename, error.filename2 = os.fspath(path), None
-        raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error  # of a full disk it names no file
 
 
 def remove_left(folder: Path, prefix: str = ".") -> None:
@@ -49,9 +44,7 @@ def _opened(path: Path, mode: int) -> Iterator[int]:
     with ExitStack() as held:
         try:
             file = held.enter_context(key_lock(path, mode=mode))
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
+        except OSError:
             held.callback(path.unlink, missing_ok=True)
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, mode)
             held.callback(os.close, file)

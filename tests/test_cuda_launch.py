@@ -20,7 +20,7 @@ from baracuda.runtime import driver as driver_module
 from baracuda.runtime.cubin import Cubin
 from baracuda.runtime.cuda import CudaDevice, CudaKernel, stream_is_capturing
 from baracuda.runtime.device import KernelSource, Resources
-from baracuda.runtime.devices import made
+from baracuda.runtime.devices import _made
 from baracuda.runtime.element import ElementKind
 from baracuda.runtime.errors import DriverError, InvalidProblem, KernelInternal
 from baracuda.runtime.tensor import TensorView
@@ -41,8 +41,8 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     """The recording driver in the real one's place; call it to read a counter or to set it."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     monkeypatch.setattr(cuda_module, "compile_cubin", compile_nothing)
-    for remembered in (driver_module.driver, made):
-        remembered.cache_clear()
+    driver_module.driver.cache_clear()
+    _made.clear()
 
     def counter(name: str, value: int | None = None) -> int:
         word = ctypes.c_int.in_dll(library, name)
@@ -54,8 +54,8 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         counter(name, 0)
     counter("devices", 2)
     yield counter
-    for remembered in (driver_module.driver, made):
-        remembered.cache_clear()
+    driver_module.driver.cache_clear()
+    _made.clear()
 
 
 def compile_nothing(source: KernelSource, arch: str) -> Cubin:

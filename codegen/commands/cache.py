@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from baracuda.runtime import cache_folder
-from baracuda.runtime.cache_folder import MOST_BYTES, MOST_DAYS, Entry, entries, is_intact, sweep
+from baracuda.runtime.cache_folder import MOST_DAYS, Entry, entries, is_intact, sweep
 from baracuda.runtime.cache_root import cache_root
 from baracuda.runtime.private_folder import check_private
 
@@ -60,7 +60,7 @@ def verify(*, remove: bool = False, as_json: bool = False) -> bool:
 def prune(*, megabytes: float | None = None, days: float | None = None, as_json: bool = False) -> None:
     """Remove what was not used for so long, the least used beyond a size of each kind, and what killed processes
     left."""
-    most = MOST_BYTES if megabytes is None else int(megabytes * _MB)
+    most = None if megabytes is None else int(megabytes * _MB)
     gone: list[Entry] = []
     for folder in _folders():
         sweep(folder)

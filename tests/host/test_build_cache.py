@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from baracuda.runtime import devices, host
 from baracuda.runtime.device import KernelSource
+from baracuda.runtime.errors import BaracudaError, CompileError
 from baracuda.runtime.host import HostDevice
+from baracuda.runtime.host.build import Builder
 from baracuda.runtime.key_lock import key_lock
 
 TEXT = """
@@ -141,16 +148,19 @@ def test_killed_holder_of_a_lock_blocks_nobody(private_cache):
     """A process killed while it compiles leaves neither a lock nor a half-written kernel behind."""
     HostDevice().load(answer(108))
     library = only_kernel(private_cache)
-    lock = library.with_name(library.name + ".lock")
+    lock = private_cache / "locks" / library.name
+    lock.parent.mkdir(exist_ok=True)
     holder = start(0, program=HOLDER, LOCK=str(lock))
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     library.unlink()
-    library.with_name(library.name + ".tmp").write_bytes(b"half a library")
+    (left := private_cache / "tmp" / "left").mkdir(parents=True, exist_ok=True)
+    (left / library.name).write_bytes(b"half a library")
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
     assert lock.exists()
     assert finish(start(108)) == [1, 108]
+    assert not lock.exists() and not left.exists()
     with key_lock(lock):
         pass
 
@@ -163,3 +173,122 @@ def test_unwritable_cache_is_replaced(tmp_path, monkeypatch, run):
     out = device.empty(1, np.int64)
     run(device, answer(109), 1, 1, out)
     assert out[0] == 109
+
+
+def test_intact_library_under_another_name_is_compiled_again(private_cache):
+    """The digest of a library holds for its own name: another kernel's is not run."""
+    HostDevice().load(answer(110))
+    ours = only_kernel(private_cache)
+    HostDevice().load(answer(111))
+    (other,) = (path for path in private_cache.glob("*.so") if path != ours and not path.name.startswith("runtime-"))
+    content = ours.read_bytes()
+    other.unlink()  # this process has the old file mapped
+    other.write_bytes(content)
+    assert finish(start(111)) == [1, 111]
+
+
+def test_library_without_an_entry_point_is_compiled_again(private_cache, monkeypatch, run):
+    """What is whole and no kernel is made once more; if that is none either, our own error says so."""
+
+    def build_none(self, source, flags, target):
+        assert self.toolchain.run(["-shared", "-fPIC", "-xc++", "-", "-o", str(target)]) is None
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Builder, "_build_kernel", build_none)
+        with pytest.raises(CompileError, match="cannot load .*baracuda_host_kernel"):
+            HostDevice().load(answer(112))
+    device = HostDevice()
+    out = device.empty(1, np.int64)
+    run(device, answer(112), 1, 1, out)
+    assert (device.compilations, out[0]) == (1, 112)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSPC, errno.EROFS])
+def test_disk_without_locks_or_room_is_done_without(private_cache, monkeypatch, run, code):
+    """Where neither locks nor files can be made in the cache, a kernel runs all the same."""
+    refused = OSError(code, os.strerror(code))
+    real = os.open
+
+    def flock(*_: object) -> None:
+        raise refused
+
+    def opened(path, flags, *rest, **more):
+        if flags & os.O_CREAT and str(path).startswith(str(private_cache)) and code != errno.ENOLCK:
+            raise refused
+        return real(path, flags, *rest, **more)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(os, "open", opened)
+    device = HostDevice()
+    out = device.empty(1, np.int64)
+    run(device, answer(113), 1, 1, out)
+    assert out[0] == 113
+
+
+def test_full_disk_is_done_without(private_cache, tmp_path, monkeypatch, run):
+    """A compiler that has no room in the cache works in a temporary folder instead."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k,mode=700", "none", small]).returncode:
+        pytest.skip("may not mount")
+    try:
+        monkeypatch.setenv("BARACUDA_CACHE_DIR", str(small))
+        device = HostDevice()
+        out = device.empty(1, np.int64)
+        run(device, answer(114), 1, 1, out)
+        assert out[0] == 114
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)  # libraries there are loaded
+
+
+@pytest.mark.parametrize("level", ["", "host"])
+def test_folder_that_others_may_write_is_refused(private_cache, level):
+    """A library there, with its digest right, is not loaded."""
+    HostDevice().load(answer(115))
+    folder = private_cache.parent / level
+    folder.chmod(0o777)
+    with pytest.raises(BaracudaError, match=f"{folder} may be written by (all|others)"):
+        HostDevice().load(answer(115))
+
+
+@pytest.mark.parametrize("command", ['"', "'g++", "no-such-compiler --flag", "false", " "])
+def test_compiler_that_is_none_is_said_in_a_line(monkeypatch, command):
+    monkeypatch.setenv("BARACUDA_HOST_CXX", command)
+    with pytest.raises(CompileError) as caught:
+        HostDevice()
+    assert len(str(caught.value).splitlines()) == 1 and "BARACUDA_HOST_CXX" in str(caught.value)
+
+
+def test_threads_get_one_device_and_count_together(private_cache, monkeypatch):
+    """However many threads ask for the host device at once, there is one, and it counts every compilation."""
+    monkeypatch.setattr(devices, "_made", {})
+    monkeypatch.setattr(host, "HostDevice", lambda: time.sleep(0.05) or HostDevice())
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: devices.get_device("host"), range(8)))
+    assert len(set(map(id, found))) == 1
+
+
+FORKED = """
+import os, sys, time
+from pathlib import Path
+from baracuda.runtime.key_lock import key_lock
+with key_lock(Path(os.environ["LOCK"])):
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_children_of_a_killed_holder_hold_no_lock(tmp_path):
+    """A child that was forked while a lock was held does not keep it when its parent is killed."""
+    holder = start(0, program=FORKED, LOCK=str(tmp_path / "lock"))
+    assert holder.stdout is not None and holder.stdout.readline()
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with key_lock(tmp_path / "lock", wait=False):
+        pass
+    for pipe in (holder.stdin, holder.stdout):
+        assert pipe is not None
+        pipe.close()

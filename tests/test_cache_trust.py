@@ -1,0 +1,248 @@
+"""Invariant: nothing is taken from a cache that others may write, and nothing in a cache makes a command write."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from baracuda.codegen.cli import main
+from baracuda.codegen.commands.project import installed
+from baracuda.codegen.remembered import Question
+from baracuda.runtime import cache_folder
+from baracuda.runtime.cache_folder import CacheFolder, entries
+from baracuda.runtime.entry_store import EntryStore
+from baracuda.runtime.errors import BaracudaError
+from baracuda.runtime.headers import header_digest
+from baracuda.runtime.key_lock import key_lock
+from baracuda.runtime.publish import publish
+
+KEY, BODY = bytes(range(32)), b"machine code"
+Run = Callable[..., Result]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def store(root: Path) -> EntryStore:
+    """A store with one entry."""
+    made = EntryStore(root / "cubin")
+    made.put(KEY, BODY)
+    assert made.get(KEY) == BODY
+    return made
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def levels(store: EntryStore) -> list[Path]:
+    """Every folder from the cache's root to the one entry."""
+    (entry,) = entries(store.folder)
+    found = [entry.path.parent]
+    while found[-1] != store.folder.parent:
+        found.append(found[-1].parent)
+    return found
+
+
+def refused(store: EntryStore, what: str) -> None:
+    """Reading, writing and the commands say in one line which folder it is, and what to do."""
+    for call in (lambda: store.get(KEY), lambda: store.put(KEY, BODY)):
+        with pytest.raises(BaracudaError, match=what) as caught:
+            call()
+        message = str(caught.value)
+        assert "\n" not in message and "BARACUDA_CACHE_DIR" in message and "BARACUDA_SHARED_CACHE=1" in message
+
+
+def test_modes_do_not_follow_the_umask(open_umask: None, store: EntryStore) -> None:
+    with store.lock(KEY):
+        found = list(store.folder.parent.rglob("*"))
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_dir()}
+    assert modes == {0o700} and {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_file()} == {0o600}
+
+
+@pytest.mark.parametrize("level", range(4))
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o722])
+def test_folder_that_others_may_write_is_refused(store: EntryStore, level: int, mode: int) -> None:
+    folder = levels(store)[level]
+    folder.chmod(mode)
+    refused(store, f"{folder} may be written by ")
+
+
+def test_shared_cache_is_asked_for(store: EntryStore, monkeypatch: pytest.MonkeyPatch, open_umask: None) -> None:
+    for folder in levels(store):
+        folder.chmod(0o777)
+    monkeypatch.setenv("BARACUDA_SHARED_CACHE", "1")
+    assert store.get(KEY) == BODY
+    store.put(b"other", BODY)
+    assert {path.stat().st_mode & 0o777 for path in store.folder.rglob("6f*/*")} == {0o666}
+
+
+@needs_root
+@pytest.mark.parametrize("level", range(4))
+def test_folder_of_another_user_is_refused(store: EntryStore, level: int) -> None:
+    folder = levels(store)[level]
+    os.chown(folder, 12345, -1)
+    refused(store, f"{folder} belongs to user 12345")
+
+
+@needs_root
+def test_file_of_another_user_is_not_read(store: EntryStore) -> None:
+    (entry,) = entries(store.folder)
+    os.chown(entry.path, 12345, -1)
+    assert store.get(KEY) is None
+
+
+def test_links_lead_to_no_other_folder(store: EntryStore, tmp_path: Path) -> None:
+    """A link to a folder of one's own is as good as the folder; the target is looked at like any other."""
+    moved = store.folder.rename(tmp_path / "moved")
+    store.folder.symlink_to(moved)
+    assert store.get(KEY) == BODY
+    moved.chmod(0o777)
+    refused(store, f"{moved} may be written by all")
+    moved.chmod(0o770)
+    refused(store, f"{store.folder} may be written by others")
+    moved.chmod(0o700)
+    tmp_path.chmod(0o777)
+    refused(store, f"{tmp_path} may be written by all")
+    tmp_path.chmod(0o1777)
+    assert store.get(KEY) == BODY
+    if os.geteuid() == 0:
+        os.chown(store.folder, 12345, -1, follow_symlinks=False)
+        refused(store, f"{store.folder} is a link of user 12345")
+
+
+def test_entry_that_is_no_file_is_none(store: EntryStore) -> None:
+    """A link, a pipe or a folder in an entry's place is not followed, waited for or served."""
+    (entry,) = entries(store.folder)
+    kept = entry.path.rename(entry.path.with_name("kept"))
+    entry.path.symlink_to(kept)
+    assert store.get(KEY) is None
+    entry.path.unlink()
+    os.mkfifo(entry.path)
+    assert store.get(KEY) is None
+    entry.path.unlink()
+    entry.path.mkdir()
+    assert store.get(KEY) is None
+
+
+def test_least_used_entries_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Size and age are bounded, by what was used last; a clock that was wrong keeps nothing for ever."""
+    monkeypatch.setattr(cache_folder, "MOST_BYTES", 32_000)
+    files, body, past = CacheFolder(root / "host"), bytes(1000), time.time() - 1000
+    for index in range(100):
+        files.write(f"{index}.so", body)
+        os.utime(root / "host" / f"{index}.so", (past + index, past + index))
+    left = [one.path.name for one in entries(root / "host")]
+    assert 28 <= len(left) <= 34 and left == [f"{99 - index}.so" for index in range(len(left))]
+    for name, stamp in (("99.so", 1), ("98.so", 2**33)):
+        os.utime(root / "host" / name, (stamp, stamp))
+    cache_folder.prune(root / "host")
+    used = {one.path.name: one.used for one in entries(root / "host")}
+    assert "99.so" not in used and past < used["98.so"] < 2**32
+
+
+def test_reading_keeps_an_entry(root: Path) -> None:
+    files = CacheFolder(root / "host")
+    for name in ("read", "unread"):
+        files.write(name, bytes(1000))
+        os.utime(root / "host" / name, (1.7e9, 1.7e9))
+    assert files.read("read") is not None
+    cache_folder.prune(root / "host", nbytes=1500, days=1e6)
+    assert [one.path.name for one in entries(root / "host")] == ["read"]
+
+
+def test_what_killed_writers_left_goes(tmp_path: Path) -> None:
+    left, held = (tmp_path / f".y.cu.{name}" for name in ("left", "held"))
+    left.write_text("half")
+    with key_lock(held):
+        publish(tmp_path / "y.cu", "whole")
+        assert {path.name for path in tmp_path.iterdir()} == {"y.cu", held.name}
+
+
+def test_header_edited_in_place_is_read_again(tmp_path: Path) -> None:
+    """Neither its size nor its time of modification need to tell."""
+    header, source = tmp_path / "a.cuh", "#include <a.cuh>\n"
+    found = set()
+    for text in ("#define A 1\n", "#define A 2\n", "#define A 3\n"):
+        header.write_text(text)
+        os.utime(header, (1e9, 1e9))
+        found.add(header_digest(source, tmp_path))
+    assert len(found) == 3
+
+
+@pytest.fixture
+def run(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line where ./specs is alibi of one dtype."""
+    text = (installed("baracuda.specs") / "attention" / "alibi.yaml").read_text()
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs/alibi.yaml").write_text(text.replace("dtypes: [f32, f16, bf16, f64]", "dtypes: [f32]"))
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [1, {"../evil.py": "planted", "evil.py": "planted"}, ""],
+        [1, 0, {"../evil.py": "planted"}, ""],
+        [1, 0, "", ""],
+        [True, [], 0, 1],
+        {"ops": 1},
+        "../evil.py",
+        [[[]]] * 4,
+    ],
+)
+def test_planted_answer_writes_nothing(run: Run, tmp_path: Path, answer: object) -> None:
+    """Whatever is remembered, `generate` writes what the specs say and nothing else."""
+    assert run("generate").exit_code == 0
+    right = {path: path.read_bytes() for path in (tmp_path / "generated").rglob("*") if path.is_file()}
+    (tmp_path / "generated/__init__.py").unlink()
+    Question(Path("specs"), (), ("generate",)).remember(answer)
+    assert run("generate").exit_code == 0
+    assert {path: path.read_bytes() for path in (tmp_path / "generated").rglob("*") if path.is_file()} == right
+    assert not list(tmp_path.rglob("evil.py"))
+
+
+def test_cache_command(run: Run, store: EntryStore) -> None:
+    """It shows what there is, finds what is damaged, and removes that or what is too much."""
+    store.put(b"other", BODY)
+    shown = json.loads(run("cache", "show", "--json").output)
+    assert shown["folder"] == str(store.folder.parent) and shown["kinds"][0]["entries"] == 2
+    assert run("cache", "verify").output == "2 entries, 0 damaged\n"
+    first, second = entries(store.folder)
+    first.path.write_bytes(second.path.read_bytes())
+    found = run("cache", "verify")
+    assert found.exit_code == 1 and found.output == f"{first.path}\n2 entries, 1 damaged\n"
+    assert run("cache", "verify", "--remove").exit_code == 0 and run("cache", "verify").exit_code == 0
+    assert "1 entries removed" in run("cache", "prune", "--size", "0").output and not entries(store.folder)
+    store.folder.chmod(0o777)
+    for command in ("show", "verify", "prune"):
+        refusal = run("cache", command)
+        assert refusal.exit_code == 1 and f"{store.folder} may be written by others" in refusal.stderr
+        assert len(refusal.stderr.splitlines()) == 1
+
+
+def test_fault_table() -> None:
+    """Everything that is done to caches is held off."""
+    command = [sys.executable, "-m", "baracuda.codegen.fuzz.cache_faults", "60", "1"]
+    around = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    rows = json.loads(subprocess.run(command, env=around, check=True, capture_output=True, timeout=100).stdout)
+    assert len(rows) >= 19 and [row for row in rows if row["held"] != row["tried"]] == []
+    assert all(row["tried"] or row["skipped"] for row in rows)

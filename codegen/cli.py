@@ -306,7 +306,7 @@ def fuzz(targets: tuple[str, ...], report: bool, out: Path | None, **given: Any)
 @main.command()
 @click.argument("file", type=arguments.FILE)
 @arguments.ANY_SPECS
-@click.option("--package", help="Generated plans; by default the package that failed.")
+@arguments.PACKAGE
 @click.option("--device", type=click.Choice(["cuda", "host", "check"]), help="By default as it failed, if it is there.")
 @arguments.JSON
 def repro(**given: Any) -> None:

@@ -14,6 +14,7 @@ from .body_selection import BodyKernel, BodySelection, listed, own_first
 from .computing import computing
 from .descriptor import Descriptor
 from .device import Device, KernelSource
+from .devices import as_device
 from .element import ElementKind
 from .errors import Unsupported
 from .plan import Launch, Plan
@@ -61,15 +62,14 @@ class BodyPlan(BodySelection[B], Plan[B]):
     def _sources_of(
         self, row: Registered, dtypes: Mapping[str, ElementKind | str] | None
     ) -> Iterator[KernelSource]:
-        held = tuple(ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN)
+        held = self._held(dtypes)
         for layout in self._layouts_of(row.sku):
             for kernel in self._launched(self.descriptor, row.sku):
                 yield self._source(row, kernel, layout, held)
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
         """Compile and load all that `run` may need, of every candidate that fits `device`."""
-        where = self._device_called(device)
-        assert where is not None
+        where = as_device(device)
         self._fit(where)
         for row in self._rows:
             if self._unfit(self.descriptor, row.sku, where) is None:

@@ -121,7 +121,7 @@ class MapPlan(Plan[M]):
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """Each source for the layouts this plan accepts, and for copies in place."""
-        held = tuple(ElementKind((dtypes or {}).get(name, self.elements_of(name)[0])) for name in self.CHOSEN)
+        held = self._held(dtypes)
         for layout, walk, wide in self._shapes_of_source():
             for skipped in self._skips():
                 if layout in self.layouts and (wide == self._wide or (wide and layout == "strided")):

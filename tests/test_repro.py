@@ -183,11 +183,12 @@ def test_what_is_no_bundle_is_an_error_in_a_line(kept: Path, tmp_path: Path) -> 
         "format 2": {"format": 2},
         "no op 'rms_nrom'": {"op": "rms_nrom"},
         "is of RMSNormDescriptor": {"case": {**read(kept).facts["case"], "eps": 1.0}},
-        "no package 'gone'; install it or go to": {"package": "gone"},
     }
     for said, changes in facts.items():
         result = run(edited(kept, **changes))
         assert result.exit_code == 1 and said.partition(" 2")[0] in result.stderr and result.stderr.count("\n") == 1
+    gone = run(kept, "--package", "gone")
+    assert gone.exit_code == 1 and "no package 'gone'; install it or go to" in gone.stderr
 
 
 # --------------------------------------------------------------------------------------------------------- who keeps it
@@ -250,14 +251,14 @@ def test_a_broken_kernel_is_kept_and_seen_until_it_is_mended(
     options = ["--package", "mine.generated", "--repro", "found", "--", "-x", "-k", "test_accuracy"]
     tested = project("test", "rms_norm", *options)
     (file,) = (tmp_path / "found").iterdir()
-    assert tested.returncode == 1 and f"again: baracuda-gen repro {file}" in tested.stdout
-    failing = project("repro", str(file))
+    assert tested.returncode == 1 and f"again: baracuda-gen repro {file} --package mine.generated" in tested.stdout
+    failing = project("repro", str(file), "--package", "mine.generated")
     assert failing.returncode == 1 and "now: 'y' is wrong" in failing.stdout and not failing.stderr
     (said,) = (line.removeprefix("now: ") for line in failing.stdout.splitlines() if line.startswith("now: "))
     assert said in tested.stdout
     with_template(tmp_path, text)
     assert project(*GENERATE).returncode == 0
-    mended = project("repro", str(file))
+    mended = project("repro", str(file), "--package", "mine.generated")
     assert mended.returncode == 0 and mended.stdout.endswith(f"before: {said}\npasses now\n")
     assert mended.stderr == "changed since: the kernel's text\n"
 

@@ -61,7 +61,7 @@ def compare(
     options, judge = options_of(specs, package), cache(lambda: Judge(specs, package, settings))
     if only is not None:
         outcomes = [judge()(op, only) for op in chosen]
-        _show(outcomes, settings, options, _kept(judge, outcomes, specs, repro), as_json, each=True)
+        _show(outcomes, settings, options, _kept(judge, outcomes, specs, package, repro), as_json, each=True)
         return not any(outcome.failure for outcome in outcomes)
     work = shard([(op, index) for index in range(count) for op in chosen], part)
     known = State(state, settings, _against(specs, package))
@@ -75,7 +75,7 @@ def compare(
         given = {"specs": str(specs.resolve()), "package": package, "settings": asdict(settings)}
         run(left, given, jobs or len(os.sched_getaffinity(0)), judged, environment(specs, package, (), device))
     outcomes = [known.outcomes[key] for key in work]
-    _show(outcomes, settings, options, _kept(judge, outcomes, specs, repro), as_json)
+    _show(outcomes, settings, options, _kept(judge, outcomes, specs, package, repro), as_json)
     return not any(outcome.failure for outcome in outcomes)
 
 
@@ -125,7 +125,7 @@ def _against(specs: Path, package: str) -> str:
 
 
 def _kept(
-    judge: Callable[[], Judge], outcomes: Sequence[Outcome], specs: Path, folder: Path | None
+    judge: Callable[[], Judge], outcomes: Sequence[Outcome], specs: Path, package: str, folder: Path | None
 ) -> dict[Key, str]:
     """Keep each failure whose problem can be drawn in a file, and return the command that tries it again."""
     failed = [outcome for outcome in outcomes if outcome.failure] if folder else []
@@ -134,7 +134,7 @@ def _kept(
         for outcome in failed:
             assert folder is not None
             if file := judge().keep(outcome, folder):
-                kept[outcome.op, outcome.index] = replay(file, specs)
+                kept[outcome.op, outcome.index] = replay(file, specs, package)
             step()
     return kept
 

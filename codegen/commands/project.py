@@ -112,7 +112,7 @@ def plan_names(package: str) -> list[str]:
 
 
 def _package(package: str) -> ModuleType:
-    if os.getcwd() not in sys.path:
+    if package != PACKAGE and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last, so that it hides nothing
     try:
         module = importlib.import_module(package)

@@ -10,6 +10,7 @@ import click
 
 from baracuda.runtime import DriverError
 from baracuda.runtime.cuda import CudaDevice
+from baracuda.runtime.values import one_line, shown
 
 from ..load import load_folder
 from ..repro.bundle import Bundle, read
@@ -19,13 +20,15 @@ from .project import plans_of
 from .terminal import show_json, show_table, working
 
 
-def repro(file: Path, specs: Path, package: str | None, device: str | None, as_json: bool) -> bool:
+def repro(file: Path, specs: Path, package: str, device: str | None, as_json: bool) -> bool:
     """Run what `file` holds, on the device it failed on if there is one, and say whether all is as it should be.
 
-    `package` is by default that of the plan that failed. What has changed since is told on stderr.
+    Its plans are those of `package`, whichever the file names: it says what failed, not what to import. What is
+    another one and what has changed since is told on stderr.
     """
     bundle = read(file)
-    package = package or bundle.facts["package"]
+    if (failed := bundle.facts["package"]) != package:
+        click.echo(f"it failed in {shown(failed)}, and runs in {package!r}; choose another with --package", err=True)
     plans_of(package)
     loaded = load_folder(specs)
     where = _device(device or bundle.facts["device"].partition(":")[0], chosen=device is not None)
@@ -68,7 +71,6 @@ def _show(bundle: Bundle, device: str, kernel: str, seen: dict[str, Accuracy], f
             ]
         )
         click.echo()
-    saw = bundle.facts["saw"]
-    if failure != saw:
-        click.echo(f"before: {saw}")
+    if failure != (saw := bundle.facts["saw"]):
+        click.echo(f"before: {one_line(saw, 2000)}")
     click.echo(f"now: {failure}" if failure else "passes now")

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import ElementKind, InvalidProblem, PlanPreference
+from baracuda.runtime import BaracudaError, ElementKind, InvalidProblem, PlanPreference, Unsupported
 from baracuda.runtime.cubin import nvrtc_version
-from baracuda.runtime.element import BY_NUMPY
 from baracuda.runtime.errors import CompileError
 from baracuda.runtime.publish import publish
+from baracuda.runtime.values import one_line
 
-from ..commands.project import options_of
+from ..commands.project import options_of, refuse_ungenerated
 from ..load import Loaded
 from ..spec_wording import did_you_mean
 from ..tuned import digest_of_kernels
@@ -33,12 +33,15 @@ from ..verify.memory import HostMemory, Memory
 from ..verify.problem import Problem
 from ..verify.subject import Subject
 from ..verify.trial import Trial
+from .facts import FORMAT, PARTS, facts_of
+from .fits import check_fits
+from .numbers import kind_of, packed, unpacked
 
-FORMAT = 1
 FOLDER = "BARACUDA_TEST_REPRO"  # where tests leave a bundle of what fails
 _FACTS = "repro.json"
 _VERSIONS = ("baracuda-gen", "numpy", "cuda-core", "torch")
-_PARTS = ("inputs", "exact", "allowed")
+LARGEST = 128 << 20  # bytes of a file, and of the numbers in it
+_MOST_FACTS = 1 << 20
 _HOW = ("patterns", "broadcast", "shift_workspace", "repeats")
 Numbers = dict[str, np.ndarray[Any, Any]]
 
@@ -57,29 +60,31 @@ class Bundle:
         Raises InvalidProblem when they know no such problem any more, Unsupported when no kernel of the device may
         serve it.
         """
+        try:
+            return self._trial(loaded, package, device)
+        except BaracudaError as error:
+            kind = Unsupported if isinstance(error, Unsupported) else InvalidProblem
+            raise kind(f"{self.path}: {one_line(error, 1000)}") from error
+        except Exception as error:  # as of facts that contradict each other
+            raise _damaged(self.path, error) from error
+
+    def _trial(self, loaded: Mapping[str, Loaded], package: str, device: str) -> Trial:
         facts = self.facts
         if facts["op"] not in loaded:
-            raise InvalidProblem(f"{self.path}: no op {facts['op']!r}; {did_you_mean(facts['op'], loaded)}")
+            raise InvalidProblem(f"no op {facts['op']!r}; {did_you_mean(facts['op'], loaded)}")
+        refuse_ungenerated([facts["op"]], loaded, package)
         subject = Subject(loaded[facts["op"]], loaded, package)
         problem = Problem.of(subject, facts["case"], facts["element"], facts["arch"], facts["layout"])
         if str(problem.descriptor) != facts["descriptor"]:
-            raise InvalidProblem(f"{self.path}: is of {facts['descriptor']}, which is {problem.descriptor} here")
+            raise InvalidProblem(f"is of {facts['descriptor']}, which is {problem.descriptor} here")
         archs = facts["archs"] and frozenset(facts["archs"])
         layouts = facts["layout"] and [facts["layout"]]
         preference = PlanPreference(archs=archs, tuned=facts["tuned"])
         problem.plan = subject.plan.select(problem.descriptor, preference, device=device, layouts=layouts)
-        self._check_shapes(problem)
+        check_fits(problem, facts, self.numbers)
         choice = {name: ElementKind(kind) for name, kind in facts["choice"].items()}
-        inputs, exact, allowed = (self.numbers[part] for part in _PARTS)
+        inputs, exact, allowed = (self.numbers[part] for part in PARTS)
         return Trial(problem, inputs, exact, allowed, choice, **{name: facts[name] for name in _HOW})
-
-    def _check_shapes(self, problem: Problem) -> None:
-        inputs = {name: array.shape for name, array in self.numbers["inputs"].items()}
-        needed = {name: problem.shape_of(name) for name in inputs.keys() & problem.arguments.keys()}
-        if inputs != needed:
-            raise InvalidProblem(f"{self.path}: has inputs {inputs}, {problem.spec.plan} takes {needed}")
-        if missing := problem.results.keys() - self.numbers["exact"].keys():
-            raise InvalidProblem(f"{self.path}: does not say what {', '.join(sorted(missing))} should be")
 
     def changed(self, trial: Trial) -> list[str]:
         """What is not as it was: the spec, the kernel that is taken, its text."""
@@ -99,19 +104,35 @@ def write(trial: Trial, folder: Path, saw: str, memory: Memory, origin: Mapping[
 
 
 def read(path: Path) -> Bundle:
-    """Read what `write` has written; InvalidProblem for anything else."""
+    """Read what `write` has written; InvalidProblem for anything else, and for more than `LARGEST` bytes."""
     try:
+        if not path.is_file():
+            what = "is no file" if path.exists() else "no such file"
+            raise InvalidProblem(f"{what}; 'baracuda-gen compare --repro DIR' writes one")
+        if path.stat().st_size > LARGEST:
+            raise InvalidProblem(f"has {path.stat().st_size} bytes; a bundle has {LARGEST} at most")
         with zipfile.ZipFile(path) as file:
-            facts = json.loads(file.read(_FACTS))
-            if facts["format"] != FORMAT:
-                raise InvalidProblem(f"{path}: is of format {facts['format']}, needed is {FORMAT}")
+            facts = facts_of(json.loads(_member(file, _FACTS, _MOST_FACTS)))
             kinds = facts["numbers"]
-            numbers = {p: {n: _number(file, f"{p}/{n}.npy", k) for n, k in kinds[p].items()} for p in _PARTS}
-    except FileNotFoundError:
-        raise InvalidProblem(f"{path}: no such file; 'baracuda-gen compare --repro DIR' writes one") from None
-    except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-        raise InvalidProblem(f"{path}: is no bundle, or a damaged one ({error})") from None
+            held = sum(file.getinfo(f"{p}/{n}.npy").file_size for p in PARTS for n in kinds[p])
+            if held > LARGEST:
+                raise InvalidProblem(f"has {held} bytes of numbers; a bundle has {LARGEST} at most")
+            numbers = {p: {n: unpacked(_member(file, f"{p}/{n}.npy"), k) for n, k in kinds[p].items()} for p in PARTS}
+    except BaracudaError as error:
+        raise InvalidProblem(f"{path}: {one_line(error)}") from None
+    except Exception as error:  # whatever a file that is no bundle makes its readers do
+        raise _damaged(path, error) from None
     return Bundle(path, facts, numbers)
+
+
+def _member(file: zipfile.ZipFile, name: str, most: int = LARGEST) -> bytes:
+    if (size := file.getinfo(name).file_size) > most:
+        raise InvalidProblem(f"has {size} bytes of {name}; a bundle has {most} at most")
+    return file.read(name)
+
+
+def _damaged(path: Path, error: Exception) -> InvalidProblem:
+    return InvalidProblem(f"{path}: is no bundle, or a damaged one ({type(error).__name__}: {one_line(error)})")
 
 
 def offer(trial: Trial, saw: str, memory: Memory) -> str:
@@ -122,17 +143,18 @@ def offer(trial: Trial, saw: str, memory: Memory) -> str:
     from ..verify.suite import SPECS  # which imports this
 
     specs = os.environ.get(SPECS)
-    return f"\nagain: {replay(write(trial, Path(folder), saw, memory, {}), Path(specs) if specs else None)}"
+    file = write(trial, Path(folder), saw, memory, {})
+    return f"\nagain: {replay(file, Path(specs) if specs else None, trial.problem.subject.package)}"
 
 
-def replay(path: Path, specs: Path | None) -> str:
+def replay(path: Path, specs: Path | None, package: str) -> str:
     """The command that tries again what is in a file, from this folder."""
-    return f"baracuda-gen repro {shlex.quote(str(path))}{options_of(specs)}"
+    return f"baracuda-gen repro {shlex.quote(str(path))}{options_of(specs, package)}"
 
 
 def _packed(trial: Trial, saw: str, memory: Memory, origin: Mapping[str, Any]) -> bytes:
     problem, preference = trial.problem, trial.problem.plan._preference
-    numbers = {part: {n: np.asarray(a) for n, a in getattr(trial, part).items()} for part in _PARTS}
+    numbers = {part: {n: np.asarray(a) for n, a in getattr(trial, part).items()} for part in PARTS}
     facts = {
         "format": FORMAT,
         "op": problem.spec.op,
@@ -151,49 +173,20 @@ def _packed(trial: Trial, saw: str, memory: Memory, origin: Mapping[str, Any]) -
         "package": problem.subject.package,
         "of": _identity(trial),
         "versions": _versions(),
-        "numbers": {part: {name: _kind(a) for name, a in of.items()} for part, of in numbers.items()},
+        "numbers": {part: {name: kind_of(a) for name, a in of.items()} for part, of in numbers.items()},
     }
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as file:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as file:
         _add(file, _FACTS, json.dumps(facts, indent=1, default=np.generic.item).encode())
         for part, of in numbers.items():
             for name, array in of.items():
-                _add(file, f"{part}/{name}.npy", _npy(array))
-    return packed.getvalue()
+                _add(file, f"{part}/{name}.npy", packed(array))
+    return data.getvalue()
 
 
 def _add(file: zipfile.ZipFile, name: str, data: bytes) -> None:
     """Without the time, so that equal contents make equal files."""
     file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-
-
-# NumPy's files know neither bf16 and the like, whose bits are kept, nor the same extended numbers everywhere, which are
-# kept as the sum of two.
-
-
-def _kind(array: np.ndarray[Any, Any]) -> str:
-    return "sum" if array.dtype.char in "gG" else str(BY_NUMPY[array.dtype])
-
-
-def _npy(array: np.ndarray[Any, Any]) -> bytes:
-    if array.dtype.char in "gG":
-        near = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-        with np.errstate(invalid="ignore"):
-            array = np.stack([near, np.where(np.isfinite(near), array - near, 0).astype(near.dtype)])
-    elif array.dtype.isbuiltin != 1:
-        array = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
-    data = io.BytesIO()
-    np.lib.format.write_array(data, array, allow_pickle=False)
-    return data.getvalue()
-
-
-def _number(file: zipfile.ZipFile, name: str, kind: str) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = np.lib.format.read_array(io.BytesIO(file.read(name)), allow_pickle=False)
-    if kind == "sum":
-        wide = array.astype(np.clongdouble if array.dtype.kind == "c" else np.longdouble)
-        return np.asarray(wide[0] + wide[1])
-    numpy = ElementKind(kind).row.numpy
-    return array if array.dtype == numpy else array.view(numpy)
 
 
 def _device_of(memory: Memory) -> str:

@@ -7,8 +7,8 @@ Conditions are evaluated by walking their trees; classes are made of data and of
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import baracuda.runtime as rt
 from baracuda.runtime.computing import NO_VALUE
@@ -28,35 +28,21 @@ MAX_EVALUATED = 25_000_000  # characters of expressions, by one plan class: seco
 def rows_of(op: Op, text: str, package: str = PACKAGE) -> Rows:
     """The rows that `op`, generated with `text` as its kernels into `package`, adds to the kernel table."""
     file = rt.SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals, text)
-    shared: dict[str, Any] = {
-        "category": str(op.category),
-        "op": str(op.name),
-        "direction": rt.Direction(op.direction),
-        "rungs": op.held_everywhere,
-    }
-    match op:
-        case RowOp():
-            tiles = {rt.ElementKind(element): tiles for element, tiles in op.tiles}
-            return tuple(rt.row_kernels(file, **shared, arch=str(op.arch), tiles=tiles))
-        case MapOp():
-            schedules = {rt.ElementKind(entry.element): entry.schedule for entry in op.entries}
-            return tuple(rt.map_kernels(file, **shared, arch=str(op.arch), schedules=schedules))
-        case BodyOp():
-            return tuple(rt.body_kernels(file, **shared, schedules=_schedules(op), first=op.first))
-    raise AssertionError(op.family)
-
-
-def _schedules(op: BodyOp) -> list[tuple[str, tuple[rt.ElementKind, ...], rt.Schedule, str | None]]:
-    return [
-        (str(row.arch), tuple(map(rt.ElementKind, row.elements)), row.schedule, str(row.layout) or None)
-        for row in op.rows
-    ]
+    return tuple(
+        _FAMILIES[type(op)].rows(
+            op,
+            file,
+            category=str(op.category),
+            op=str(op.name),
+            direction=rt.Direction(op.direction),
+            rungs=op.held_everywhere,
+        )
+    )
 
 
 def plan_of(op: Op, rows: Rows, package: str = PACKAGE) -> type[Any]:
     """The plan class of `op`, whose kernels are `rows`."""
-    family, members = _FAMILIES[type(op)]
-    value = _Values(op.plan)
+    family, value = _FAMILIES[type(op)], _Values(op.plan)
 
     def kernels(cls: type[Any], element: rt.ElementKind | str | None = None) -> Rows:
         return tuple(row for row in rows if element is None or row.sku.element == element)
@@ -73,7 +59,7 @@ def plan_of(op: Op, rows: Rows, package: str = PACKAGE) -> type[Any]:
         "GRADIENT": op.gradient,
         "kernels": classmethod(kernels),
     }
-    return type(str(op.plan), (family,), {**shared, **members(op, value)})
+    return type(str(op.plan), (family.plan,), {**shared, **family.members(op, value)})
 
 
 def argument_of(t: Tensor) -> rt.Argument:
@@ -220,7 +206,7 @@ class _Fields(rt.Descriptor):
 
 
 def _descriptor(op: Op, value: _Values, package: str) -> type[Any]:
-    bases = {RowOp: rt.RowDescriptor, MapOp: rt.MapDescriptor, BodyOp: rt.Descriptor}
+    family = _FAMILIES[type(op)]
     members: dict[str, Any] = {
         "__module__": f"{package}.{op.category}.{op.name}",
         "_plan": str(op.plan),
@@ -229,13 +215,7 @@ def _descriptor(op: Op, value: _Values, package: str) -> type[Any]:
         "_defaults": {**{f.name: _default(f) for f in op.fields}, "element": _MISSING},
         "check": _checks(op, value),
     }
-    match op:
-        case RowOp():
-            axes = value.of(op.col_axes)
-            members |= {"_shape": str(op.shape), "col_axes": property(lambda self: axes(self))}
-        case MapOp():
-            members |= {"_dims": dict(op.dims), "_space": op.space}
-    return type(str(op.descriptor), (_Fields, bases[type(op)]), members)
+    return type(str(op.descriptor), (_Fields, family.descriptor), {**members, **family.described(op, value)})
 
 
 def _default(field: DescriptorField) -> Any:
@@ -256,15 +236,56 @@ def _checks(op: Op, value: _Values) -> Callable[[Any], None]:
         for c, holds in requirements:
             if not holds(self):
                 raise self._violated(getattr(rt, c.raises), str(c.that), c.shown)
-        if isinstance(op, MapOp):
+        if isinstance(self, rt.MapDescriptor):
             self._check_extents()
         self._check_element()
 
     return check
 
 
-_FAMILIES: dict[type[Op], tuple[type[Any], Callable[[Any, _Values], dict[str, Any]]]] = {
-    RowOp: (rt.RowPlan, _row_members),
-    MapOp: (rt.MapPlan, _map_members),
-    BodyOp: (rt.BodyPlan, _body_members),
+def _row_table(op: RowOp, file: rt.SourceFile, /, **shared: Any) -> Iterator[rt.Registered]:
+    tiles = {rt.ElementKind(element): tiles for element, tiles in op.tiles}
+    return rt.row_kernels(file, **shared, arch=str(op.arch), tiles=tiles)
+
+
+def _row_described(op: RowOp, value: _Values) -> dict[str, Any]:
+    axes = value.of(op.col_axes)
+    return {"_shape": str(op.shape), "col_axes": property(lambda self: axes(self))}
+
+
+def _map_table(op: MapOp, file: rt.SourceFile, /, **shared: Any) -> Iterator[rt.Registered]:
+    schedules = {rt.ElementKind(entry.element): entry.schedule for entry in op.entries}
+    return rt.map_kernels(file, **shared, arch=str(op.arch), schedules=schedules)
+
+
+def _map_described(op: MapOp, _: _Values) -> dict[str, Any]:
+    return {"_dims": dict(op.dims), "_space": op.space}
+
+
+def _body_table(op: BodyOp, file: rt.SourceFile, /, **shared: Any) -> Iterator[rt.Registered]:
+    schedules = [
+        (str(row.arch), tuple(map(rt.ElementKind, row.elements)), row.schedule, str(row.layout) or None)
+        for row in op.rows
+    ]
+    return rt.body_kernels(file, **shared, schedules=schedules, first=op.first)
+
+
+def _body_described(op: BodyOp, _: _Values) -> dict[str, Any]:
+    return {}
+
+
+class _Family(NamedTuple):
+    """What a family's generated modules have: base classes, what these want declared, and the kernel table."""
+
+    plan: type[Any]
+    members: Callable[[Any, _Values], dict[str, Any]]
+    descriptor: type[rt.Descriptor]
+    described: Callable[[Any, _Values], dict[str, Any]]
+    rows: Callable[..., Iterator[rt.Registered]]
+
+
+_FAMILIES: dict[type[Op], _Family] = {
+    RowOp: _Family(rt.RowPlan, _row_members, rt.RowDescriptor, _row_described, _row_table),
+    MapOp: _Family(rt.MapPlan, _map_members, rt.MapDescriptor, _map_described, _map_table),
+    BodyOp: _Family(rt.BodyPlan, _body_members, rt.Descriptor, _body_described, _body_table),
 }

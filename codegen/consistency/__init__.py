@@ -24,10 +24,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *(*_FIRST, map_.dims, everywhere.conditions, map_.tensors),
         *(*_PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
     ),
-    "body": (
-        *(*_FIRST, budgets.expressions, everywhere.conditions, everywhere.tensors),
-        *(*body.RULES, *_LAST, everywhere.cases),
-    ),
+    "body": (*_FIRST, everywhere.conditions, everywhere.tensors, *body.RULES, *_LAST, everywhere.cases),
 }
 
 

@@ -13,7 +13,7 @@ from ..conditions import ConditionError, evaluate_condition
 from ..conditions import fields_of as fields_read
 from ..model import arch_number
 from ..spec import BodySpec, BodyTensor
-from . import table
+from . import budgets, table
 from .finding import Finding, Place, Rule, expression, fields_of, near
 from .members import members
 from .oracles import definitions
@@ -191,4 +191,7 @@ def oracle(spec: BodySpec) -> Iterator[Finding]:
         yield ("oracle",), 0, f"{spec.oracle!r} bounds errors of a gradient, and has no values; add `gradient`"
 
 
-RULES: tuple[Rule, ...] = (names, members, shapes, expressions, launches, references, oracle, *table.RULES)
+RULES: tuple[Rule, ...] = (
+    *(budgets.expressions, names, members, shapes, expressions, launches, references, oracle),
+    *table.RULES,
+)

@@ -1,6 +1,6 @@
 """Every target, by name."""
 
-from . import calls, entries, files, kernels  # noqa: F401  their targets are known from then on
+from . import calls, entries, files, kernels, listing  # noqa: F401  their targets are known from then on
 from .targets import Target
 
 __all__ = ["SHARES", "Target"]
@@ -8,6 +8,8 @@ __all__ = ["SHARES", "Target"]
 # How many cases of each target a run has for each spec. Reading is part of generating.
 SHARES = {
     "generate": 1.0,
+    "list": 0.1,
+    "select": 0.025,
     "execute": 0.025,
     "compile": 0.01,
     "calls": 0.25,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from baracuda.runtime import REGISTRY, BaracudaError
 from baracuda.runtime.cubin import compile_cubin
@@ -29,12 +32,14 @@ from .verdict import Fault, refusal
 
 _TRIES = 200  # draws of a case before one is accepted
 _ARCH = "sm_80"
+_LARGEST = 1 << 22  # elements, or bytes of a workspace
 
 
 class _Accepted(Read):
     """Specs that are accepted, generated and imported: from then on the user trusts them."""
 
     pure = False
+    bodies: ClassVar[bool] = False  # whether hand-written kernels are among them, which a changed spec may not fit
 
     def prepare(self) -> None:
         self.turn = 0
@@ -50,7 +55,7 @@ class _Accepted(Read):
                 lower_all(loaded.values())
             except BaracudaError:
                 continue
-            if all(one.spec.family != "body" for one in loaded.values()):
+            if self.bodies or all(one.spec.family != "body" for one in loaded.values()):
                 return case
         raise Fault(f"none of {_TRIES} specs was accepted")
 
@@ -101,6 +106,59 @@ class Compile(_Accepted):
                     raise Fault(f"does not compile: {error}") from None
                 return refusal(error)
         return ""
+
+
+class Select(_Accepted):
+    """Changed specs that are still accepted: on any problem their plans select, or refuse, and say what they need."""
+
+    name = "select"
+    bodies = True
+
+    def draw(self, index: int, number: int, rng: Random) -> Case:
+        case = spec_case(rng.randrange(10**6), rng)
+        return Case(case.files, str(rng.randrange(2**32)))
+
+    def judge(self, case: object) -> str:
+        assert isinstance(case, Case)
+        rng, refused = Random(case.how), []
+        with self.subject() as subject:
+            for given, element in islice(_cases(subject), 3):
+                for turn in range(4):
+                    values = {**subject.values(given), **_odd_fields(subject, rng if turn else None)}
+                    try:
+                        _use(subject.plan, subject.plan.DESCRIPTOR(**values, element=element))
+                    except BaracudaError as error:
+                        refused.append(refusal(error))
+        return refused[0] if refused else ""
+
+
+def _odd_fields(subject: Subject, rng: Random | None) -> dict[str, Any]:
+    """Other values for a few fields of a descriptor, of their own types."""
+    if rng is None:
+        return {}
+    odd = {
+        "int": (0, -1, 1, 3, 1 << 20, 2**31, 2**63 - 1, -(2**63)),
+        "float": (0.0, -1.5, 1e308, float("nan"), float("inf")),
+        "bool": (False, True),
+        "shape": ((), (0,), (1,) * 9, (2, 3), (3, 0, 2), (2**31, 2**31), (-1, 4), (7,) * 64),
+    }
+    fields = rng.sample(sorted(subject.spec.descriptor.items()), rng.randrange(1, 3)) if subject.spec.descriptor else []
+    return {name: rng.choice(odd[field.type]) for name, field in fields}
+
+
+def _use(kind: Any, descriptor: Any) -> None:
+    """All that can be asked of a plan without running it; what it would say of arrays, if these are small."""
+    plan = kind.select(descriptor, device="host")
+    bytes_needed = plan.workspace_bytes
+    shapes = {name: [max(n, 0) for n in allowed[0]] for name, allowed in plan.shapes().items()}
+    present = [name for name in plan.ARGUMENTS if plan.present(name)]
+    if bytes_needed > _LARGEST or sum(math.prod(n or 1 for n in shapes[name]) for name in present) > _LARGEST:
+        return
+    arrays = {n: np.zeros(shapes[n], plan.elements_of(n)[0].row.numpy) for n in present}
+    workspace = np.zeros(bytes_needed, np.uint8) if bytes_needed else None
+    verdict = plan.can_implement(**{**dict.fromkeys(plan.ARGUMENTS), **arrays}, workspace=workspace)
+    if verdict.error is not None:
+        raise verdict.error
 
 
 class Execute(_Accepted):

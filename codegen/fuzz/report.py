@@ -11,6 +11,8 @@ Row = dict[str, object]
 WHAT = {
     "read": "specs, read and validated",
     "generate": "specs, read, generated and written",
+    "list": "specs, read, generated, listed and described",
+    "select": "changed specs that are accepted, asked to select kernels",
     "compile": "changed specs that are accepted, compiled by NVRTC",
     "execute": "random programs, compiled and run on the host device",
     "calls": "calls",

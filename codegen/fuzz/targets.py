@@ -27,6 +27,7 @@ class Target:
 
     name: ClassVar[str]
     pure: ClassVar[bool] = True
+    seconds: ClassVar[float] = watch.SECONDS
     kinds: ClassVar[dict[str, type[Target]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -72,7 +73,7 @@ class Target:
                 what, why = FAILED, str(fault)
             except Exception as error:
                 what, why = FAILED, described(error)
-        if problems := [*seen.findings, *(watch.over_budget(seen) if self.pure else ())]:
+        if problems := [*seen.findings, *(watch.over_budget(seen, self.seconds) if self.pure else ())]:
             what, why = FAILED, "; ".join([*([why] if what == FAILED else []), *problems])
         return Verdict(self.name, index, what, why[:_SHOWN], round(seen.seconds, 4), round(seen.megabytes, 1))
 

@@ -181,6 +181,17 @@ def cache_prune(**given: Any) -> None:
     prune(**given)
 
 
+@cache.command("faults")
+@click.option("--count", type=click.IntRange(1), default=1000, show_default=True, help="Of those that are drawn.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which ones are drawn.")
+@arguments.JSON
+def cache_faults(**given: Any) -> None:
+    """Try on caches of its own what can happen to one: flips, swaps, owners, disks, kills; exit 1 when one gives in."""
+    from .commands.cache import faults
+
+    arguments.end(faults(**given))
+
+
 @main.command()
 @click.argument("op")
 @click.option("--family", type=click.Choice(["row"]), default="row", show_default=True)
@@ -288,17 +299,21 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **given: Any) 
 @click.option("--jobs", type=click.IntRange(1), help="How many at a time; by default one a core.")
 @click.option("--only", type=click.IntRange(0), metavar="INDEX", help="Judge this one case and say what it is.")
 @arguments.JSON
-@click.option("--report", is_flag=True, help="Judge nothing: the arguments are state files, make a table of them.")
-@click.option("--out", type=arguments.FILE, help="Where the table goes; by default stdout.")
-def fuzz(targets: tuple[str, ...], report: bool, out: Path | None, **given: Any) -> None:
+@click.option("--faults", is_flag=True, help="Instead, damage caches in each way there is; drawn faults --count times.")
+@click.option("--report", is_flag=True, help="Judge nothing: the arguments are state files, make a page of them.")
+@click.option("--out", type=arguments.FILE, help="Where the page goes; by default stdout.")
+def fuzz(targets: tuple[str, ...], faults: bool, report: bool, out: Path | None, **given: Any) -> None:
     """Try hostile specs, programs, tables, files, cache entries and calls; exit 1 when any does what it may not.
 
-    A TARGET is one of read, generate, compile, execute, calls, tables, repro and entries; by default some of each.
+    A TARGET is one of read, generate, list, select, compile, execute, calls, tables, repro and entries; by default some
+    of each.
     """
-    from .commands.fuzz import fuzz, write_report
+    from .commands.fuzz import cache_faults, fuzz, write_report
 
     if report:
         write_report([Path(name) for name in targets], out)
+    elif faults:
+        arguments.end(cache_faults(given["count"], given["seed"], given["state"], given["as_json"]))
     else:
         arguments.end(fuzz(targets=targets, **given))
 

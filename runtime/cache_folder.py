@@ -42,6 +42,8 @@ class CacheFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        root = cache_root()
+        self._top = root if folder.is_relative_to(root) else folder  # the outermost folder that is ours
         self._unswept = MOST_BYTES  # bytes written since the last look at the size; the first write looks
 
     def read(self, name: str, *, use: bool = True) -> bytes | None:
@@ -91,12 +93,6 @@ class CacheFolder:
             make_private(place, self._top)
             held.callback(shutil.rmtree, place, ignore_errors=True)
             yield place
-
-    @property
-    def _top(self) -> Path:
-        """The outermost folder that is ours."""
-        root = cache_root()
-        return root if self.folder.is_relative_to(root) else self.folder
 
 
 @lru_cache(maxsize=1024)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .errors import UnsafeCache
+
 
 def cache_root() -> Path:
-    """$BARACUDA_CACHE_DIR, else $XDG_CACHE_HOME/baracuda, else ~/.cache/baracuda; it need not exist yet."""
+    """$BARACUDA_CACHE_DIR, else $XDG_CACHE_HOME/baracuda, else ~/.cache/baracuda; it need not exist yet.
+
+    Raises UnsafeCache where none of these is known.
+    """
     if chosen := os.environ.get("BARACUDA_CACHE_DIR"):
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baracuda"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baracuda"
+    except RuntimeError:
+        raise UnsafeCache("this user has no home folder to keep the cache in; set BARACUDA_CACHE_DIR") from None

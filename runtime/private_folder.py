@@ -42,10 +42,12 @@ def check_private(folder: Path, top: Path) -> None:
     if shared():
         return
     _check_way(folder)
-    for one in (folder, *folder.parents):
+    one, last = os.fspath(folder), os.fspath(top)
+    while True:
         _check_own(one, os.stat(one))
-        if one == top:
+        if one == last or len(one) <= len(last):
             return
+        one = os.path.dirname(one)
 
 
 def is_private(status: os.stat_result) -> bool:
@@ -57,7 +59,7 @@ def _trusted() -> tuple[int, int]:
     return 0, os.geteuid()
 
 
-def _check_own(folder: Path, status: os.stat_result) -> None:
+def _check_own(folder: str, status: os.stat_result) -> None:
     if status.st_uid not in _trusted():
         raise _unsafe(folder, f"belongs to user {status.st_uid}, needs {os.geteuid()}", f"chown -R {os.geteuid()}")
     if status.st_mode & _OTHERS:
@@ -66,33 +68,36 @@ def _check_own(folder: Path, status: os.stat_result) -> None:
 
 def _check_way(folder: Path) -> None:
     """Refuse what lets any user of the machine put something else in the place of `folder`."""
-    for at, status in _way(folder):
+    for at, status in _way(os.fspath(folder.absolute())):
         if stat.S_ISLNK(status.st_mode) and status.st_uid not in _trusted():
             raise _unsafe(at, f"is a link of user {status.st_uid}", "remove")
         writable = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
-        if stat.S_ISDIR(status.st_mode) and writable and at != folder:
+        if stat.S_ISDIR(status.st_mode) and writable:
             raise _unsafe(at, f"may be written by all (mode {stat.S_IMODE(status.st_mode):o})", "chmod o-w")
 
 
-def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
     """Each folder and symbolic link that opening `path` passes, as far as they exist."""
-    at, links = Path("/"), 0
-    left = [*reversed(path.absolute().parts)]
+    at, links, left = "", 0, path.split("/")[:0:-1]
     while left:
-        at = at.parent if (name := left.pop()) == ".." else at / name
+        name = left.pop()
+        if name in ("", "."):
+            continue
+        at = os.path.dirname(at) if name == ".." else f"{at}/{name}"
         try:
-            status = os.lstat(at)
+            status = os.lstat(at or "/")
         except FileNotFoundError:
             return
-        yield at, status
+        yield at or "/", status
         if stat.S_ISLNK(status.st_mode):
-            left += reversed(Path(os.readlink(at)).parts)
-            at, links = at.parent, links + 1
+            target = os.readlink(at)
+            left += reversed(target.split("/"))
+            at, links = "" if target.startswith("/") else os.path.dirname(at), links + 1
             if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
 
-def _unsafe(folder: Path, what: str, remedy: str) -> UnsafeCache:
+def _unsafe(folder: str, what: str, remedy: str) -> UnsafeCache:
     return UnsafeCache(
         f"cache folder {folder} {what}, so what is in it may be anybody's; if it is yours, {remedy} {folder}; "
         f"or set BARACUDA_CACHE_DIR to a folder of your own, or {SHARED}=1 to trust all who may write there"

@@ -82,7 +82,7 @@ def test_modes_do_not_follow_the_umask(open_umask: None, store: EntryStore) -> N
 def test_folder_that_others_may_write_is_refused(store: EntryStore, level: int, mode: int) -> None:
     folder = levels(store)[level]
     folder.chmod(mode)
-    refused(store, f"{folder} may be written by ")
+    refused(store, f"{folder} may be written by (all|others)")
 
 
 def test_shared_cache_is_asked_for(store: EntryStore, monkeypatch: pytest.MonkeyPatch, open_umask: None) -> None:
@@ -235,7 +235,7 @@ def test_cache_command(run: Run, store: EntryStore) -> None:
     store.folder.chmod(0o777)
     for command in ("show", "verify", "prune"):
         refusal = run("cache", command)
-        assert refusal.exit_code == 1 and f"{store.folder} may be written by others" in refusal.stderr
+        assert refusal.exit_code == 1 and f"{store.folder} may be written by " in refusal.stderr
         assert len(refusal.stderr.splitlines()) == 1
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -109,14 +110,14 @@ def _owned(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """Each folder and file of the cache: another user's, or one that others may write."""
     held = [one for kind in filled(root, rng, 1).values() for one in kind]
     folders = {folder for one in held for folder in one.path.parents if folder.is_relative_to(root)}
-    modes = [(at, lambda at=at, mode=mode: at.chmod(mode)) for at in folders for mode in (0o720, 0o702, 0o777)]
+    modes = [(at, partial(at.chmod, mode)) for at in folders for mode in (0o720, 0o702, 0o777)]
     yield Row("folder that others may write", *_refused(held, modes))
-    changes = [(one.path, lambda one=one: one.path.chmod(0o666)) for one in held]
+    changes = [(one.path, partial(one.path.chmod, 0o666)) for one in held]
     yield Row("file that others may write", *_refused(held, changes))
     if os.geteuid():
         yield Row("another user's folder or file", 0, 0, "needs root")
         return
-    owners = [(at, lambda at=at: os.chown(at, _NOBODY, -1)) for at in (*folders, *(one.path for one in held))]
+    owners = [(at, partial(os.chown, at, _NOBODY, -1)) for at in (*folders, *(one.path for one in held))]
     yield Row("another user's folder or file", *_refused(held, owners))
 
 
@@ -256,7 +257,7 @@ def _interrupted(root: Path, rng: Random, count: int) -> Iterator[Row]:
     while True:
         shutil.rmtree(out, ignore_errors=True)
         write(old, out)
-        child = _forked(lambda at=tried: _write_until(new, out, at))
+        child = _forked(partial(_write_until, new, out, tried))
         finished = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         if finished:
             break

@@ -195,7 +195,7 @@ def test_library_without_an_entry_point_is_compiled_again(private_cache, monkeyp
 
     with monkeypatch.context() as broken:
         broken.setattr(Builder, "_build_kernel", build_none)
-        with pytest.raises(CompileError, match="cannot load .*baracuda_host_kernel"):
+        with pytest.raises(CompileError, match=r"cannot load .*baracuda_host_kernel"):
             HostDevice().load(answer(112))
     device = HostDevice()
     out = device.empty(1, np.int64)

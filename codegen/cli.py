@@ -181,17 +181,6 @@ def cache_prune(**given: Any) -> None:
     prune(**given)
 
 
-@cache.command("faults")
-@click.option("--count", type=click.IntRange(1), default=1000, show_default=True, help="Of those that are drawn.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which ones are drawn.")
-@arguments.JSON
-def cache_faults(**given: Any) -> None:
-    """Try on caches of its own what can happen to one: flips, swaps, owners, disks, kills; exit 1 when one gives in."""
-    from .commands.cache import faults
-
-    arguments.end(faults(**given))
-
-
 @main.command()
 @click.argument("op")
 @click.option("--family", type=click.Choice(["row"]), default="row", show_default=True)

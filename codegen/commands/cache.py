@@ -72,15 +72,6 @@ def prune(*, megabytes: float | None = None, days: float | None = None, as_json:
         click.echo(f"{len(gone)} entries removed, {freed:.1f} MB")
 
 
-def faults(*, count: int, seed: int, as_json: bool = False) -> bool:
-    """Do to caches in a temporary folder what can happen to one; true when nothing wrong came of it."""
-    from ..fuzz.cache_faults import run
-
-    rows = [asdict(row) for row in run(count, seed)]
-    (show_json if as_json else show_table)(rows)
-    return all(row["tried"] == row["held"] for row in rows)
-
-
 def _folders() -> list[Path]:
     """One of each kind; UnsafeCache if others may write there."""
     root = cache_root()

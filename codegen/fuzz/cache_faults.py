@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -121,7 +121,7 @@ def _owned(root: Path, rng: Random, count: int) -> Iterator[Row]:
     yield Row("another user's folder or file", *_refused(held, owners))
 
 
-def _refused(held: list[Held], changes: list[tuple[Path, Callable[[], None]]]) -> tuple[int, int]:
+def _refused(held: list[Held], changes: Sequence[tuple[Path, Callable[[], None]]]) -> tuple[int, int]:
     """How many changes there were, and after how many nothing that they touch was read."""
     right = 0
     for at, change in changes:

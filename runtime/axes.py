@@ -40,7 +40,7 @@ def split_axes(rank: int, cols_axes: Iterable[int]) -> tuple[Ints, Ints]:
     given = tuple(cols_axes)
     cols = tuple(sorted({normalize_axis(axis, rank) for axis in given}))
     if len(cols) != len(given):
-        raise InvalidProblem(f"axes {given} name an axis of rank {rank} twice; name each once")
+        raise InvalidProblem(f"axes {shown(given)} name an axis of rank {rank} twice; name each once")
     return tuple(axis for axis in range(rank) if axis not in cols), cols
 
 

@@ -122,6 +122,9 @@ class Tile:
 _THREADS_AHEAD = 512
 
 
+_ARCH = re.compile("host|sm_([0-9]{1,4})[a-z]?")
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSku:
     """Names one kernel among all; ``KernelSku.parse(str(sku)) == sku``.
@@ -182,12 +185,14 @@ class KernelSku:
 
     def fits(self, arch: str) -> str | None:
         """Why a device of architecture `arch` cannot run this kernel, or None when it can."""
+        if not (match := _ARCH.fullmatch(text_of(arch) or "")):
+            raise InvalidProblem(f"'arch' must be 'host' or as sm_80, got {shown(arch)}")
         if arch == "host":
             beyond = self.arch.endswith("a") or (isinstance(self.schedule, Tile) and self.schedule.cluster > 1)
             return "needs an instruction the host device does not model" if beyond else None
         if self.arch.endswith("a"):
             return None if arch == self.arch[:-1] else f"runs on {self.arch[:-1]} only, the device is {arch}"
-        needed, got = int(self.arch[3:]), int(arch[3:].rstrip("a"))
+        needed, got = int(self.arch[3:]), int(match[1])
         return None if got >= needed else f"needs {self.arch} or later, the device is {arch}"
 
 

@@ -53,7 +53,12 @@ def vetted(view: TensorView, name: str) -> TensorView:
     if not 0 <= low <= high <= _MEMORY:
         layout = f"shape {shown(shape)} and strides {shown(strides)}"
         raise InvalidProblem(f"{name!r} at {pointer:#x} has {layout}, which are not in {_MEMORY:#x} bytes of memory")
-    return view
+    return view if max(map(abs, strides), default=0) < _MEMORY else view._replace(strides=_settled(shape, strides))
+
+
+def _settled(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in 64 bits: those of axes that never move count for nothing."""
+    return tuple(0 if extent <= 1 or 0 in shape else s for extent, s in zip(shape, strides, strict=True))
 
 
 def _is_int(value: object) -> bool:

@@ -416,3 +416,20 @@ def test_spans_of_views_are_checked_as_before() -> None:
     seen = view(np.zeros((2, 3), np.float32), "x")
     with pytest.raises(rt.BufferTooSmall):
         check_span(view(seen._replace(shape=(3, 3)), "x"), "x")
+
+
+def test_strides_that_are_never_taken_may_be_any() -> None:
+    """Also those that kernels have no words for: of an empty array, and along axes of one element."""
+    plan = RMSNormPlan.select(problem(input_shape=(2, 0)))
+    empty, rms = np.zeros(0, np.float32), np.zeros((2, 1), np.float32)
+    x = rt.TensorRef(empty, (2, 0), (2**70, -(2**70)))
+    assert plan.can_implement(x=x, gamma=empty, y=rt.TensorRef(empty, (2, 0), (2**70, 1)), rms=rms)
+    given = arrays(rms=rt.TensorRef(np.zeros(2, np.float32), (2, 1), (1, 2**100)))
+    assert FORWARD.can_implement(**given)
+
+
+@pytest.mark.parametrize("arch", [None, "", "sm_", "sm_x", "sm_" + "9" * 5000, "cuda:0", 80, [], "host\n"])
+def test_an_architecture_is_one_or_refused(arch: Any) -> None:
+    """By every way to it."""
+    with pytest.raises(InvalidProblem, match="'arch' must be 'host' or as sm_80, got "):
+        FORWARD.sku.fits(arch)

@@ -12,7 +12,7 @@ import pytest
 from baracuda.codegen.commands.explain import Architecture
 from baracuda.codegen.commands.plans import plan_of, rows_of
 from baracuda.codegen.commands.project import PACKAGE, SPECS, Project
-from baracuda.runtime import BaracudaError
+from baracuda.runtime import BaracudaError, ElementKind
 
 PROJECT = Project.read(SPECS)
 CALLS = ("run", "run_unchecked", "bind", "can_implement")  # need the arrays of a caller
@@ -78,7 +78,8 @@ def outcome(kind: Any, given: dict[str, Any], arch: str) -> tuple[Any, ...]:
     verdicts = [(v.sku, v.accepted, v.reason) for v in explained.verdicts]
     maps = getattr(kind, "MAPS", {}).get(plan.sku.arch, ())
     boxes = [box.extent(problem, *kind._constants(problem, plan.sku)) for box in maps]
-    asked = plan.shapes(), plan.workspace_bytes, list(plan.variants()), list(plan.sources()), boxes
+    launched = kind._launched(problem, plan.sku) if hasattr(kind, "_launched") else ()
+    asked = plan.shapes(), plan.workspace_bytes, list(plan.variants()), list(plan.sources()), boxes, launched
     return repr(problem), verdicts, plan.sku, plan.facts_of(problem), *asked
 
 
@@ -88,7 +89,7 @@ def problems(name: str, rng: random.Random) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for case in (*spec.tests.cases, *spec.bench.cases):
         given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k not in ("dtype", "arch")}
-        for element in rng.sample(spec.dtypes, min(2, len(spec.dtypes))):
+        for element in (*rng.sample(spec.dtypes, min(2, len(spec.dtypes))), rng.choice(list(ElementKind))):
             found.append({**given, "element": element})
             field = rng.choice(list(spec.descriptor))
             found.append({**found[-1], field: changed(spec.descriptor[field].type, given.get(field), rng)})

@@ -127,6 +127,9 @@ class BodyPlan(BodySelection[B], Plan[B]):
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         words = self._words(row.sku)
         launched = self._launched(self.descriptor, row.sku, device.multiprocessors)
+        for kernel in launched:
+            if reason := kernel.refused:  # on this device: what was asked before knew no multiprocessors
+                raise Unsupported(f"{type(self).__name__}: {row.sku} {reason}")
         return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
 
     def _serving(self, views: Views, device: Device) -> tuple[Registered, str]:

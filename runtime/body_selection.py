@@ -24,11 +24,13 @@ from .schedule import Schedule
 from .selection import Explanation, Selectable, Verdict
 from .sku import KernelSku
 from .tuned import Choice, Facts
+from .values import shown
 from .workspace import rounded
 
 B = TypeVar("B", bound=Descriptor)
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)  # blocks along x, y and z, of any architecture
 _LARGEST_BLOCK = 1024  # threads
+_MOST_SCRATCH = 1 << 56  # elements: bytes of several arrays are still counted in 63 bits
 _WORD = 1 << 31  # settings are ints of 32 bits in kernels
 _NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")  # in an expression, of what is no function
 _RECENT = 64  # problems and SKUs whose launches are kept: selection asks for them several times in a row
@@ -80,7 +82,7 @@ class Serves:
                 return None
         found = dict.fromkeys(n for n in _NAME.findall(self.text) if not keyword.iskeyword(n))
         owners = {n: d if n in d._types else v if hasattr(v, n) else s for n in found}
-        return f"needs {self.text}; here {', '.join(f'{n}={getattr(of, n)!r}' for n, of in owners.items())}"
+        return f"needs {self.text}; here {', '.join(f'{n}={shown(getattr(of, n))}' for n, of in owners.items())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +236,9 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     def _unsized(cls, descriptor: B, sku: KernelSku) -> str | None:
-        for (name, _), size in zip(cls.WORKSPACE, cls._scratch_bytes(descriptor, sku), strict=True):
-            if not 0 <= size < 1 << 62:
-                return f"needs {size} bytes of workspace for {name}"
+        for (name, _), count in zip(cls.WORKSPACE, cls._scratch_counts(descriptor, sku), strict=True):
+            if not 0 <= count < _MOST_SCRATCH:
+                return f"needs {count} elements of workspace for {name}"
         return None
 
     @classmethod
@@ -276,11 +278,15 @@ class BodySelection(Selectable[B]):
         return sum(cls._scratch_bytes(descriptor, sku))
 
     @classmethod
-    def _scratch_bytes(cls, descriptor: B, sku: KernelSku) -> list[int]:
-        kinds = {"T": sku.element, "acc": sku.element.row.acc}
+    def _scratch_counts(cls, descriptor: B, sku: KernelSku) -> tuple[int, ...]:
         constants = cls._constants(descriptor, sku)
         with computing(descriptor):
-            counts = cls._scratch_of(descriptor, *constants)
+            return cls._scratch_of(descriptor, *constants)
+
+    @classmethod
+    def _scratch_bytes(cls, descriptor: B, sku: KernelSku) -> list[int]:
+        kinds = {"T": sku.element, "acc": sku.element.row.acc}
+        counts = cls._scratch_counts(descriptor, sku)
         sizes = [(kinds.get(k) or ElementKind(k)).row.bytes for _, k in cls.WORKSPACE]
         return [rounded(count * size) for count, size in zip(counts, sizes, strict=True)]
 

@@ -159,20 +159,6 @@ def promises(spec: OpSpec) -> Iterator[Finding]:
             )
 
 
-def draws(spec: OpSpec) -> Iterator[Finding]:
-    """What random problems are made of: fields that there are; and a batch where something is promised of it."""
-    if spec.family != "row" and spec.tests.batch is None:
-        for name, rungs in spec.reproducibility.items():
-            if "batch_invariant" in rungs:
-                fix = "batch_invariant is tested on half of a batch; name the batch in tests.batch"
-                yield ("reproducibility", name), 0, fix
-    for name in spec.tests.draw:
-        if name not in spec.descriptor:
-            yield ("tests", "draw", name), 0, f"unknown field {name!r}; {near(name, spec.descriptor)}"
-    if spec.tests.batch is not None and spec.tests.batch not in spec.descriptor:
-        yield ("tests", "batch"), 0, f"unknown field {spec.tests.batch!r}; {near(spec.tests.batch, spec.descriptor)}"
-
-
 def arch(spec: OpSpec) -> Iterator[Finding]:
     for arch, need in spec.arch.items():
         if (need.shared_bytes or 0) > (limit := shared_bytes(arch)):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from baracuda.runtime.values import MAX_RANK
+
 from ..condition_kinds import OF_FIELD, Kind, kind_of
 from ..conditions import ConditionError
 from ..spec import OpSpec
@@ -43,9 +45,10 @@ def expression(text: str | int, names: Mapping[str, Kind], place: Place, *needs:
 
 
 def fits(kind: str, value: object) -> bool:
+    """Whether a descriptor's field of that kind can hold `value`."""
     match kind:
         case "shape":
-            return isinstance(value, list) and all(type(n) is int for n in value)
+            return isinstance(value, list) and len(value) <= MAX_RANK and all(fits("int", n) for n in value)
         case "bool":
             return isinstance(value, bool)
         case "int":

@@ -9,7 +9,7 @@ from ..program import Line, ProgramError, Scope, parse
 from ..program.cuda import kind_of, to_cuda
 from ..program.tree import Cast, Query, Reduce, walk
 from ..spec import MapSpec, RowSpec
-from .finding import Finding, Place, near
+from .finding import Finding, Place
 
 Programmed = RowSpec | MapSpec
 
@@ -99,19 +99,3 @@ def oracle(spec: Programmed) -> Iterator[Finding]:
         missing = [name for name in spec.outputs if name not in assigned]
         if missing:
             yield ("reference",), 0, f"the reference never assigns {', '.join(missing)}"
-    if spec.gradient is not None:
-        for section, names, known in (
-            ("cotangents", spec.gradient.cotangents, spec.inputs),
-            ("wrt", spec.gradient.wrt, spec.outputs),
-            ("saved", spec.gradient.saved, spec.inputs),
-        ):
-            for name in names:
-                if name not in known:
-                    yield ("gradient", section), 0, f"unknown tensor {name!r}; {near(name, known)}"
-        for name in spec.outputs:
-            if name not in spec.gradient.wrt:
-                yield (
-                    ("gradient", "wrt"),
-                    0,
-                    f"{name!r} is not there: every output of a gradient differentiates an input",
-                )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Iterator
 
 from baracuda.runtime import Schedule
 
 from ..condition_kinds import Kind, kind_of
-from ..condition_values import FUNCTIONS
 from ..conditions import ConditionError
 from ..spec import BodySpec, ScheduleSpec
 from .finding import Finding, Place, Rule
@@ -34,22 +32,14 @@ def numbers(spec: BodySpec) -> dict[str, Kind]:
     return found
 
 
-def members(spec: BodySpec) -> Iterator[Finding]:
-    """Constants of `Variant` and of `Schedule` have one meaning each."""
-    taken: dict[str, str] = {f"HAS_{name.upper()}": f"tensor {name!r}" for name in spec.arguments}
-    taken |= {name: f"setting {name!r}" for name in spec.settings} | {"STRIDED": "layout 'strided'"}
-    for name in spec.settings:
-        if name.startswith("HAS_") or name == "STRIDED" or is_macro(name):
-            yield ("settings", name), 0, f"{name!r} is a reserved word; choose another name"
-    for name in spec.layouts:
-        if (of := taken.get(name.upper())) and name != "strided":
-            yield ("layouts", name), 0, f"{name!r} is `Variant::{name.upper()}`, which is {of}; choose another name"
-        if is_macro(name.upper()):
-            yield ("layouts", name), 0, f"{name!r} is a reserved word; choose another name"
-    for i, row in enumerate(spec.schedules):
-        for name in row.numbers:
-            if keyword.iskeyword(name) or name in FUNCTIONS or is_macro(name.upper()):
-                yield ("schedules", i, "numbers", name), 0, f"{name!r} is a reserved word; choose another name"
+def constants(spec: BodySpec) -> Iterator[Finding]:
+    """No constant of `Variant` or `Schedule` is called like a macro."""
+    places: dict[Place, str] = {("settings", name): name for name in spec.settings}
+    places |= {("layouts", name): name.upper() for name in spec.layouts}
+    places |= {("schedules", i, "numbers", n): n.upper() for i, row in enumerate(spec.schedules) for n in row.numbers}
+    for place, name in places.items():
+        if _MACRO.fullmatch(name):
+            yield place, 0, f"{place[-1]!r} is a reserved word: {name} is a macro; choose another name"
 
 
 # What compilers, the C library and our headers define in capitals: a constant called so would be replaced.
@@ -59,11 +49,6 @@ _MACRO = re.compile(
     r"_(BIT|MAX|MIN|WIDTH)|BUFSIZ|EDOM|EOF|ERANGE|HUGE_VAL\w*|I|INFINITY|MAXFLOAT|NAN|NDEBUG|NFDBITS|NULL|SNAN\w*"
     r"|W(CONTINUED|EXITED|EXITSTATUS|IF\w+|NOHANG|NOWAIT|STOPPED|STOPSIG|TERMSIG|UNTRACED)"
 )
-
-
-def is_macro(name: str) -> bool:
-    """Whether a constant called so would be replaced before a compiler sees it."""
-    return _MACRO.fullmatch(name) is not None
 
 
 def entries(spec: BodySpec) -> Iterator[Finding]:
@@ -120,4 +105,4 @@ def sizes(spec: BodySpec, known: dict[str, Kind]) -> Iterator[Finding]:
             yield place, 0, f"{text!r} is never more than {most}; needs what is 0 or more"
 
 
-RULES: tuple[Rule, ...] = (members, entries, threads)
+RULES: tuple[Rule, ...] = (constants, entries, threads)

@@ -43,14 +43,19 @@ class ElementKind(StrEnum):
     @classmethod
     def of(cls, value: object, name: str) -> ElementKind:
         """The kind that `value` names; raises Unsupported, which calls it `name`, for any other value of any type."""
-        kind = cls.__members__.get((text_of(value) or "").upper())
-        if kind is None or kind.value != text_of(value):
-            raise Unsupported(f"unknown {name} {shown(value)}; known are {', '.join(k.value for k in cls)}")
+        if type(value) is cls:
+            return value
+        kind = _BY_TAG.get(text_of(value) or "")
+        if kind is None:
+            raise Unsupported(f"unknown {name} {shown(value)}; known are {', '.join(_BY_TAG)}")
         return kind
 
     @property
     def row(self) -> Element:
         return ELEMENTS[self]
+
+
+_BY_TAG = {kind.value: kind for kind in ElementKind}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from .errors import BufferTooSmall, InvalidProblem
 from .values import MAX_RANK, shown
 
 _MEMORY = 1 << 63  # bytes: kernels hold addresses as signed words
-_INT_BITS = 128  # an axis that never moves may have any stride
+_FAR = 1 << 127  # an axis that never moves may have any stride
+_MOST = 2 * MAX_RANK + 3  # numbers of a view
 _span = lru_cache(maxsize=4096)(axes.span)  # few layouts, many launches
 _self_overlaps = lru_cache(maxsize=4096)(axes.self_overlaps)
 
@@ -39,13 +40,16 @@ def vetted(view: TensorView, name: str) -> TensorView:
     Whether there is memory, and as much as is said, cannot be seen.
     """
     pointer, shape, strides, element, device, readonly, capacity, _ = view
-    for what, held in (("shape", shape), ("strides", strides), ("buffer", capacity or (0, 0)), ("address", (pointer,))):
-        if type(held) is not tuple or len(held) > MAX_RANK or not all(_is_int(n) for n in held):
-            raise InvalidProblem(f"{name!r} must have {what} of ints, {MAX_RANK} at most, got {shown(held)}")
-    if len(shape) != len(strides) or min(shape, default=0) < 0 or len(capacity or (0, 0)) != 2:
+    bounds = (0, 0) if capacity is None else capacity
+    tuples = type(shape) is type(strides) is type(bounds) is tuple
+    held = (pointer, *shape, *strides, *bounds) if tuples else (None,)
+    if len(held) > _MOST or set(map(type, held)) != {int} or min(held) <= -_FAR or max(held) >= _FAR:
+        got = f"{shown(pointer)}, {shown(shape)}, {shown(strides)} and {shown(capacity)}"
+        raise InvalidProblem(f"{name!r} must have address, shape, strides and buffer in ints, got {got}")
+    if len(shape) != len(strides) or min(shape, default=0) < 0 or len(bounds) != 2:
         seen = f"shape {shown(shape)}, strides {shown(strides)} and buffer {shown(capacity)}"
         raise InvalidProblem(f"{name!r} has {seen}; needs extents >= 0, a stride for each, and two numbers or None")
-    if not is_device(device):
+    if device != "host" and not is_device(device):
         raise InvalidProblem(f"{name!r} must be on 'host' or 'cuda:N', got {shown(device)}")
     if type(element) is not ElementKind or type(readonly) is not bool:
         view = view._replace(element=ElementKind.of(element, f"element of {name!r}"), readonly=readonly is not False)
@@ -53,16 +57,13 @@ def vetted(view: TensorView, name: str) -> TensorView:
     if not 0 <= low <= high <= _MEMORY:
         layout = f"shape {shown(shape)} and strides {shown(strides)}"
         raise InvalidProblem(f"{name!r} at {pointer:#x} has {layout}, which are not in {_MEMORY:#x} bytes of memory")
-    return view if max(map(abs, strides), default=0) < _MEMORY else view._replace(strides=_settled(shape, strides))
+    fits = not strides or (min(strides) > -_MEMORY and max(strides) < _MEMORY)
+    return view if fits else view._replace(strides=_settled(shape, strides))
 
 
 def _settled(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in 64 bits: those of axes that never move count for nothing."""
     return tuple(0 if extent <= 1 or 0 in shape else s for extent, s in zip(shape, strides, strict=True))
-
-
-def _is_int(value: object) -> bool:
-    return type(value) is int and value.bit_length() < _INT_BITS
 
 
 def check_span(view: TensorView, name: str) -> None:

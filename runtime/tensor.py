@@ -136,10 +136,12 @@ def numpy_bases(array: object) -> list[Any]:
 
 
 def _numpy_capacity(array: np.ndarray[Any, Any], name: str, pointer: int, itemsize: int) -> tuple[int, int] | None:
-    bases = list(_bases(array))
-    if len(bases) > _DEEPEST:
-        raise InvalidProblem(f"{name!r} lies on more than {_DEEPEST} objects, each the base of another; copy it")
-    owner = bases[-1]
+    owner: Any = array.base
+    if type(owner) is not np.ndarray or owner.base is not None:
+        bases = list(_bases(array))
+        if len(bases) > _DEEPEST:
+            raise InvalidProblem(f"{name!r} lies on more than {_DEEPEST} objects, each the base of another; copy it")
+        owner = bases[-1]
     if not _is_numpy(owner):
         try:
             owner = np.frombuffer(owner, np.uint8)

@@ -25,6 +25,7 @@ class _Short(Repr):
         return super().repr1(x, level) if type(x) in _PRINTED else f"<{kind_of(x)}>"
 
 
+_SEQUENCES, _BYTES = (Sequence, np.ndarray), (bytes, bytearray, memoryview)
 _PRINTED = (bool, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple, type(None))
 _short = _Short()
 _short.maxtuple = _short.maxlist = _short.maxarray = MAX_RANK
@@ -86,14 +87,14 @@ def as_shape(name: str, value: Any) -> tuple[int, ...]:
 def ints(what: str, value: Any, *, bits: int = 64) -> tuple[int, ...]:
     """Signed ints of so many bits, no more than a tensor has axes; `what` is what messages call the value."""
     try:
-        if not isinstance(value, Sequence | np.ndarray) or isinstance(value, bytes | bytearray | memoryview):
+        if type(value) is not tuple and (not isinstance(value, _SEQUENCES) or isinstance(value, _BYTES)):
             raise TypeError
-        shape = tuple([operator.index(n) for n in first_of(value, MAX_RANK)])
+        shape = tuple([operator.index(n) for n in islice(value, MAX_RANK + 1)])
     except Exception:
         raise InvalidProblem(f"{what} must be a sequence of ints, got {shown(value)}") from None
     if len(shape) > MAX_RANK:
         raise InvalidProblem(f"{what} must be a sequence of at most {MAX_RANK} ints, got {shown(value)}")
-    if any(n.bit_length() >= bits for n in shape):
+    if shape and (min(shape) < -(1 << bits - 1) or max(shape) >= 1 << bits - 1):
         raise InvalidProblem(f"{what} must be a sequence of ints of {bits} bits, got {shown(value)}")
     return shape
 

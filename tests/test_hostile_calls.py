@@ -195,6 +195,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "view of huge": lambda: rt.TensorView(10**5000, (2, 3), (3, 1), "f32", "host", False, None, None),  # type: ignore[arg-type]
     "view of no element": lambda: rt.TensorView(4096, (2, 3), (3, 1), [], "host", False, None, None),  # type: ignore[arg-type]
     "view of no device": lambda: rt.TensorView(4096, (2, 3), (3, 1), "f32", 5, False, None, None),  # type: ignore[arg-type]
+    "view of no buffer": lambda: rt.TensorView(4096, (2, 3), (3, 1), "f32", "host", False, 0, None),  # type: ignore[arg-type]
     "view at 0": lambda: rt.TensorView(0, (2, 3), (3, 1), "f32", "host", False, None, None),  # type: ignore[arg-type]
     "view to 2^64": lambda: rt.TensorView(2**63, (2, 3), (3, 1), "f32", "host", False, None, None),  # type: ignore[arg-type]
 }

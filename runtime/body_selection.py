@@ -25,7 +25,6 @@ from .selection import Explanation, Selectable, Verdict
 from .sku import KernelSku
 from .tuned import Choice, Facts
 from .values import shown
-from .values import shown
 from .workspace import rounded
 
 B = TypeVar("B", bound=Descriptor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import axes
 from .devices import is_device
@@ -42,7 +42,7 @@ def vetted(view: TensorView, name: str) -> TensorView:
     pointer, shape, strides, element, device, readonly, capacity, _ = view
     bounds = (0, 0) if capacity is None else capacity
     tuples = type(shape) is type(strides) is type(bounds) is tuple
-    held = (pointer, *shape, *strides, *bounds) if tuples else (None,)
+    held: tuple[Any, ...] = (pointer, *shape, *strides, *bounds) if tuples else (None,)
     if len(held) > _MOST or set(map(type, held)) != {int} or min(held) <= -_FAR or max(held) >= _FAR:
         got = f"{shown(pointer)}, {shown(shape)}, {shown(strides)} and {shown(capacity)}"
         raise InvalidProblem(f"{name!r} must have address, shape, strides and buffer in ints, got {got}")

@@ -19,6 +19,7 @@ from baracuda.runtime.errors import UnsafeCache
 
 from . import STARTED
 
+_LARGEST = 1 << 24  # bytes of a file that count: far more than a spec may have
 _OURS = tuple(Path(__file__).resolve().parent.parent / name for name in ("codegen", "runtime", "templates", "ops"))
 
 
@@ -92,7 +93,8 @@ def _content(path: Path) -> str:
     """A digest of what a file holds; none where there is nothing to be read."""
     with suppress(OSError):
         if path.is_file():  # reading a pipe would wait for ever
-            return _digest(path.read_bytes())
+            with path.open("rb") as file:
+                return _digest(file.read(_LARGEST))
     return ""
 
 

@@ -23,6 +23,7 @@ from baracuda.codegen.commands.planned import planned_variants
 from baracuda.codegen.commands.plans import plan_of, rows_of
 from baracuda.codegen.generate import lower_all, texts
 from baracuda.codegen.load import Loaded, checked, load_folder, load_spec
+from baracuda.codegen.remembered import Question
 from baracuda.codegen.tuned import read_table, read_tables
 from baracuda.codegen.verify.cases import refuse_bad_cases
 from baracuda.codegen.verify.subject import Subject
@@ -89,6 +90,8 @@ TABLE: list[tuple[str, str]] = [
     ("dtypes: [f64], threads => dtypes: [f64, f64], threads", "71: lists one twice: f64, f64"),
     ("dtypes: [f32, f16, bf16, f64]\n => dtypes: [f32, f16, f32]\n", "31: lists one twice: f32, f16, f32"),
     ("dtype: [i32, i64] => dtype: [i32, i32]", "lists one twice: i32, i32"),
+    # texts
+    ("oracle: => pinned: {XPlan: {arch: sm_80, doc: 'a \"\"\" b'}}\noracle:", "cannot stand in a comment of gen"),
     # lines
     ("fits: seq_len <= 64 => fits: \"seq_len\\n<= 64\"", "65: 'schedules[0].fits' is 'seq_len\\n<= 64'; needs text"),
     ("fits: seq_len <= 64 => fits: 'seq_len <= 64 # \"\"\"'", "65: 'schedules[0].fits' is"),
@@ -212,6 +215,7 @@ def test_files_that_are_none_are_refused_before_they_are_read(tmp_path: Path) ->
         "b.yaml: this is no file; needs a yaml file",
         "c.yaml:1: the file is larger than 262144 bytes; split it",
     ]
+    assert Question(tmp_path, (), ("generate",)).recall() is None
     with pytest.raises(SpecError, match="/dev/zero: this is no file"):
         read_yaml(Path("/dev/zero"))
     assert time.process_time() - started < 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel
 
 from baracuda.runtime.limits import shared_bytes
 
@@ -13,6 +15,7 @@ from .finding import Finding, Place, expression, fields_of, fits, near
 
 # Text that would end the comment or the docstring that it is printed into.
 _ENDS_ITS_PLACE = ('"""', "\\", "??/")
+_TOLD = ("doc", "formula", "source")
 
 
 def names(spec: OpSpec) -> Iterator[Finding]:
@@ -34,14 +37,23 @@ def names(spec: OpSpec) -> Iterator[Finding]:
 
 
 def texts(spec: OpSpec) -> Iterator[Finding]:
-    texts: dict[Place, str] = {(key,): getattr(spec, key) for key in ("doc", "formula", "source")}
-    for section in ("descriptor", "inputs", "outputs"):
-        texts |= {(section, name, "doc"): x.doc for name, x in getattr(spec, section).items()}
-    for place, text in texts.items():
+    for place, text in _told(spec, ()):
         for number, line in enumerate(text.splitlines(), 1):
             if bad := next((b for b in _ENDS_ITS_PLACE if b in line), None):
                 below = number if place == ("formula",) else 0
                 yield place, below, f"{bad!r} cannot stand in a comment of generated code; write it in words"
+
+
+def _told(part: object, place: Place) -> Iterator[tuple[Place, str]]:
+    """Every text for people, whichever key has one."""
+    match part:
+        case BaseModel():
+            yield from (((*place, key), text) for key in _TOLD if isinstance(text := getattr(part, key, None), str))
+            for key, value in part:
+                yield from _told(value, (*place, key))
+        case Mapping():
+            for key, value in part.items():
+                yield from _told(value, (*place, key))
 
 
 def fields(spec: OpSpec) -> Iterator[Finding]:

@@ -264,7 +264,7 @@ def test_what_was_measured_comes_with_the_plans(project: Path) -> None:
     path = tuned.path_of(project, "host", "softmax")
     tuned.write_table(path, [rows()])
     assert tuned.read_table(path) == (rows(),)
-    assert generate(project, out).written == ("softmax/softmax.json", "softmax/softmax.py")
+    assert generate(project, out).written == ("_manifest.json", "softmax/softmax.json", "softmax/softmax.py")
     with rt.REGISTRY.apart():
         module: Any = importlib.import_module("tuned_plans.softmax.softmax")
         assert "by_arch" not in vars(module.SoftmaxPlan.TUNED)

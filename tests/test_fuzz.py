@@ -19,11 +19,12 @@ from pydantic import Field
 from baracuda.codegen.cli import main
 from baracuda.codegen.commands.project import installed
 from baracuda.codegen.crew import Answer, Crew, Question
-from baracuda.codegen.fuzz import places, watch
+from baracuda.codegen.fuzz import places, specs, watch
 from baracuda.codegen.fuzz.all_targets import SHARES, Target
 from baracuda.codegen.fuzz.calls import Calls, hostile
 from baracuda.codegen.fuzz.entries import Entries
 from baracuda.codegen.fuzz.generated import problems
+from baracuda.codegen.fuzz.listing import List
 from baracuda.codegen.fuzz.mutate import change, garble
 from baracuda.codegen.fuzz.payloads import MARK, value
 from baracuda.codegen.fuzz.programs import program_spec
@@ -57,12 +58,36 @@ def test_every_key_of_the_model_is_a_place(family: str) -> None:
     assert set(FAMILY_SPECS[family].model_fields) <= named
 
 
+def test_what_is_missing_on_the_way_is_made_of_words_that_are_there() -> None:
+    data: dict[str, Any] = {"arch": {"sm_89": {}}, "inputs": {"novel": {}}}
+    places.put(data, "body", ("pinned", places.EACH, "doc"), lambda _: MARK, Random(0))
+    assert [(pin["arch"], pin["doc"]) for pin in data["pinned"].values()] == [("sm_89", MARK)]
+
+
 @pytest.mark.parametrize("family", FAMILY_SPECS)
 def test_something_is_put_at_every_place(family: str) -> None:
     for turn, path in enumerate(places.places(family)):
         data: dict[str, Any] = {"family": family}
         places.put(data, family, path, lambda old: MARK, Random(turn))
         assert MARK in json.dumps(data, default=str), path
+
+
+def test_every_text_is_injected_alone_and_behind_what_is_there() -> None:
+    texts = {".".join(path) for path in specs._text_places()}
+    assert {"doc", "program", "pinned.<each>.doc", "inputs.<each>.shapes.<item>", "kernels.<item>.shared"} <= texts
+    drawn = [spec_case(index, Random(index)) for turn in range(2 * len(texts)) for index in [turn // 2 * 10 + turn % 2]]
+    assert {case.how.split()[3] for case in drawn} == texts
+    assert sum("  # x" in case.files["a.yaml"].decode() for case in drawn) == len(texts)
+
+
+def test_most_payloads_at_a_place_fit_the_model() -> None:
+    path = ("kernels", places.ITEM, "threads")
+    found = [specs._fitting("body", path, 32, Random(seed)) for seed in range(60)]
+    assert sum(places.fits("body", path, value) for value in found) > 40
+    assert not places.fits("body", ("schedules", places.ITEM, "threads"), 31)
+    assert not places.fits("body", ("doc",), "two\nlines") and places.fits("body", ("doc",), "a line")
+    key = ("pinned", places.KEY)
+    assert places.fits("body", key, "SomePlan") and not places.fits("body", key, "some")
 
 
 def test_a_case_follows_from_its_seed_and_number() -> None:
@@ -165,7 +190,6 @@ def test_budgets() -> None:
         SpecError("a.yaml:1: fine\nnot placed"),
         InvalidProblem(""),
         InvalidProblem("x" * 2001),
-        InvalidProblem("x\n" * 10001),
         InvalidProblem("\x1b[2J"),
         InvalidProblem("\u202etxet"),
         AssertionError(),
@@ -224,10 +248,10 @@ def test_a_parameter_may_be_called_like_a_builtin() -> None:
 
 
 def test_specs_are_read_and_generated(tmp_path: Path) -> None:
-    for kind in (Read, Generate):
+    for kind in (Read, Generate, List):
         (folder := tmp_path / kind.name).mkdir()
         target = kind(0, folder)
-        verdicts = [target.verdict(index) for index in range(15)]
+        verdicts = [target.verdict(index) for index in range(8)]
         assert {v.what for v in verdicts} <= {ACCEPTED, REFUSED}, verdicts
 
 
@@ -327,7 +351,7 @@ def test_the_command_tells_counts_and_single_cases(tmp_path: Path) -> None:
         rows = json.loads(done.stdout)["targets"]
         assert [(row["target"], row["cases"]) for row in rows] == [("read", 4), ("tables", 4)]
     assert len(Path(state).read_text().splitlines()) == 2
-    assert "4 | " in CliRunner().invoke(main, ["fuzz", "--report", state]).stdout
+    assert "| specs, read and validated | 4 | " in CliRunner().invoke(main, ["fuzz", "--report", state]).stdout
     unknown = CliRunner().invoke(main, ["fuzz", "raed"])
     assert unknown.exit_code == 1 and "did you mean 'read'?" in unknown.output
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -15,11 +16,11 @@ from ..compare.state import digest_of
 from ..crew import Answer, Crew, Question
 from ..fuzz.all_targets import SHARES, Target
 from ..fuzz.report import failures_of, markdown, rows_of
-from ..fuzz.state import State
+from ..fuzz.state import State, add_faults
 from ..fuzz.verdict import FAILED, Verdict
 from ..spec_wording import did_you_mean
 from .project import installed
-from .terminal import progress, show_json, show_table
+from .terminal import progress, show_json, show_table, working
 
 _WORKER = "baracuda.codegen.fuzz.worker"
 _PATIENCE = 180.0  # seconds for a case, compilation included
@@ -53,6 +54,18 @@ def fuzz(
             crew.work(questions, min(jobs or len(os.sched_getaffinity(0)), max(1, len(left))))
         known.flush()
     return _show(known, seed, as_json)
+
+
+def cache_faults(count: int, seed: int, state: Path | None, as_json: bool) -> bool:
+    """Put caches through the table of faults and remember it in `state`; say whether nothing wrong came of any."""
+    from ..fuzz.cache_faults import run
+
+    with working("damaging caches"):
+        rows = [asdict(row) for row in run(count, seed)]
+    if state is not None:
+        add_faults(state, rows)
+    (show_json if as_json else show_table)(rows)
+    return all(row["held"] == row["tried"] for row in rows)
 
 
 def write_report(paths: Sequence[Path], out: Path | None) -> None:

@@ -67,6 +67,11 @@ _CODE = (
     "-" * 3900 + MARK,
     f"'{MARK}' * 10 ** 10",
 )
+# One text that leaves any place it may be printed into: a docstring, a comment, a string, a template, a page.
+EVERYWHERE = (
+    f'x""" + str({_PYTHON}) + """ */ int {MARK}; /* \'\'\' {{{{ {MARK} }}}} {{% {MARK} %}} <script>{MARK}</script> '
+    f"[{MARK}](javascript:{MARK}) `{MARK}` ??/"
+)
 _EXPRESSIONS = (
     "prod((9223372036854775807,) * 3000000)",
     "len((0,) * 400000000)",
@@ -117,18 +122,18 @@ _VALUES: tuple[Any, ...] = (
     "sm_80", "sm_90a", "f32", "rest", "strided", [], [[]], [None], {}, {"": ""}, {"a": {"a": {"a": {}}}}, [0] * 5000,
     [[[[[[]]]]]], ["x"] * 300, "2001-01-01",
 )  # fmt: skip
-_SUFFIXES = ("", " ", "  # ", "\n", ", ", " and ", '"', "'", "\\", "*/", "}}", "%}")
+_SUFFIXES = ("", " ", "  # ", "  # ", "  # ", "\n", "\n# ", ", ", " and ", '"', "'", "\\", "*/", "}}", "%}")
 
 
 def text(rng: Random, old: Any) -> str:
     """A hostile text, alone or behind what is there."""
-    found = rng.choice(_CODE) if rng.random() < 0.75 else rng.choice(_EXPRESSIONS)
-    match rng.randrange(4):
+    found = rng.choice((EVERYWHERE, rng.choice(_CODE), rng.choice(_EXPRESSIONS)))
+    match rng.randrange(6):
         case 0 | 1:
             return found
-        case 2 if isinstance(old, str):
+        case 2 | 3 if isinstance(old, str):
             return f"{old}{rng.choice(_SUFFIXES)}{found}"
-        case 3 if isinstance(old, str):
+        case 4 if isinstance(old, str):
             at = rng.randrange(len(old) + 1)
             return f"{old[:at]}{found}{old[at:]}"
     return f"{rng.choice(_SUFFIXES)}{found}{rng.choice(_SUFFIXES)}"

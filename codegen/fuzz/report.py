@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .state import Tally, lines
+from .state import Tally, faults_in, lines
 
 Row = dict[str, object]
 WHAT = {
@@ -69,7 +69,14 @@ def markdown(paths: Sequence[Path]) -> str:
     failed = [row for line in counted for row in failures_of({line.target: line.tally}, line.seed)]
     table += ["", *(f"- {row['failure']}: `{row['again']}`" for row in failed)] if failed else []
     seeds = ", ".join(str(seed) for seed in sorted({line.seed for line in found}))
-    return "\n".join([_HEAD, *table, "", f"Seeds {seeds}; texts {', '.join(sorted(set(latest.values())))}."]) + "\n"
+    table += ["", f"Seeds {seeds}; texts {', '.join(sorted(set(latest.values())))}."]
+    return "\n".join([_HEAD, *table, *_faults(paths)]) + "\n"
+
+
+def _faults(paths: Sequence[Path]) -> list[str]:
+    """The table of what was done to caches."""
+    rows = [[row["fault"], f"{row['tried']:,}", row["skipped"] or f"{row['held']:,}"] for row in faults_in(paths)]
+    return [_FAULTS, *(f"| {' | '.join(row)} |" for row in rows)] if rows else []
 
 
 _HEAD = """# What was tried against this package
@@ -77,3 +84,12 @@ _HEAD = """# What was tried against this package
 Hostile input, drawn and judged by [`baracuda-gen fuzz`](fuzzing.md); which trust each kind of input has is said in
 [SECURITY.md](../SECURITY.md). Time and memory are those of the dearest case.
 """
+
+_FAULTS = """
+## Caches
+
+What was done to caches of machine code, of builds and of answers, and how often nothing wrong came of it: what was
+read is what was written, or it was made anew or refused; `baracuda-gen fuzz --faults`.
+
+| fault | tried | held |
+| --- | ---: | ---: |"""

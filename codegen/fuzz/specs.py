@@ -18,6 +18,8 @@ from . import mutate, payloads, places
 from .programs import program_spec
 
 _NAMED = ("descriptor", "dims", "inputs", "outputs", "workspace", "terms", "settings")
+_PROSE = ("doc", "formula", "source")
+_TRIES = 30  # draws of a payload for one that fits
 _WORD = r"(?<![A-Za-z0-9_]){}(?![A-Za-z0-9_])"
 
 
@@ -54,9 +56,13 @@ def bases() -> tuple[Base, ...]:
 def spec_case(index: int, rng: Random) -> Case:
     """Hostile spec number `index`; those that put a payload at each place of the model take turns."""
     match index % 10:
-        case 0 | 1 | 2 | 3:
-            return _at_a_place(index // 10 * 4 + index % 10, rng)
-        case 4 | 5:
+        case 0 | 1:
+            return _injected(index // 10 * 2 + index % 10, rng)
+        case 2 | 3:
+            return _at_a_place(index // 10 * 2 + index % 10 - 2, rng)
+        case 4:
+            return _in_all_texts(rng)
+        case 5:
             base = rng.choice(bases())
             data = mutate.garble(base.path.read_bytes(), rng)
             return Case({"a.yaml": data, **base.files}, f"bytes of {base.path.name}")
@@ -74,14 +80,58 @@ def _copy(rng: Random, family: str | None = None) -> tuple[Base, Any]:
     return base, deepcopy(base.data)
 
 
+def _injected(turn: int, rng: Random) -> Case:
+    """A text that leaves whatever it is printed into, at the next place that takes texts, alone or as a comment."""
+    paths = _text_places()
+    path = paths[turn % len(paths)]
+    base, data = _copy(rng, rng.choice([family for family in FAMILY_SPECS if path in places.places(family)]))
+    behind = turn // len(paths) % 2 == 0
+
+    def given(old: Any) -> Any:
+        return f"{old}  # {payloads.EVERYWHERE}" if behind else payloads.EVERYWHERE
+
+    places.put(data, base.data["family"], path, given, rng)
+    shown = ".".join(path)
+    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"a payload in {shown} of {base.path.name}")
+
+
+@cache
+def _text_places() -> tuple[places.Path, ...]:
+    """The places of all families that take more of a text than a name."""
+    found = (path for family in FAMILY_SPECS for path in places.places(family) if places.fits(family, path, "(n,)"))
+    return tuple(dict.fromkeys(found))
+
+
 def _at_a_place(turn: int, rng: Random) -> Case:
     """A payload at the next place of the model."""
     all_places = [(family, path) for family in FAMILY_SPECS for path in places.places(family)]
     family, path = all_places[turn % len(all_places)]
     base, data = _copy(rng, family)
-    places.put(data, family, path, lambda old: payloads.value(rng, old), rng)
+
+    places.put(data, family, path, lambda old: _fitting(family, path, old, rng), rng)
     shown = ".".join(path)
     return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"{shown} of {base.path.name}")
+
+
+def _fitting(family: str, path: places.Path, old: Any, rng: Random) -> Any:
+    """A payload for a place, mostly of a form that the model takes."""
+    for _ in range(_TRIES if rng.random() < 0.8 else 1):
+        leaf = isinstance(old, str) and rng.random() < 0.8
+        found = payloads.text(rng, old) if leaf else payloads.value(rng, old)
+        if places.fits(family, path, found):
+            break
+    return found
+
+
+def _in_all_texts(rng: Random) -> Case:
+    """Payloads in prose: in one text, in some, or in all that there may be."""
+    base, data = _copy(rng)
+    family = data["family"]
+    prose = [path for path in places.places(family) if path[-1] in _PROSE]
+    for path in rng.sample(prose, rng.choice((1, 1, 2, len(prose)))):
+        found = payloads.EVERYWHERE if rng.random() < 0.5 else _fitting(family, path, "some text", rng)
+        places.put(data, family, path, lambda _, found=found: found, rng)
+    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"texts of {base.path.name}")
 
 
 def _renamed(rng: Random) -> Case:

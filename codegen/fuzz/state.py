@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,21 @@ def lines(paths: Sequence[Path]) -> Iterator[Line]:
                 yield Line(*head, indices, Tally(**given, failures=failures))
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
+
+
+def add_faults(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Keep the table of faults of caches, too."""
+    append(path, json.dumps({"faults": list(rows)}))
+
+
+def faults_in(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """The last table of faults in the files, if there is one."""
+    found: list[dict[str, Any]] = []
+    for path in paths:
+        for text in path.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                found = json.loads(text)["faults"]
+    return found
 
 
 def _runs(indices: Sequence[int]) -> list[list[int]]:

@@ -87,7 +87,7 @@ class Read(Target):
         self.specs = self.folder / "specs"
         for base in bases():
             load_spec(base.path)
-        ours = Case({base.path.name: base.path.read_bytes() for base in bases()}, "all that come with us")
+        ours = Case({base.path.name: base.path.read_bytes() for base in bases() if base.forward is None}, "ours")
         self.place(ours)
         if refused := self.judge(ours):
             raise SpecError(refused)

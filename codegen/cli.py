@@ -146,39 +146,17 @@ def doctor(**given: Any) -> None:
     arguments.end(doctor(**given))
 
 
-@main.group()
-def cache() -> None:
-    """Show, verify or prune what is kept between processes."""
-
-
-@cache.command("show")
+@main.command()
+@click.argument("what", type=click.Choice(["show", "verify", "prune"]), default="show")
+@click.option("--remove", is_flag=True, help="With verify: remove what is damaged.")
+@click.option("--size", "megabytes", type=click.FloatRange(0), help="With prune: MB to keep of each kind; else 1074.")
+@click.option("--days", type=click.FloatRange(0), help="With prune: since the last use; by default 90.")
 @arguments.JSON
-def cache_show(**given: Any) -> None:
-    """Print the folder and how much there is of each kind."""
-    from .commands.cache import show
+def cache(**given: Any) -> None:
+    """Show what is kept between processes, verify it, or prune it; exit 1 when verify finds damage."""
+    from .commands.cache import cache
 
-    show(**given)
-
-
-@cache.command("verify")
-@click.option("--remove", is_flag=True, help="Remove what is damaged.")
-@arguments.JSON
-def cache_verify(**given: Any) -> None:
-    """Check the digest of every entry; exit 1 when one is damaged."""
-    from .commands.cache import verify
-
-    arguments.end(verify(**given))
-
-
-@cache.command("prune")
-@click.option("--size", "megabytes", type=click.FloatRange(0), help="MB to keep of each kind; by default 1074.")
-@click.option("--days", type=click.FloatRange(0), help="Since the last use; by default 90.")
-@arguments.JSON
-def cache_prune(**given: Any) -> None:
-    """Remove what was not used for long or is too much, and what killed processes left."""
-    from .commands.cache import prune
-
-    prune(**given)
+    arguments.end(cache(**given))
 
 
 @main.command()

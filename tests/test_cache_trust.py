@@ -237,6 +237,11 @@ def test_cache_command(run: Run, store: EntryStore) -> None:
         refusal = run("cache", command)
         assert refusal.exit_code == 1 and f"{store.folder} may be written by " in refusal.stderr
         assert len(refusal.stderr.splitlines()) == 1
+    assert f"{store.folder.parent}" in run("doctor").output and run("generate").exit_code == 0
+    store.folder.parent.chmod(0o777)
+    told = run("doctor")
+    assert told.exit_code == 1 and "may be written by all" in " ".join(told.output.split())
+    assert run("generate").exit_code == 0
 
 
 def test_fault_table() -> None:

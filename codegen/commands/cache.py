@@ -33,7 +33,18 @@ class Kind:
         return cls(folder.name, len(found), sum(one.nbytes for one in found) / _MB)
 
 
-def show(*, as_json: bool = False) -> None:
+def cache(what: str, *, remove: bool, megabytes: float | None, days: float | None, as_json: bool) -> bool:
+    """Show, verify or prune; false for damage that stays."""
+    if what == "verify":
+        return _verify(remove, as_json)
+    if what == "prune":
+        _prune(megabytes, days, as_json)
+    else:
+        _show(as_json)
+    return True
+
+
+def _show(as_json: bool) -> None:
     """Print the folder, and how much there is of each kind."""
     kinds = [asdict(Kind.of(folder)) for folder in _folders()]
     if as_json:
@@ -43,7 +54,7 @@ def show(*, as_json: bool = False) -> None:
     show_table(kinds)
 
 
-def verify(*, remove: bool = False, as_json: bool = False) -> bool:
+def _verify(remove: bool, as_json: bool) -> bool:
     """Check every entry and say which are damaged, and with `remove` remove them; true when none is left."""
     found = [one for folder in _folders() for one in entries(folder)]
     damaged = [one for one in found if not is_intact(one.path)]
@@ -57,7 +68,7 @@ def verify(*, remove: bool = False, as_json: bool = False) -> bool:
     return remove or not damaged
 
 
-def prune(*, megabytes: float | None = None, days: float | None = None, as_json: bool = False) -> None:
+def _prune(megabytes: float | None, days: float | None, as_json: bool) -> None:
     """Remove what was not used for so long, the least used beyond a size of each kind, and what killed processes
     left."""
     most = None if megabytes is None else int(megabytes * _MB)

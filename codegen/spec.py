@@ -466,7 +466,7 @@ class BodySpec(OpSpec):
     """Array -> its size: scratch, which nothing initialises; for example `{partials: {size: splits * channels}}`."""
     kernels: Annotated[list[KernelSpec], Field(min_length=1, max_length=32)]
     """The kernels that are launched, in order."""
-    schedules: Annotated[list[ScheduleSpec], Field(min_length=1, max_length=256)]
+    schedules: Annotated[list[ScheduleSpec], Field(min_length=1, max_length=64)]
     """Rows of the table of schedules, in order of preference."""
     tensor_maps: dict[Arch, Annotated[dict[Ident, Expression], Arguments]] = {}
     """Architecture -> tensor -> box of (rows, columns) for its copy engine, `q_map` in the arguments of the kernel; for

@@ -7,35 +7,36 @@ from dataclasses import dataclass
 from baracuda.runtime import Schedule
 
 from .model import Op, Scalar
+from .text import Code, Name, Text, python
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A constant of the kernel that the descriptor decides; `python` computes it."""
 
-    name: str
-    ctype: str  # "bool" or "int"
-    python: str
+    name: Name
+    ctype: Code  # "bool" or "int"
+    python: Code
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
     """An array of the workspace."""
 
-    name: str
-    ctype: str
+    name: Name
+    ctype: Code
     dtype: str
-    python: str  # how many elements
+    python: Code  # how many elements
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A launch, as Python texts."""
 
-    name: str
-    grid: tuple[str, ...]
-    threads: str
-    shared: str
+    name: Name
+    grid: tuple[Code, ...]
+    threads: Code
+    shared: Code
     overlaps: bool
 
 
@@ -43,70 +44,79 @@ class Kernel:
 class Row:
     """A row of the table of schedules."""
 
-    arch: str
-    elements: tuple[str, ...]
+    arch: Name
+    elements: tuple[Name, ...]
     schedule: Schedule
     layout: str  # the only one it works on, or ""
     first: bool  # whether it comes before those that are made for the device's own architecture
     serves: str  # what it serves, as the spec says it, or ""
-    python: str
+    python: Code
 
     @property
-    def constants(self) -> tuple[tuple[str, int], ...]:
-        return ("THREADS", self.schedule.threads), *((n.upper(), v) for n, v in self.schedule.numbers)
+    def numbers(self) -> tuple[tuple[Name, int], ...]:
+        return tuple((Name(n), value) for n, value in self.schedule.numbers)
 
     @property
-    def struct(self) -> str:
+    def constants(self) -> tuple[tuple[Name, int], ...]:
+        return (Name("THREADS"), self.schedule.threads), *((n.upper(), value) for n, value in self.numbers)
+
+    @property
+    def struct(self) -> Name:
         """The name of the struct that holds the constants."""
-        return f"Schedule_{self.arch}_{self.schedule.tag}"
+        return Name(f"Schedule_{self.arch}_{self.schedule.tag}")
+
+    @property
+    def key(self) -> Code:
+        """The schedule as text, a literal of Python."""
+        return python(str(self.schedule))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """An entry point: a kernel of a SKU."""
 
-    symbol: str
-    kernel: str
-    ctype: str
+    symbol: Name
+    kernel: Name
+    ctype: Code
     row: Row
-    bounds: str  # threads of a block, and blocks that a multiprocessor is to hold
+    bounds: Code  # threads of a block, and blocks that a multiprocessor is to hold
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
     """The shapes that an argument may have, as Python texts."""
 
-    name: str
-    python: tuple[str, ...]
+    name: Name
+    python: tuple[Code, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Maps:
     """The tensor maps of an architecture: tensors and the Python text of the box that is copied."""
 
-    arch: str
-    boxes: tuple[tuple[str, str], ...]
+    arch: Name
+    boxes: tuple[tuple[Name, Code], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
     """A plan class for the SKUs of one architecture."""
 
-    plan: str
-    arch: str
-    doc: str
+    plan: Name
+    arch: Name
+    doc: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyOp(Op):
     """An op with hand-written kernels."""
 
-    headers: tuple[tuple[str, str], ...]  # (macro of the architecture, header); the last has no macro
+    headers: tuple[tuple[Name | None, Code], ...]  # (macro of the architecture, header); the last has no macro
     bodies: tuple[str, ...]  # architectures with a header of their own
     scalars: tuple[Scalar, ...]
     settings: tuple[Setting, ...]
-    terms: tuple[tuple[str, str], ...]  # names that expressions share, and their Python texts
-    layouts: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+    terms: tuple[tuple[Name, Code], ...]  # names that expressions share, and their Python texts
+    layouts: tuple[tuple[Name, tuple[tuple[Name, int], ...]], ...]
     workspace: tuple[Scratch, ...]
     kernels: tuple[Kernel, ...]
     rows: tuple[Row, ...]
@@ -117,7 +127,7 @@ class BodyOp(Op):
     needs_math: bool
 
     @property
-    def plans(self) -> tuple[str, ...]:
+    def plans(self) -> tuple[Name, ...]:
         """The plan classes of its module."""
         return (self.plan, *(p.plan for p in self.pinned))
 
@@ -127,7 +137,7 @@ class BodyOp(Op):
         return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)
 
     @property
-    def layout_names(self) -> tuple[str, ...]:
+    def layout_names(self) -> tuple[Name, ...]:
         return tuple(name for name, _ in self.layouts)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,38 +9,42 @@ from baracuda.ops.usual import USUAL
 
 from .lower_op import type_lines
 from .model import DescriptorField, Op, Tensor
+from .text import Code, Name, Text, names, wrapped
 
-_SEQUENCES = {"tuple[int, ...]": "Sequence[int]"}  # a call takes any
+_SEQUENCES = {Code("tuple[int, ...]"): Code("Sequence[int]")}  # a call takes any
+
+
+_ARRAY, _NONE, _REQUIRED = Code("rt.Array"), Code("None"), Code("")
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`default` is Python text, or "" where a call must say."""
+    """`default` is empty where a call must say."""
 
-    name: str
-    annotation: str
-    default: str = ""
+    name: Name
+    annotation: Code
+    default: Code = _REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     """What the template prints; an op without `results` returns one array, or what depends on the call."""
 
-    name: str
-    doc: str
+    name: Name
+    doc: Text
     inputs: tuple[Parameter, ...]
     keywords: tuple[Parameter, ...]
-    lines: tuple[str, ...]
-    results: tuple[str, ...]
+    lines: tuple[Text, ...]
+    results: tuple[Name, ...]
 
     @property
-    def result(self) -> str:
+    def result(self) -> Name:
         """The name of its tuple."""
-        return f"_{self.name}"
+        return Name(f"_{self.name}")
 
     @property
-    def returns(self) -> str:
-        return self.result if self.results else "Any"
+    def returns(self) -> Name:
+        return self.result if self.results else Name("Any")
 
 
 def function_of(op: Op) -> Function:
@@ -50,16 +53,16 @@ def function_of(op: Op) -> Function:
     outputs = [t for t in op.tensors if t.role == "out"]
     shown = {extent.field for extent in op.extents} | {t.optional for t in inputs}
     fields = [f for f in op.fields if f.name not in shown]
-    chosen = [Parameter(f"{t.name}_dtype", "DTypeLike | None", "None") for t in outputs if len(t.dtypes) > 1]
-    given = [Parameter(t.name, "rt.Array", "None") for t in outputs]
+    chosen = [Parameter(Name(f"{t.name}_dtype"), Code("DTypeLike | None"), _NONE) for t in outputs if t.macro]
+    given = [Parameter(t.name, _ARRAY, _NONE) for t in outputs]
     optional = any(t.optional for t in outputs)
     return Function(
         name=op.name,
         doc=op.doc,
         inputs=tuple(_inputs(inputs)),
-        keywords=(*map(_field, fields), *given, *chosen, Parameter("stream", "rt.Stream", "None")),
+        keywords=(*map(_field, fields), *given, *chosen, Parameter(Name("stream"), Code("rt.Stream"), _NONE)),
         lines=tuple(_lines(op, inputs, outputs, fields)),
-        results=() if optional or len(outputs) == 1 else tuple(t.name for t in outputs),
+        results=() if optional or len(outputs) == 1 else names(t.name for t in outputs),
     )
 
 
@@ -68,17 +71,17 @@ def _inputs(tensors: list[Tensor]) -> Iterator[Parameter]:
     left_out = False
     for tensor in tensors:
         left_out = left_out or bool(tensor.optional)
-        yield Parameter(tensor.name, "rt.Array", "None" if left_out else "")
+        yield Parameter(tensor.name, _ARRAY, _NONE if left_out else _REQUIRED)
 
 
 def _field(field: DescriptorField) -> Parameter:
     kind = _SEQUENCES.get(field.annotation, field.annotation)
     if field.name in USUAL or field.default.startswith("rt."):
-        return Parameter(field.name, f"{kind} | None", "None")
+        return Parameter(field.name, Code(f"{kind} | None"), _NONE)
     return Parameter(field.name, kind, field.default)
 
 
-def _lines(op: Op, inputs: list[Tensor], outputs: list[Tensor], fields: list[DescriptorField]) -> Iterator[str]:
+def _lines(op: Op, inputs: list[Tensor], outputs: list[Tensor], fields: list[DescriptorField]) -> Iterator[Text]:
     for tensor in inputs:
         yield from tensor.told("may be left out")
     for field in fields:
@@ -86,17 +89,17 @@ def _lines(op: Op, inputs: list[Tensor], outputs: list[Tensor], fields: list[Des
         yield from _wrapped(" ".join(map(str.strip, field.lines)) + usual)
     for tensor in outputs:
         yield from tensor.told(f"there if {tensor.optional}")
-    yield from [f"{t.name}_dtype: the type of {t.name}, where it is not given" for t in outputs if len(t.dtypes) > 1]
-    yield "stream: a raw handle or a stream object; by default the current one of the arrays' library"
-    yield ""
+    yield from [Text(f"{t.name}_dtype: the type of {t.name}, where it is not given") for t in outputs if t.macro]
+    yield Text("stream: a raw handle or a stream object; by default the current one of the arrays' library")
+    yield Text("")
     yield from type_lines(op.tensors, op.shapes_told)
-    names = ", ".join(t.name for t in outputs)
-    several = f"a named tuple of {names}"
+    made = ", ".join(t.name for t in outputs)
+    several = f"a named tuple of {made}"
     only = f"{several}, or the only one there is" if any(t.optional for t in outputs) else several
-    made = "Outputs that are not given are allocated by the first input's library, on its device."
-    yield from _wrapped(f"{made} Returns {names if len(outputs) == 1 else only}.")
-    yield "Raises what the plan raises: InvalidProblem, Unsupported and others."
+    rest = "Outputs that are not given are allocated by the first input's library, on its device."
+    yield from _wrapped(f"{rest} Returns {made if len(outputs) == 1 else only}.")
+    yield Text("Raises what the plan raises: InvalidProblem, Unsupported and others.")
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 100, subsequent_indent="    " if ": " in text else "")
+def _wrapped(text: str) -> tuple[Text, ...]:
+    return wrapped(text, 100, "    " if ": " in text else "")

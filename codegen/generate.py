@@ -14,8 +14,10 @@ from .load import Loaded, load_folder
 from .lower import lower
 from .model import Op
 from .output import MANIFEST, Changes, compare, manifest_of, write
+from .plan_tree import check_plan
 from .program import ProgramError
-from .render import environment, render
+from .render import environments, render
+from .text import Text
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
@@ -37,11 +39,13 @@ def lower_all(loaded: Iterable[Loaded]) -> list[Op]:
 
 def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]:
     """Return every generated file by its path below the output folder, packages' `__init__.py` included."""
-    env = environment((*templates, TEMPLATES))
+    envs = environments((*templates, TEMPLATES))
     ops = sorted(ops, key=lambda op: (op.category, op.name))
     files: dict[str, str] = {}
     for op in ops:
-        for path, text in render(env, op).items():
+        for path, text in render(envs, op).items():
+            if path.endswith(".py") and not templates:  # others' templates may say more
+                check_plan(text, op)
             if path in files:
                 raise SpecError(f"{path}: written by two specs; rename one of the ops")
             files[path] = text
@@ -49,14 +53,15 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
         modules = [op.name for op in ops if op.category == category]
         files[f"{category}/__init__.py"] = _package(f"Generated plans of category {category}.", modules)
     functions = [function_of(op) for op in sorted(ops, key=lambda op: op.name)]
-    files["_functions.pyi"] = env.get_template("functions.pyi.jinja").render(functions=functions, mark=MARK)
+    stub = envs["pyi"].get_template("functions.pyi.jinja")
+    files["_functions.pyi"] = stub.render(functions=functions, mark=Text(MARK))
     files["__init__.py"] = _index(ops)
     files["py.typed"] = f"{MARK}. Do not edit.\n"  # checkers ask whether it is there, and for no more
     files[MANIFEST] = manifest_of(files)
     return files
 
 
-def _package(doc: str, modules: list[str]) -> str:
+def _package(doc: str, modules: Iterable[str]) -> str:
     listed = "".join(f"    {name!r},\n".replace("'", '"') for name in modules)
     return f'"""{doc}\n\n{MARK}. Do not edit.\n"""\n\n__all__ = [\n{listed}]\n'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from baracuda.runtime import Schedule
 from baracuda.runtime.element import ElementKind
@@ -15,6 +15,9 @@ from .consistency.body import SCHEDULE_NAMES
 from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .model import Tensor
 from .spec import BodySpec, KernelSpec
+from .text import Code, Name, Text, names
+
+Printer = Callable[[str | int], Code]  # of an expression over fields, numbers and terms
 
 _LONGEST = 1000  # characters of what a refusal says that a schedule needs
 _CTYPE = {"T": "T", "acc": "acc_of<T>", "f32": "float", "i32": "int", "i64": "i64"}
@@ -31,8 +34,8 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
     """Return the decisions that `spec` (already found consistent) leads to."""
     owners = owners_of(spec)
 
-    def python(text: str | int) -> str:
-        return to_python(read_condition(str(text), owners), owners)
+    def python(text: str | int) -> Code:
+        return Code(to_python(read_condition(str(text), owners), owners))
 
     tensors = tuple(_tensor(n, spec) for n in spec.arguments)
     described = {n: " or ".join((t.shape, *t.shapes)) for n, t in spec.arguments.items()}
@@ -46,23 +49,26 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
     own = tuple(arch for arch in spec.body if arch != first)
     return BodyOp(
         **shared,
-        headers=(*((f"BARACUDA_{a.upper()}", spec.body[a]) for a in own), ("", spec.body[first])),
+        headers=(*((Name(f"BARACUDA_{a.upper()}"), Code(spec.body[a])) for a in own), (None, Code(spec.body[first]))),
         bodies=own,
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n not in flags),
         settings=tuple(_setting(n, text, spec, python(text)) for n, text in spec.settings.items()),
-        terms=tuple((n, python(text)) for n, text in spec.terms.items()),
-        layouts=(*((n, tuple(axes.items())) for n, axes in spec.layouts.items()), ("strided", ())),
-        workspace=tuple(Scratch(n, _CTYPE[w.dtype], w.dtype, python(w.size)) for n, w in spec.workspace.items()),
+        terms=tuple((Name(n), python(text)) for n, text in spec.terms.items()),
+        layouts=(*(_layout(n, axes) for n, axes in spec.layouts.items()), (Name("strided"), ())),
+        workspace=tuple(
+            Scratch(Name(n), Code(_CTYPE[w.dtype]), w.dtype, python(w.size)) for n, w in spec.workspace.items()
+        ),
         kernels=kernels,
         rows=rows,
         entries=tuple(_entries(spec, rows)),
         shapes=tuple(
-            Shapes(n, tuple(python(text) for text in (t.shape, *t.shapes))) for n, t in spec.arguments.items()
+            Shapes(Name(n), tuple(python(text) for text in (t.shape, *t.shapes))) for n, t in spec.arguments.items()
         ),
         maps=tuple(
-            Maps(arch, tuple((n, python(box)) for n, box in boxes.items())) for arch, boxes in spec.tensor_maps.items()
+            Maps(Name(arch), tuple((Name(n), python(box)) for n, box in boxes.items()))
+            for arch, boxes in spec.tensor_maps.items()
         ),
-        pinned=tuple(Pinned(plan, p.arch, p.doc) for plan, p in spec.pinned.items()),
+        pinned=tuple(Pinned(Name(plan), Name(p.arch), Text(p.doc)) for plan, p in spec.pinned.items()),
         needs_math=any("math." in text for text in everything),
     )
 
@@ -74,38 +80,45 @@ def _tensor(name: str, spec: BodySpec) -> Tensor:
     return lowered.ranked(rank)
 
 
+def _layout(name: str, axes: Mapping[str, int]) -> tuple[Name, tuple[tuple[Name, int], ...]]:
+    return Name(name), tuple((Name(tensor), axis) for tensor, axis in axes.items())
+
+
 def read_shape(text: str) -> tuple[str, ...]:
     """The axes of a shape that is written as a tuple."""
     tree = ast.parse(text.strip(), mode="eval").body
     return tuple(ast.unparse(part) for part in tree.elts) if isinstance(tree, ast.Tuple) else ()
 
 
-def _setting(name: str, text: str, spec: BodySpec, python: str) -> Setting:
+def _setting(name: str, text: str, spec: BodySpec, python: Code) -> Setting:
     field = spec.descriptor.get(text.strip())
     boolean = (field is not None and field.type == "bool") or _is_boolean(text)
-    return Setting(name, "bool" if boolean else "int", python)
+    return Setting(Name(name), Code("bool" if boolean else "int"), python)
 
 
 def _is_boolean(text: str) -> bool:
     return isinstance(ast.parse(text.strip(), mode="eval").body, ast.Compare | ast.BoolOp)
 
 
-def _kernel(spec: KernelSpec, python: object) -> Kernel:
-    assert callable(python)
-    grid = [python(text) for text in spec.grid] + ["1"] * (3 - len(spec.grid))
+def _kernel(spec: KernelSpec, python: Printer) -> Kernel:
+    grid = [python(text) for text in spec.grid] + [Code("1")] * (3 - len(spec.grid))
     if spec.when is not None:
-        grid[0] = f"{grid[0]} if {python(spec.when)} else 0"
-    threads = "s.threads" if spec.threads is None else python(spec.threads)
-    return Kernel(spec.name, tuple(grid), threads, python(spec.shared), spec.overlaps)
+        grid[0] = _only_if(python(spec.when), grid[0])
+    threads = Code("s.threads") if spec.threads is None else python(spec.threads)
+    return Kernel(Name(spec.name), tuple(grid), threads, python(spec.shared), spec.overlaps)
 
 
-def _rows(spec: BodySpec, python: object) -> Iterable[Row]:
-    assert callable(python)
+def _only_if(condition: Code, blocks: Code) -> Code:
+    test, body = (ast.parse(text, mode="eval").body for text in (condition, blocks))
+    return Code(ast.unparse(ast.IfExp(test, body, ast.Constant(0))))
+
+
+def _rows(spec: BodySpec, python: Printer) -> Iterable[Row]:
     for row in spec.schedules:
         schedule = Schedule(row.threads, tuple(row.numbers.items()))
-        serves = python(row.fits) if row.fits else ""
+        serves = python(row.fits) if row.fits else Code("")
         said = _written_out(row.fits, spec.terms) if row.fits else ""
-        yield Row(row.arch, tuple(row.dtypes), schedule, row.layout or "", row.first, said, serves)
+        yield Row(Name(row.arch), names(row.dtypes), schedule, row.layout or "", row.first, said, serves)
 
 
 def _written_out(text: str, terms: Mapping[str, str]) -> str:
@@ -132,7 +145,8 @@ def _entries(spec: BodySpec, rows: tuple[Row, ...]) -> Iterable[Entry]:
                 bounds = known[threads] if isinstance(threads, str) else threads
                 resident = known.get("blocks_per_sm", 1)
                 ctype = ElementKind(tag).row.cuda
-                yield Entry(f"{symbol}_{kernel.name}", kernel.name, ctype, row, f"{bounds}, {resident}")
+                symbols = Name(f"{symbol}_{kernel.name}"), Name(kernel.name)
+                yield Entry(*symbols, Code(ctype), row, Code(f"{bounds}, {resident}"))
 
 
 def _may_launch(kernel: KernelSpec, numbers: Mapping[str, int]) -> bool:

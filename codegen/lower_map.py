@@ -12,10 +12,13 @@ from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .map_model import Body, Entry, MapOp, Store, Sum
 from .map_program import Parts, copies_of, groups_of, split
 from .model import Tensor, Value
+from .names import in_kernel
 from .program import Line, Name, Reduce, to_cuda
 from .program.cuda import kind_of
 from .program.tree import Call, Expr, Query, reads, walk
 from .spec import MapSpec
+from .text import Code, Text, names
+from .text import Name as Identifier
 
 # Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
 # there are few of them: a fixed one, so that every sum has the same order on every GPU. 1056 is 8 for each of the 132
@@ -26,11 +29,11 @@ USUAL = Schedule(256, (("packs", 4), ("blocks", 1056)))
 SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
 _FEW = 2  # operands, tensors and indices together
 _DOC = {
-    "cells": "The values of cells.",
-    "terms": "The values of cells, and what they add to the sums.",
-    "finish": "What is made of the sums of kept cells.",
+    "cells": Text("The values of cells."),
+    "terms": Text("The values of cells, and what they add to the sums."),
+    "finish": Text("What is made of the sums of kept cells."),
 }
-_C_TYPE = {"float": "acc_t", "int": "i64", "bool": "bool"}
+_C_TYPE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "u64", 16: "uint4"}
 
 
@@ -51,19 +54,19 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     sums = tuple(x for x in parts.lines if x.name in parts.sums)
     return MapOp(
         **shared,
-        arch=first_arch(spec),
+        arch=Identifier(first_arch(spec)),
         needs_math=any("math." in check.python for check in shared["checks"]),
-        dims=tuple((name, dim.of) for name, dim in spec.dims.items()),
+        dims=tuple((Identifier(name), Identifier(dim.of)) for name, dim in spec.dims.items()),
         space=groups_of(spec),
-        axes=tuple((name, t.groups) for name, t in spec.arguments.items()),
+        axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
         summed=parts.summed,
-        indices=indices,
-        sizes=tuple(d for d in spec.dims if Query("size", d) in queries),
+        indices=names(indices),
+        sizes=names(d for d in spec.dims if Query("size", d) in queries),
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in read),
         cells=lowering.body("cells", values),
         terms=lowering.body("terms", values, sums),
         finish=lowering.body("finish", made, given=sums),
-        copies=tuple(lowering.copies.items()),
+        copies=tuple((Identifier(out), Identifier(of)) for out, of in lowering.copies.items()),
         entries=tuple(_entries(spec, len(arguments) + len(indices), moves=moves, sums=bool(sums))),
     )
 
@@ -73,7 +76,7 @@ def _entries(spec: MapSpec, operands: int, *, moves: bool, sums: bool) -> Iterab
     for tag in spec.dtypes:
         row = ElementKind(tag).row
         word = _WORDS[row.bytes] if moves else row.cuda
-        yield Entry(f"{spec.op}_{tag}_{schedule.tag}", tag, word, schedule)
+        yield Entry(Identifier(f"{spec.op}_{tag}_{schedule.tag}"), Identifier(tag), Code(word), schedule)
 
 
 class _Lowering:
@@ -97,12 +100,12 @@ class _Lowering:
         queried = {e.of for x in exprs for e in walk(x) if isinstance(e, Query) and e.what == "index"}
         inputs = [t for n, t in self.tensors.items() if n in self.spec.inputs]
         return Body(
-            name=name,
+            name=Identifier(name),
             doc=_DOC[name],
             given=tuple(self._sum(x) for x in given),
             reads=tuple(t for t in inputs if t.name in wanted | moved),
             converted=tuple(t for t in inputs if t.name in wanted),
-            indices=tuple(d for d in self.spec.dims if d in queried),
+            indices=names(d for d in self.spec.dims if d in queried),
             values=tuple(self._value(x) for x in lets),
             stores=tuple(self._store(n, inner) for n in outputs),
             sums=tuple(self._sum(x) for x in sums),
@@ -113,15 +116,15 @@ class _Lowering:
         return [line for line in self.parts.lines if line.name in known]
 
     def _value(self, line: Line) -> Value:
-        return Value(line.name, _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
+        return Value(in_kernel(line.name), _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
 
     def _store(self, name: str, inner: set[str]) -> Store:
         line = self.parts.line(name)
         assert line is not None
         if name in self.copies:
-            return Store(self.tensors[name], "", self.copies[name])
+            return Store(self.tensors[name], Code(""), Identifier(self.copies[name]))
         named = name in inner or name in self.parts.sums
-        return Store(self.tensors[name], name if named else to_cuda(line.expr, self.kinds), "")
+        return Store(self.tensors[name], in_kernel(name) if named else to_cuda(line.expr, self.kinds), None)
 
     def _is_zero(self, expr: Expr) -> bool:
         """Whether it is zero of inputs that are: then a cell that is not there needs no condition."""
@@ -136,9 +139,9 @@ class _Lowering:
     def _sum(self, line: Line) -> Sum:
         assert isinstance(line.expr, Reduce)
         text = to_cuda(line.expr.arg, self.kinds)
-        term = f"acc_t({text})" if kind_of(line.expr.arg, self.kinds) == "int" else text
+        term = Code(f"acc_t({text})") if kind_of(line.expr.arg, self.kinds) == "int" else text
         read = self._is_zero(line.expr.arg)
         tensor: Tensor | None = self.tensors.get(line.name)
         if tensor is None or any(line.name in reads(x.expr) for x in self.parts.lines if x != line):
-            return Sum(line.name, term, "", "", read)
-        return Sum(line.name, term, tensor.optional, tensor.has, read)
+            return Sum(Identifier(line.name), term, "", Code(""), read)
+        return Sum(Identifier(line.name), term, tensor.optional, tensor.has, read)

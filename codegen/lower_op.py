@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,9 +13,14 @@ from .conditions import fields_of, read_condition, to_python
 from .extents import extents_of
 from .model import Allowance, Check, DescriptorField, Method, Scalar, Tensor, arch_number
 from .spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec
+from .text import Code, Name, Text, names, python, wrapped
 
-_ANNOTATION = {"shape": "tuple[int, ...]", "int": "int", "float": "float", "bool": "bool"}
-_WORD = {"float": ("acc_t", "double"), "int": ("i64", "long long"), "bool": ("bool", "long long")}
+_ANNOTATION = {"shape": Code("tuple[int, ...]"), "int": Code("int"), "float": Code("float"), "bool": Code("bool")}
+_WORD = {
+    "float": (Code("acc_t"), Code("double")),
+    "int": (Code("i64"), Code("long long")),
+    "bool": (Code("bool"), Code("long long")),
+}
 
 
 def shared_fields(
@@ -25,29 +29,29 @@ def shared_fields(
     """The fields of `Op`; `described` says of what shape each argument is, `told` what the names in shapes are."""
     tensors = tuple(replace(t, shape=described[t.name]) for t in arguments)
     return {
-        "name": spec.op,
-        "plan": spec.plan,
-        "descriptor": spec.plan.removesuffix("Plan") + "Descriptor",
-        "category": spec.category,
-        "kind": spec.kind,
-        "direction": spec.direction,
-        "family": spec.family,
-        "doc": spec.doc,
-        "formula": tuple(spec.formula.strip().splitlines()),
-        "source": spec.source,
-        "spec_path": spec_path,
-        "template_path": f"templates/{spec.family}.cu.jinja",
+        "name": Name(spec.op),
+        "plan": Name(spec.plan),
+        "descriptor": Name(spec.plan.removesuffix("Plan") + "Descriptor"),
+        "category": Name(spec.category),
+        "kind": Name(spec.kind),
+        "direction": Name(spec.direction),
+        "family": Name(spec.family),
+        "doc": Text(spec.doc),
+        "formula": tuple(map(Text, spec.formula.strip().splitlines())),
+        "source": Text(spec.source),
+        "spec_path": Text(spec_path),
+        "template_path": Text(f"templates/{spec.family}.cu.jinja"),
         "allowances": tuple((arch, _allowance(arch, s)) for arch, s in spec.arch.items()),
         "contraction": spec.precision.contraction,
         "flush_subnormals": spec.precision.subnormals == "flush",
-        "elements": tuple(spec.dtypes),
+        "elements": names(spec.dtypes),
         "shapes_told": told,
         "methods": tuple(_methods(tensors, told)),
         "fields": tuple(_field(n, f) for n, f in spec.descriptor.items()),
         "checks": tuple(_check(spec, r) for r in spec.require),
         "tensors": tensors,
         "check_order": spec.check_order or tuple(spec.arguments),
-        "promises": tuple((n, tuple(r)) for n, r in spec.reproducibility.items()),
+        "promises": tuple((Name(n), names(r)) for n, r in spec.reproducibility.items()),
         "extents": extents_of(spec),
         "gradient": spec.gradient and Gradient(spec.gradient.of, spec.gradient.cotangents, spec.gradient.wrt),
     }
@@ -55,12 +59,12 @@ def shared_fields(
 
 def _check(spec: OpSpec, requirement: Any) -> Check:
     text = read_condition(requirement.that, spec.descriptor)
-    return Check(text, to_python(text), requirement.raises, fields_of(text))
+    return Check(text, Code(to_python(text)), Name(requirement.raises), fields_of(text))
 
 
 def scalar(name: str, field: FieldSpec) -> Scalar:
     """How a field of the descriptor travels to the kernel."""
-    return Scalar(name, *_WORD[field.type])
+    return Scalar(Name(name), *_WORD[field.type])
 
 
 def first_arch(spec: OpSpec) -> Arch:
@@ -83,21 +87,20 @@ def lower_tensor(name: str, spec: TensorSpec, op: OpSpec, *, over: str, struct: 
     kind = "int" if spec.dtype[0].startswith("i") else "float"
     ctypes = {"T": "T", "acc": "acc_of<T>", "i64": "i64"}
     only = spec.dtype[0]
-    default = repr(float(spec.default or 0)) if kind == "float" else repr(int(spec.default or 0))
+    default = python(float(spec.default or 0) if kind == "float" else int(spec.default or 0))
     return Tensor(
-        name=name,
+        name=Name(name),
         role=role,
         over=over,
-        struct=struct,
-        ctype=f"{name}_of<T>" if chosen else ctypes.get(only) or ElementKind(only).row.cuda,
+        struct=Code(struct),
+        ctype=Code(f"{name}_type<T>" if chosen else ctypes.get(only) or ElementKind(only).row.cuda),
         dtypes=tuple(spec.dtype),
-        macro=f"BARACUDA_{name.upper()}" if chosen else "",
         optional=spec.optional or "",
-        absent=f"acc_t({default})" if kind == "float" else default,
+        absent=Code(f"acc_t({default})") if kind == "float" else default,
         kind=kind,
         layout=spec.layout,
         may_alias=tuple(spec.may_alias),
-        doc=spec.doc,
+        doc=Text(spec.doc),
     )
 
 
@@ -105,32 +108,33 @@ def _field(name: str, spec: FieldSpec) -> DescriptorField:
     default: Any = spec.default
     if default is not None and spec.type == "float":
         default = float(default)
-    lines = tuple(textwrap.wrap(f"{name}: {spec.doc}", 100, subsequent_indent="    "))
-    same = spec.same_as or ""
-    text = f'rt.same_as("{same}")' if same else "" if default is None else repr(default)
-    return DescriptorField(name, _ANNOTATION[spec.type], spec.type, lines, text)
+    lines = wrapped(f"{name}: {spec.doc}", 100, "    ")
+    same = f"rt.same_as({python(spec.same_as)})" if spec.same_as else ""
+    text = Code(same) if same or default is None else python(default)
+    return DescriptorField(Name(name), _ANNOTATION[spec.type], Name(spec.type), lines, text)
 
 
 def _methods(arguments: tuple[Tensor, ...], told: str) -> Iterable[Method]:
-    lines = [""]
+    lines = [Text("")]
     for t in arguments:
         lines += t.told(f"given exactly when {t.optional}")
-    lines += ["workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others"]
-    lines += ["stream: a raw handle or a stream object; by default the current one of the arrays' library"]
-    lines += ["", *type_lines(arguments, told)]
-    raises = "Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall."
-    does = "Check the arguments and start the kernels; nothing is allocated."
-    yield Method("run", "None", does, (*lines, raises))
-    unchecked = "As `run`, for arguments that `run` or `can_implement` accepts."
-    yield Method("run_unchecked", "None", unchecked, tuple(lines))
-    once = "Check once, and return a call that only starts the kernels."
-    yield Method("bind", "rt.BoundLaunch", once, (*lines, f"{raises[:-1]}, as `run` does."))
-    would = "Whether `run` would work, and if not, the error it would raise."
-    yield Method("can_implement", "rt.Verdict", would, tuple(lines))
+    scratch = "workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others"
+    lines.append(Text(scratch))
+    lines.append(Text("stream: a raw handle or a stream object; by default the current one of the arrays' library"))
+    lines += [Text(""), *type_lines(arguments, told)]
+    raises = Text("Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.")
+    does = Text("Check the arguments and start the kernels; nothing is allocated.")
+    yield Method(Name("run"), Code("None"), does, (*lines, raises))
+    unchecked = Text("As `run`, for arguments that `run` or `can_implement` accepts.")
+    yield Method(Name("run_unchecked"), Code("None"), unchecked, tuple(lines))
+    once = Text("Check once, and return a call that only starts the kernels.")
+    yield Method(Name("bind"), Code("rt.BoundLaunch"), once, (*lines, Text(f"{raises[:-1]}, as `run` does.")))
+    would = Text("Whether `run` would work, and if not, the error it would raise.")
+    yield Method(Name("can_implement"), Code("rt.Verdict"), would, tuple(lines))
 
 
-def type_lines(arguments: Iterable[Tensor], told: str) -> list[str]:
+def type_lines(arguments: Iterable[Tensor], told: str) -> tuple[Text, ...]:
     """What the names mean that documentation shows of shapes and types."""
     wide = any("acc" in t.dtypes for t in arguments)
     types = f"T is the descriptor's element{', acc f64 where that is f64, else f32' if wide else ''}"
-    return textwrap.wrap(f"Here {'; '.join([told, types] if told else [types])}.", 98)
+    return wrapped(f"Here {'; '.join([told, types] if told else [types])}.", 98)

@@ -12,9 +12,10 @@ from .consistency import kinds_of, scope_of
 from .lower_op import first_arch, lower_tensor, scalar, shared_fields
 from .model import Entry, RowOp, Tensor
 from .passes import schedule
-from .program import parse, to_source
+from .program import parse
 from .program.tree import Query, walk
 from .spec import RowSpec
+from .text import Code, Name
 from .tiles import Held, tiles
 
 _STRUCT = {"element": "PerElement", "row": "PerRow", "col": "PerCol"}
@@ -37,15 +38,14 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
     columns = f"[{cols}] those axes or their product"
     told = f"[{rows}, {cols}] is {shape}, [{rows}] that with 1 for each axis of {cols}, {columns}"
     shared = shared_fields(spec, spec_path, arguments, described, told)
-    col_axes = to_python(read_condition(spec.dims[cols].axes, spec.descriptor))
+    col_axes = Code(to_python(read_condition(spec.dims[cols].axes, spec.descriptor)))
     return RowOp(
         **shared,
-        program=tuple(f"{line.name} = {to_source(line.expr)}" for line in lines),
-        arch=first_arch(spec),
+        arch=Name(first_arch(spec)),
         needs_math=any("math." in text for text in [*(c.python for c in shared["checks"]), col_axes]),
-        shape=shape,
-        rows=rows,
-        cols=cols,
+        shape=Name(shape),
+        rows=Name(rows),
+        cols=Name(cols),
         col_axes=col_axes,
         scalars=tuple(
             scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in plan.names_read
@@ -69,7 +69,7 @@ def _entries(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> 
         ahead = sum(_pack_bytes(t, ElementKind(tag)) for t in held["element"])
         for tile in tiles(element, Held(len(held["element"]), len(held["col"]), column_sums, ahead)):
             arch = f"{tile.arch}_" if tile.arch else ""
-            yield Entry(f"{spec.op}_{arch}{tag}_{tile.tag}", tag, element.cuda, tile)
+            yield Entry(Name(f"{spec.op}_{arch}{tag}_{tile.tag}"), Name(tag), Code(element.cuda), tile)
 
 
 def _pack_bytes(tensor: Tensor, element: ElementKind) -> int:

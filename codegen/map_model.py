@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from baracuda.runtime import MapPlan, Schedule
 
 from .model import Op, Scalar, Tensor, Value
+from .names import in_kernel
+from .text import Code, Name, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,45 +16,49 @@ class Store:
     """An output and the CUDA text of what is stored; a `copied` input's element is stored as it is."""
 
     tensor: Tensor
-    expr: str
-    copied: str
+    expr: Code
+    copied: Name | None
 
     @property
-    def text(self) -> str:
+    def text(self) -> Code:
         """What lane i of pack k gets."""
-        return f"{self.copied}_slice[k].lane[i]" if self.copied else f"{self.tensor.ctype}({self.expr})"
+        return Code(f"{self.copied}_slice[k].lane[i]" if self.copied else f"{self.tensor.ctype}({self.expr})")
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
     """A value summed over the summed dims; `has` (the kernel's) and `flag` (the descriptor's) say it is wanted."""
 
-    name: str
-    expr: str
+    name: Name
+    expr: Code
     flag: str
-    has: str
+    has: Code
     reads_zero: bool = False  # of a cell that is not there, the expression is 0 (or -0) as it is
 
     @property
-    def term(self) -> str:
-        """What a cell adds."""
-        return self.expr if self.reads_zero else f"is_live<LAYOUT>(i, live[k]) ? {self.expr} : acc_t(0)"
+    def local(self) -> Name:
+        return in_kernel(self.name)
 
     @property
-    def if_there(self) -> str:
-        return f"if ({self.has}) " if self.has else ""
+    def term(self) -> Code:
+        """What a cell adds."""
+        return self.expr if self.reads_zero else Code(f"is_live<LAYOUT>(i, live[k]) ? {self.expr} : acc_t(0)")
+
+    @property
+    def if_there(self) -> Code:
+        return Code(f"if ({self.has}) " if self.has else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
     """What is computed of one cell: tensors to read, indices and values, then what becomes of them."""
 
-    name: str
-    doc: str
+    name: Name
+    doc: Text
     given: tuple[Sum, ...]  # sums that are known
     reads: tuple[Tensor, ...]
     converted: tuple[Tensor, ...]  # of those, the ones whose value the program computes with
-    indices: tuple[str, ...]
+    indices: tuple[Name, ...]
     values: tuple[Value, ...]
     stores: tuple[Store, ...]
     sums: tuple[Sum, ...]
@@ -67,9 +73,9 @@ class Body:
 class Entry:
     """One SKU: an element type, and the type its elements are moved or computed as."""
 
-    symbol: str
-    element: str
-    ctype: str
+    symbol: Name
+    element: Name
+    ctype: Code
     schedule: Schedule
 
     @property
@@ -81,19 +87,19 @@ class Entry:
 class MapOp(Op):
     """An op of the map family: a program for each cell of an index space."""
 
-    arch: str
+    arch: Name
     needs_math: bool
-    dims: tuple[tuple[str, str], ...]  # dim -> the field that gives its extents
+    dims: tuple[tuple[Name, Name], ...]  # dim -> the field that gives its extents
     space: tuple[tuple[str, ...], ...]  # the dims in row-major order; those of one group are interleaved axis by axis
-    axes: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # argument -> the group of dims of each run of its axes
+    axes: tuple[tuple[Name, tuple[tuple[str, ...], ...]], ...]  # argument -> the group of dims of each run of its axes
     summed: tuple[str, ...]
-    indices: tuple[str, ...]  # dims whose index the program reads
-    sizes: tuple[str, ...]  # dims whose size it reads
+    indices: tuple[Name, ...]  # dims whose index the program reads
+    sizes: tuple[Name, ...]  # dims whose size it reads
     scalars: tuple[Scalar, ...]
     cells: Body  # when only values of cells are wanted
     terms: Body  # when sums are, too
     finish: Body  # once the sums are known
-    copies: tuple[tuple[str, str], ...]  # output -> the input that it equals
+    copies: tuple[tuple[Name, Name], ...]  # output -> the input that it equals
     entries: tuple[Entry, ...]
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .names import OF_COLUMN_SUMS, OF_ROW_SUMS, derived_names
 from .program import Expr, Line, Name, ProgramError, Reduce, Scope, parse
 from .program.tree import Call, Cast, Query, reads, varies, walk
 from .spec import MapSpec
@@ -99,8 +98,7 @@ def copies_of(spec: MapSpec, parts: Parts) -> dict[str, str]:
 
 
 def _lifted(lines: tuple[Line, ...], spec: MapSpec) -> tuple[Line, ...]:
-    taken = {*spec.tensors, *spec.descriptor, *derived_names(spec, lines), *(line.name for line in lines)}
-    suffixes = ("", *OF_ROW_SUMS, *OF_COLUMN_SUMS)
+    taken = {*spec.tensors, *spec.descriptor, *(line.name for line in lines)}
     found: list[Line] = []
 
     def lift(expr: Expr, line: Line) -> Expr:
@@ -111,9 +109,9 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec) -> tuple[Line, ...]:
                 return Cast(to, lift(arg, line))
             case Reduce(kind=kind, arg=arg, dims=dims):
                 name = f"{line.name}_{kind}"
-                while any(name + suffix in taken for suffix in suffixes):
+                while name in taken:
                     name += "_"
-                taken.update(name + suffix for suffix in suffixes)
+                taken.add(name)
                 found.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
                 return Name(name)
         return expr

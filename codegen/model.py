@@ -5,10 +5,12 @@ A spec is checked text; these are decisions. A template loops and prints, and ne
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, field, replace
 
 from baracuda.runtime import Extent, Gradient, Measurement, RowPlan, Tile
+
+from .names import in_kernel
+from .text import Code, Name, Text, python, wrapped
 
 _STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "any strides, the last 1"}
 
@@ -17,19 +19,18 @@ _STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "
 class Tensor:
     """An array argument as the kernel and the plan see it."""
 
-    name: str
+    name: Name
     role: str  # "in", "out" or "inout" (an input that an output updates)
     over: str  # "element", "row" or "col": what it has a value for
-    struct: str  # PerElement, PerRow or PerCol
-    ctype: str  # C++ type of what is stored, in terms of T
+    struct: Code  # PerElement, PerRow or PerCol
+    ctype: Code  # C++ type of what is stored, in terms of T
     dtypes: tuple[str, ...]  # what the caller may bring, in terms of T and acc; the first is preferred
-    macro: str  # the macro that settles `ctype` when there is a choice, or ""
     optional: str  # the descriptor's flag that says it is there, or ""
-    absent: str  # CUDA text of what is read in its absence
+    absent: Code  # CUDA text of what is read in its absence
     kind: str  # "float" or "int"
     layout: str
     may_alias: tuple[str, ...]
-    doc: str
+    doc: Text
     rank: int = 0  # of a strided tensor
     shape: str = field(default="", compare=False)  # as documentation shows it
 
@@ -38,95 +39,113 @@ class Tensor:
         return replace(self, rank=rank)
 
     @property
-    def signature(self) -> str:
-        """The row of the plan's argument table, as Python."""
-        parts = [repr(self.name), repr(self.role), repr(self.over)]
-        parts += [f"dtypes={self.dtypes!r}"] if self.dtypes != ("T",) else []
-        parts += [f"optional={self.optional!r}"] if self.optional else []
-        parts += [f"layout={self.layout!r}"] if self.layout != "any" else []
-        parts += [f"may_alias={self.may_alias!r}"] if self.may_alias else []
-        return ", ".join(parts).replace("'", '"')
+    def local(self) -> Name:
+        """What a kernel calls its value, or its place in a struct."""
+        return in_kernel(self.name)
 
-    def told(self, absence: str) -> list[str]:
+    @property
+    def macro(self) -> Name | None:
+        """What settles `ctype` where the caller has a choice."""
+        return Name(f"BARACUDA_TYPE_{self.name.upper()}") if len(self.dtypes) > 1 else None
+
+    @property
+    def signature(self) -> Code:
+        """The row of the plan's argument table, as Python."""
+        parts: list[str] = [python(self.name), python(self.role), python(self.over)]
+        parts += [f"dtypes={python(self.dtypes)}"] if self.dtypes != ("T",) else []
+        parts += [f"optional={python(self.optional)}"] if self.optional else []
+        parts += [f"layout={python(self.layout)}"] if self.layout != "any" else []
+        parts += [f"may_alias={python(self.may_alias)}"] if self.may_alias else []
+        return Code(", ".join(parts))
+
+    def told(self, absence: str) -> tuple[Text, ...]:
         """What documentation says of it, wrapped; `absence` is what it says of one that is optional."""
         held = f"{self.shape} of {' or '.join(self.dtypes)}, {_STRIDES[self.layout]}"
         alias = f"; may be the memory of {' or '.join(self.may_alias)}" if self.may_alias else ""
         text = f"{self.name} ({self.role}): {self.doc}; {held}{alias}{f'; {absence}' if self.optional else ''}"
-        return textwrap.wrap(text, 98, subsequent_indent="    ")
+        return wrapped(text, 98, "    ")
 
     @property
-    def has(self) -> str:
+    def has(self) -> Code:
         """The constant that says the tensor is there."""
-        return f"HAS_{self.name.upper()}" if self.optional else ""
+        return Code(f"HAS_{self.name.upper()}" if self.optional else "")
 
     @property
-    def if_there(self) -> str:
-        return f"if ({self.has}) " if self.has else ""
+    def if_there(self) -> Code:
+        return Code(f"if ({self.has}) " if self.has else "")
 
     @property
-    def held(self) -> str:
+    def held(self) -> Code:
         """The constant that says a thread of a row holds its elements from the start."""
-        return "KEPT" if self.over == "col" else "HELD"
+        return Code("KEPT" if self.over == "col" else "HELD")
 
     @property
-    def and_there(self) -> str:
-        return f" && {self.has}" if self.has else ""
+    def and_there(self) -> Code:
+        return Code(f" && {self.has}" if self.has else "")
 
     @property
-    def unless_absent(self) -> str:
-        return f"!{self.has} ? {self.absent} : " if self.has else ""
+    def unless_absent(self) -> Code:
+        return Code(f"!{self.has} ? {self.absent} : " if self.has else "")
 
     @property
-    def base(self) -> str:
+    def base(self) -> Code:
         """Where a walk along a row finds the tensor."""
-        return f"{self.name}_row" if self.over == "element" else f"args.{self.name}.data"
+        return Code(f"{self.name}_row" if self.over == "element" else f"args.{self.local}.data")
 
     @property
-    def inside(self) -> str:
+    def inside(self) -> Code:
         """Whether whole packs around a row may be read: not where other blocks update theirs meanwhile."""
-        return "false" if self.role == "inout" else f"SLID && args.{self.name}.inside(row)"
+        return Code("false" if self.role == "inout" else f"SLID && args.{self.local}.inside(row)")
 
     @property
-    def again(self) -> str:
+    def again(self) -> Code:
         """The layout to read it in while it is stored to: of what is updated, a thread reads its own columns only."""
-        return "SLID ? Layout::STRIDED : LAYOUT" if self.role == "inout" else "LAYOUT"
+        return Code("SLID ? Layout::STRIDED : LAYOUT" if self.role == "inout" else "LAYOUT")
 
     @property
-    def value_type(self) -> str:
-        return "i64" if self.kind == "int" else "acc_t"
+    def value_type(self) -> Code:
+        return Code("i64" if self.kind == "int" else "acc_t")
 
     @property
-    def const(self) -> str:
-        return "const " if self.role == "in" else ""
+    def const(self) -> Code:
+        return Code("const " if self.role == "in" else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A descriptor field that the program reads; it travels as an 8-byte word."""
 
-    name: str
-    ctype: str
-    word: str  # "double" or "long long"
+    name: Name
+    ctype: Code
+    word: Code  # "double" or "long long"
+
+    @property
+    def local(self) -> Name:
+        return in_kernel(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """``const <ctype> name = expr;``"""
+    """``const <ctype> local = expr;``"""
 
-    name: str
-    ctype: str
-    expr: str
+    local: Name
+    ctype: Code
+    expr: Code
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """A value folded across the row: CUDA texts of where a thread's part starts, how it grows and how it ends."""
 
-    name: str
-    start: str
-    step: str
-    fold: str
-    finish: str
+    name: Name
+    start: Code
+    step: Code
+    fold: Code
+    finish: Code
+
+    @property
+    def local(self) -> Name:
+        return in_kernel(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +153,25 @@ class Store:
     """An output's tensor and the CUDA text of its value."""
 
     tensor: Tensor
-    expr: str
+    expr: Code
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSum:
     """A value summed down each column; `flag` is the descriptor's that says it is wanted, `has` the kernel's."""
 
-    name: str
-    step: str  # of the sum in a thread's registers
+    name: Name
+    step: Code  # of the sum in a thread's registers
     flag: str
-    has: str
+    has: Code
 
     @property
-    def if_there(self) -> str:
-        return f"if ({self.has}) " if self.has else ""
+    def local(self) -> Name:
+        return in_kernel(self.name)
+
+    @property
+    def if_there(self) -> Code:
+        return Code(f"if ({self.has}) " if self.has else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +185,7 @@ class Pass:
     reductions: tuple[Reduction, ...]
     stores: tuple[Store, ...]
     column_sums: tuple[ColumnSum, ...]
+    column_index: bool  # do these read index(cols)?
 
     @property
     def walks(self) -> bool:
@@ -171,13 +195,6 @@ class Pass:
     def updates(self) -> bool:
         """Whether it stores what is read, too."""
         return any(s.tensor.role == "inout" for s in self.stores)
-
-    @property
-    def column_index(self) -> bool:
-        texts = [v.expr for v in self.values] + [s.expr for s in self.stores]
-        texts += [r.step for r in self.reductions] + [c.step for c in self.column_sums]
-        return any("index_" in t for t in texts)
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -192,10 +209,22 @@ class Columns:
 class Entry:
     """One SKU: an element type and a tile, compiled as one entry point."""
 
-    symbol: str
-    element: str
-    ctype: str
+    symbol: Name
+    element: Name
+    ctype: Code
     tile: Tile
+
+    @property
+    def attributes(self) -> Code:
+        """What it is declared with."""
+        return Code(self.tile.attributes)
+
+    @property
+    def type(self) -> Code:
+        """The tile as a type."""
+        t = self.tile
+        flags = [str(flag).lower() for flag in (t.wide, t.blocks > 0)]
+        return Code(f"Tile<{t.lanes}, {t.rows}, {t.chunks}, {flags[0]}, {t.cluster}, {flags[1]}>")
 
 
 def arch_number(arch: str) -> int:
@@ -222,11 +251,11 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class DescriptorField:
-    name: str
-    annotation: str
-    kind: str
-    lines: tuple[str, ...]  # its name and what it means, wrapped
-    default: str  # Python text, or "" when the caller must give it
+    name: Name
+    annotation: Code
+    kind: Name
+    lines: tuple[Text, ...]  # its name and what it means, wrapped
+    default: Code  # or "" when the caller must give it
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +263,8 @@ class Check:
     """A requirement as the spec writes it and as the plan tests it, and the fields whose values the message shows."""
 
     that: str
-    python: str
-    raises: str
+    python: Code
+    raises: Name
     shown: tuple[str, ...]
 
 
@@ -243,46 +272,46 @@ class Check:
 class Method:
     """A method of the plan that takes all its arrays."""
 
-    name: str
-    returns: str
-    doc: str
-    lines: tuple[str, ...]
+    name: Name
+    returns: Code
+    doc: Text
+    lines: tuple[Text, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """A lowered spec: what is decided alike for every family."""
 
-    name: str
-    plan: str
-    descriptor: str
-    category: str
-    kind: str
-    direction: str
-    family: str
-    doc: str
-    formula: tuple[str, ...]
-    source: str
-    spec_path: str
-    template_path: str
+    name: Name
+    plan: Name
+    descriptor: Name
+    category: Name
+    kind: Name
+    direction: Name
+    family: Name
+    doc: Text
+    formula: tuple[Text, ...]
+    source: Text
+    spec_path: Text
+    template_path: Text
     allowances: tuple[tuple[str, Allowance], ...]  # by architecture
     contraction: bool
     flush_subnormals: bool
 
-    elements: tuple[str, ...]
+    elements: tuple[Name, ...]
     shapes_told: str  # what the names in its tensors' shapes are, or ""
     fields: tuple[DescriptorField, ...]
     methods: tuple[Method, ...]
     checks: tuple[Check, ...]
     tensors: tuple[Tensor, ...]  # the arguments, inputs first
     check_order: tuple[str, ...]
-    promises: tuple[tuple[str, tuple[str, ...]], ...]  # output -> rungs
+    promises: tuple[tuple[Name, tuple[Name, ...]], ...]  # output -> rungs
     extents: tuple[Extent, ...]  # fields of the descriptor that the inputs' shapes show
     gradient: Gradient | None
     tuned: tuple[tuple[str, tuple[Measurement, ...]], ...] = ()  # by architecture
 
     @property
-    def held_everywhere(self) -> tuple[str, ...]:
+    def held_everywhere(self) -> tuple[Name, ...]:
         """The rungs that every output stands on."""
         first, *others = (rungs for _, rungs in self.promises)
         return tuple(r for r in first if all(r in other for other in others))
@@ -307,18 +336,17 @@ class Op:
         return tuple(t for t in self.tensors if t.optional)
 
     @property
-    def element_lines(self) -> tuple[str, ...]:
+    def element_lines(self) -> tuple[Text, ...]:
         """What the descriptor's documentation says of the element, wrapped."""
-        text = f"element: type of the elements, one of {', '.join(self.elements)}"
-        return tuple(textwrap.wrap(text, 100, subsequent_indent="    "))
+        return wrapped(f"element: type of the elements, one of {', '.join(self.elements)}", 100, "    ")
 
     @property
-    def exported(self) -> tuple[str, ...]:
+    def exported(self) -> tuple[Name, ...]:
         """What `from module import *` gives."""
         return tuple(sorted((self.descriptor, *self.plans)))
 
     @property
-    def plans(self) -> tuple[str, ...]:
+    def plans(self) -> tuple[Name, ...]:
         """The plan classes of its module."""
         return (self.plan,)
 
@@ -337,13 +365,12 @@ class Op:
 class RowOp(Op):
     """An op of the row family: passes along the rows, then down the columns."""
 
-    program: tuple[str, ...]
-    arch: str
+    arch: Name
     needs_math: bool  # do the conditions call the math module?
-    shape: str  # the field whose axes the dims share out
-    rows: str
-    cols: str
-    col_axes: str  # Python text
+    shape: Name  # the field whose axes the dims share out
+    rows: Name
+    cols: Name
+    col_axes: Code
     scalars: tuple[Scalar, ...]
     passes: tuple[Pass, ...]
     columns: Columns
@@ -355,7 +382,7 @@ class RowOp(Op):
         return RowPlan.LAYOUTS
 
     @property
-    def tiles(self) -> tuple[tuple[str, tuple[Tile, ...]], ...]:
+    def tiles(self) -> tuple[tuple[Name, tuple[Tile, ...]], ...]:
         return tuple((e, tuple(x.tile for x in self.entries if x.element == e)) for e in self.elements)
 
     @property

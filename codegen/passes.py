@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .model import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
-from .names import OF_COLUMN_SUMS, OF_ROW_SUMS, derived_names
+from .names import in_kernel
 from .program import Expr, Line, Name, ProgramError, Reduce, to_cuda
 from .program.cuda import kind_of
 from .program.ops import OPS
 from .program.tree import Call, Cast, Query, reads, varies, walk
 from .spec import RowSpec
+from .text import Code
+from .text import Name as Identifier
 
 # How each row reduction starts, steps, folds and finishes; {part} is the thread's share.
 _REDUCTIONS = {
@@ -21,7 +23,7 @@ _REDUCTIONS = {
     "min": ("math::infinity<acc_t>()", "math::minimum({part}, {expr})", "Min<acc_t>", "{folded}"),
 }
 _LOOSE = ("+", "-", "<", "<=", ">", ">=", "==", "!=", "and", "or")  # bind no tighter than the addition of a sum
-_C_TYPE = {"float": "acc_t", "int": "i64", "bool": "bool"}
+_C_TYPE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def schedule(
     cols: str,
 ) -> Schedule:
     """Decide what each pass computes, feeds and stores, and what is left for the columns."""
-    taken = {*spec.tensors, *spec.descriptor, *derived_names(spec, lines)}
+    taken = {*spec.tensors, *spec.descriptor}
     named, known = _name_reductions(lines, rows, taken), dict(kinds)
     dims = {n: frozenset(t.dims) for n, t in spec.inputs.items()} | {n: frozenset() for n in spec.descriptor}
     once = _name_row_values(named, cols, dims, known, taken)
@@ -51,7 +53,6 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
     """Give every reduction a line of its own; a mean down the columns becomes a sum and a division."""
     named: list[Line] = []
     taken = taken | {line.name for line in lines}
-    suffixes = ("", *OF_ROW_SUMS, *OF_COLUMN_SUMS)
 
     def lift(expr: Expr, line: Line) -> Expr:
         match expr:
@@ -64,9 +65,9 @@ def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tup
                     total = lift(Reduce("sum", arg, dims), line)
                     return Call("div", (total, Query("size", rows)))
                 name = f"{line.name}_{kind}"
-                while any(name + suffix in taken for suffix in suffixes):
+                while name in taken:
                     name += "_"
-                taken.update(name + suffix for suffix in suffixes)
+                taken.add(name)
                 named.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
                 return Name(name)
         return expr
@@ -237,6 +238,9 @@ class _Scheduler:
             reductions=tuple(self._reduction(x) for x in fed),
             stores=tuple(self._store(x, x.name in inner) for x in stores if final),
             column_sums=tuple(self._column_sum(x) for x in sums if final),
+            column_index=any(
+                Query("index", self.cols) in walk(x.expr) for x in (*lets, *fed, *(stores + sums if final else []))
+            ),
         )
 
     def _is_row_value(self, line: Line) -> bool:
@@ -250,7 +254,7 @@ class _Scheduler:
                 yield self._store(self.by_name[name], True)
 
     def _store(self, line: Line, named: bool) -> Store:
-        return Store(self._target(line.name), line.name if named else to_cuda(line.expr, self.kinds))
+        return Store(self._target(line.name), in_kernel(line.name) if named else to_cuda(line.expr, self.kinds))
 
     def _target(self, name: str) -> Tensor:
         updates = self.spec.outputs[name].updates
@@ -281,10 +285,10 @@ class _Scheduler:
         tensor = self.tensors.get(line.name)
         total = f"{line.name}_sum[k][i]"
         return ColumnSum(
-            line.name,
-            self._fused(line.expr, total) or f"{total} + {self._operand(line.expr)}",
+            Identifier(line.name),
+            Code(self._fused(line.expr, total) or f"{total} + {self._operand(line.expr)}"),
             tensor.optional if tensor else "",
-            tensor.has if tensor else "",
+            tensor.has if tensor else Code(""),
         )
 
     def _reduction(self, line: Line) -> Reduction:
@@ -292,11 +296,11 @@ class _Scheduler:
         start, step, fold, finish = _REDUCTIONS[line.expr.kind]
         part = f"{line.name}_part"
         return Reduction(
-            line.name,
-            start,
-            self._fused(line.expr, part) or step.format(part=part, expr=self._operand(line.expr)),
-            fold,
-            finish.format(folded=f"fold_row<Tile, {fold}>({part}, turn)"),
+            Identifier(line.name),
+            Code(start),
+            Code(self._fused(line.expr, part) or step.format(part=part, expr=self._operand(line.expr))),
+            Code(fold),
+            Code(finish.format(folded=f"baracuda::fold_row<Tile, {fold}>({part}, turn)")),
         )
 
     def _fused(self, reduce: Reduce, total: str) -> str:
@@ -316,7 +320,7 @@ class _Scheduler:
         return text
 
     def _value(self, line: Line) -> Value:
-        return Value(line.name, _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
+        return Value(in_kernel(line.name), _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
 
     def _text(self, expr: Expr) -> str:
         """The text of a term of a sum, which is always of the accumulator's type."""

@@ -101,8 +101,8 @@ class BodyPlan(BodySelection[B], Plan[B]):
                 if argument.optional:
                     defines.append(f"BARACUDA_HAS_{argument.name.upper()}={int(self.present(argument.name))}")
             settings = self._settings_of(self.descriptor)
-            defines += [f"BARACUDA_{name}={int(value)}" for name, value in settings.items()]
-            defines += [f"BARACUDA_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
+            defines += [f"BARACUDA_SETTING_{name}={int(value)}" for name, value in settings.items()]
+            defines += [f"BARACUDA_TYPE_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
             defines += [f"DYN_SHARED_BYTES={kernel.shared}"] if kernel.shared else []
             file = row.source
             only = row.sku.arch if row.sku.arch.endswith("a") else ""

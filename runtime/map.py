@@ -164,7 +164,7 @@ class MapPlan(Plan[M]):
                 if argument.optional:
                     there = self.present(name) and name not in skipped
                     defines.append(f"BARACUDA_HAS_{name.upper()}={int(there)}")
-            defines += [f"BARACUDA_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
+            defines += [f"BARACUDA_TYPE_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
             file = self._row.source
             source = self._sources[key] = KernelSource(
                 file.path, file.text, self.sku.symbol, tuple(defines), file.contraction, file.flush_subnormals

@@ -33,6 +33,9 @@ class RowDescriptor(Descriptor):
     @property
     def col_axes(self) -> tuple[int, ...]:
         """The axes that a row runs along."""
+        return self._col_axes()
+
+    def _col_axes(self) -> tuple[int, ...]:
         raise AssertionError("generated descriptors define this")
 
 

@@ -43,7 +43,7 @@ def row_source(
     defines = [f"SKU_{sku.symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}"]
     defines += [f"BARACUDA_ROW_AXES={row_axes or row_axes_of(sku, layout, given)[0]}"]
     defines += [f"BARACUDA_HAS_{a.name.upper()}={int(present(a.name))}" for a in given if a.optional]
-    defines += [f"BARACUDA_{a.name.upper()}={kinds[a.name].row.cuda}" for a in given if len(a.dtypes) > 1]
+    defines += [f"BARACUDA_TYPE_{a.name.upper()}={kinds[a.name].row.cuda}" for a in given if len(a.dtypes) > 1]
     read = [a.name for a in given if a.over == "element" and a.role != "out" and present(a.name)]
     shared = ahead_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0
     defines += [f"DYN_SHARED_BYTES={shared}"] if shared else []

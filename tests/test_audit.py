@@ -384,7 +384,7 @@ def test_committed_kernels_keep_their_contracts(monkeypatch: pytest.MonkeyPatch)
     [
         (r"__launch_bounds__\(256, [^)]*\)", "__launch_bounds__(256, 6)", "spills"),
         (r"args\.dgamma_parts\[(.*?)\] = (.*?);", r"atomicAdd(&args.dgamma_parts[\1], \2);", "float atomics"),
-        (r"_slice\[k\], i\)", "_slice[k], int((i + size_rows) % VEC))", "local memory"),
+        (r"_slice\[k\], i\)", "_slice[k], int((i + rows_size) % VEC))", "local memory"),
     ],
 )
 def test_an_edited_generated_kernel_is_caught(old: str, new: str, rule: str) -> None:

@@ -35,14 +35,14 @@ DEFECTS = {
     "read guard dropped": (r"if \(col \+ i >= 0 && col \+ i < cols\) (pack\.lane\[i\] = .*;)\n.*else .*", r"\1", WARP),
     "write guard dropped": (r"if \(col \+ i >= from && col \+ i < cols\) row\[", "row[", WARP),
     "row offset of the wrong tensor": (
-        r"args\.dy\.row\(space, row\)",
-        "(args.dy.data + (args.x.row(space, row) - args.x.data))",
+        r"args\.dy_\.row\(space, row\)",
+        "(args.dy_.data + (args.x_.row(space, row) - args.x_.data))",
         WARP,
     ),
-    "column stride of the wrong tensor": (r"dx_row, args\.dx\.col_stride", "dx_row, args.x.col_stride", BLOCK),
-    "row stride ignored": (r"args\.rms\.at\(space, row\)", "args.rms.data[row]", WARP),
+    "column stride of the wrong tensor": (r"dx_row, args\.dx_\.col_stride", "dx_row, args.x_.col_stride", BLOCK),
+    "row stride ignored": (r"args\.rms_\.at\(space, row\)", "args.rms_.data[row]", WARP),
     "rows skipped": (r"first \+= blocks \* Tile::ROWS", "first += (blocks + 1) * Tile::ROWS", WARP),
-    "rows beyond the end": (r"const bool live = row < size_rows;", "const bool live = true;", WARP),
+    "rows beyond the end": (r"const bool live = row < rows_size;", "const bool live = true;", WARP),
     "reads ahead of the wrong row": (r"fetch\(next\);", "fetch(row);", WARP),
     "copies not waited for": (r"cp_async_wait_all\(\);", "", WARP),
     "rows of a block left out": (r"group < GROUPS; \+\+group", "group + 1 < GROUPS; ++group", WARP),
@@ -53,9 +53,9 @@ DEFECTS = {
     "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),
     "last warp left out": (r"warp < WARPS; \+\+warp", "warp + 1 < WARPS; ++warp", BLOCK),
     "mean over the wrong size": (r"\* space\.per_col", "/ (1 / space.per_col + 1)", WARP),
-    "constant slightly wrong": (r"acc_t\(1\) / rms", "acc_t(1.000001) / rms", WARP),
+    "constant slightly wrong": (r"acc_t\(1\) / rms_", "acc_t(1.000001) / rms_", WARP),
     "strip finished too early": (r"\+ 1 == blocks", "+ 2 == blocks", WIDE),
-    "gathered by the wrong row": (r"_of_row\[row\] = ", "_of_row[row ^ 1] = ", WIDE),
+    "gathered by the wrong row": (r"_gathered\[row\] = ", "_gathered[row ^ 1] = ", WIDE),
 }
 
 

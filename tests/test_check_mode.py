@@ -65,9 +65,9 @@ def _template_line(text: str) -> int:
 
 def test_row_beyond_the_end(memory: HostMemory) -> None:
     """The finding names the tensor, the byte, the thread and the template's line."""
-    edit = (r"return row < size_\w+ \?", "return true ?")
+    edit = (r"return row < \w+_size \?", "return true ?")
     said = _finding(_problem("rms_norm_backward", [1, 64], "f32", edit), memory).splitlines()
-    line = _template_line("{{ t.value_type }}(args.{{ t.name }}.at(space, row))")
+    line = _template_line("{{ t.value_type }}(args.{{ t.local }}.at(space, row))")
     assert said[1].startswith(
         "block (0,0,0) thread (0,0,0): read of 4 bytes out of bounds, 252 bytes past the end of 'rms' of 4 bytes "
         f"at row.cu.jinja:{line} <- row.cu.jinja:"
@@ -77,7 +77,7 @@ def test_row_beyond_the_end(memory: HostMemory) -> None:
 @pytest.mark.parametrize(("edit", "said"), [("row < 2", "before"), ("row > 0", "past the end of")])
 def test_packs_around_a_dense_row(memory: HostMemory, edit: str, said: str) -> None:
     """The first row and the last have no neighbours to be read with them."""
-    problem = _problem("rms_norm", [3, 65], "f32", (r"args\.x\.inside\(row\)", edit))
+    problem = _problem("rms_norm", [3, 65], "f32", (r"args\.x_\.inside\(row\)", edit))
     with pytest.raises(KernelInternal, match=rf"read of \d+ bytes out of bounds, \d+ bytes {said} .*'x'"):
         run_watched(problem, memory, dict.fromkeys(problem.arguments, "shifted"), {})
 
@@ -106,7 +106,7 @@ def test_write_to_an_input(memory: HostMemory) -> None:
 
 def test_between_elements(memory: HostMemory) -> None:
     """What lies between a strided tensor's elements is not the tensor."""
-    edit = (r"args\.(y)\.col_stride", "args.x.col_stride")
+    edit = (r"args\.(y)_\.col_stride", "args.x_.col_stride")
     problem = _problem("rms_norm", [3, 64], "f32", edit)
     arrays = problem.draw()
     with pytest.raises(KernelInternal, match=r"'y' of \d+ bytes, between its elements"):
@@ -127,7 +127,7 @@ def test_bound_launches_are_watched(memory: HostMemory) -> None:
 
 def test_the_device_is_usable_after_findings(memory: HostMemory) -> None:
     """A finding leaves nothing behind: the unbroken kernel runs and is right."""
-    edit = (r"const bool live = row < size_\w+;", "const bool live = true;")
+    edit = (r"const bool live = row < \w+_size;", "const bool live = true;")
     for _ in range(3):
         _finding(_problem("rms_norm_backward", [1, 64], "f32", edit), memory)
         checks.check_accuracy([_problem("rms_norm_backward", [3, 64])], memory)

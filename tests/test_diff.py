@@ -163,7 +163,7 @@ def test_a_comment_is_source_only(repository: Path) -> None:
 
 def test_other_arithmetic_is_a_change(repository: Path) -> None:
     """PTX and digest differ, and the table shows both; what was is of the revision, not of the working tree."""
-    edit(repository / f"{OP}.cu", "math::fma(x, x,", "math::fma(x, x * x,")
+    edit(repository / f"{OP}.cu", "math::fma(x_, x_,", "math::fma(x_, x_ * x_,")
     found = rows("rms_norm")
     assert [row["what"] for row in found] == ["changed"] * TILES
     assert all(old != new for row in found for old, new in (row["ptx"], row["digest"]))

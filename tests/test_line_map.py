@@ -176,7 +176,7 @@ def test_includes_macros_and_captured_text_keep_their_own_lines(tmp_path: Path) 
     """Each line is of the file that its text is in, through filters too."""
     for name, text in TEMPLATES.items():
         (tmp_path / name).write_text(text)
-    text = render_mapped(environment((tmp_path,)), "main.jinja")
+    text = render_mapped(environment((tmp_path,), "cu"), "main.jinja")
     lines = seen(with_line_directives(text))
     assert [f"{place.file}:{place.line} {content}" for place, content in lines if content] == [
         "main.jinja:2 first",
@@ -203,7 +203,7 @@ def test_includes_macros_and_captured_text_keep_their_own_lines(tmp_path: Path) 
 def test_a_template_that_reads_its_own_output_prints_the_same_without_a_map(tmp_path: Path, logic: str) -> None:
     """Marks never change what is generated."""
     (tmp_path / "own.jinja").write_text("{% set x %}{{ 'a' }}{% endset %}\n" + logic)
-    assert render_mapped(environment((tmp_path,)), "own.jinja") == "1"
+    assert render_mapped(environment((tmp_path,), "cu"), "own.jinja") == "1"
 
 
 def broken(folder: Path, line: str, replacement: str) -> tuple[str, Registered, KernelSource]:
@@ -219,7 +219,7 @@ def broken(folder: Path, line: str, replacement: str) -> tuple[str, Registered, 
 
 
 # A part of one line of the template, what is there instead, and the generated line that is wrong then.
-IN_A_LOOP = f"{20 * ' '}const {{{{ t.value_type }}}} {{{{ t.name }}}} = "
+IN_A_LOOP = f"{20 * ' '}const {{{{ t.value_type }}}} {{{{ t.local }}}} = "
 MISTAKES = {
     "once": (
         "    const int lane = ",
@@ -229,7 +229,7 @@ MISTAKES = {
     "in a loop": (
         IN_A_LOOP,
         IN_A_LOOP + "{{ 'lost + ' if t.name == 'gamma' }}",
-        f"{20 * ' '}const acc_t gamma = lost + !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));",
+        f"{20 * ' '}const acc_t gamma_ = lost + !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));",
     ),
 }
 
@@ -252,13 +252,13 @@ def test_errors_name_the_templates_line_and_show_the_generated_one(tmp_path: Pat
 
 # What the line of a mistake in `{{ v.expr }}` gives a value, and where the specs say so; and lines without such.
 FIELDS = {
-    "acc_t xhat = lost + x * r;": "rms_norm_backward: program: xhat = x * r",
-    "proj_part = lost(xhat, wdy, proj_part);": "rms_norm_backward: program: proj = mean(xhat * wdy, cols)",
-    "dx_pack.lane[i] = T(lost + r * wdy);": "rms_norm_backward: program: dx = r * fma(-xhat, proj, wdy)",
-    "read<LAYOUT>(gamma_slice, args.gamma.data, lost);": "rms_norm_backward: inputs.gamma",
+    "acc_t xhat_ = lost + x_ * r_;": "rms_norm_backward: program: xhat = x * r",
+    "proj_part = lost(xhat_, wdy_, proj_part);": "rms_norm_backward: program: proj = mean(xhat * wdy, cols)",
+    "dx_pack.lane[i] = T(lost + r_ * wdy_);": "rms_norm_backward: program: dx = r * fma(-xhat, proj, wdy)",
+    "read<LAYOUT>(gamma_slice, args.gamma_.data, lost);": "rms_norm_backward: inputs.gamma",
     "constexpr bool HAS_GAMMA = lost;": "rms_norm_backward: descriptor.has_gamma",
-    "acc_t(lost(args.rms.at(space, row)));": "rms_norm_backward: inputs.rms",
-    "args.y.at(space, row) = lost;": "rms_norm: program: y = x * (1 / rms) * gamma",
+    "acc_t(lost(args.rms_.at(space, row)));": "rms_norm_backward: inputs.rms",
+    "args.y_.at(space, row) = lost;": "rms_norm: program: y = x * (1 / rms) * gamma",
     "if (threadIdx.x == lost) return;": "",
     "static constexpr int BLOCK_K = lost;": "",
     "Tile::row_barrier(lost);": "",

@@ -516,7 +516,7 @@ def _finding(tmp_path: Path, op: str, *edits: tuple[str, str]) -> str:
         ("repeat_backward", "sum(dy, copy)", "dy", "'dx' varies along copy"),
         ("repeat_backward", "sum(dy, copy)", "sum(dy - sum(dy, copy), copy)", "is a sum of what needs a sum itself"),
         ("alibi", "[batch, head, query, key], may", "[batch * head, query, key], may", "must be the axes of a shape"),
-        ("alibi", "slopes: {dims: [head]", "whole: {dims: [head]", "'whole' is a reserved word"),
+        ("alibi", "slopes: {dims: [head]", "while: {dims: [head]", "'while' is a reserved word"),
         ("alibi_backward", "batch, query, key)\n", "batch, query)\n", "varies along key"),
         ("alibi_backward", "  dscores = dy\n", "  dscores = dy + sum(dy, key)\n", "run over the same dims"),
         ("alibi_backward", "  dscores = dy\n", "  dscores = dy + sum(dy, batch, query, key)\n", "sums come last"),

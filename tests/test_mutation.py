@@ -84,7 +84,7 @@ def test_what_a_kernel_reaches() -> None:
 
 
 KINDS = {"x": "PerElement", "y": "PerElement", "m": "PerRow", "n": "PerRow", "w": "PerCol"}
-SIBLINGS = ("x_row", "y_row", "x_slice", "size_rows", "size_cols", "f")
+SIBLINGS = ("x_row", "y_row", "x_slice", "rows_size", "cols_size", "f")
 MUTATED: dict[str, tuple[str, set[str]]] = {
     "comparison": ("if (a < b<c>(d) && e == f) { }", {"< -> <=", "== -> !="}),
     "connective": (
@@ -127,8 +127,8 @@ MUTATED: dict[str, tuple[str, set[str]]] = {
     ),
     "sibling": ("T* const x_row = f; read(x_slice, x_row);", {"x_row -> y_row"}),
     "twin": (
-        "a = space.rows + size_rows * Tile::LANES + blockIdx.x; long long rows = size_cols;",
-        {"rows -> cols", "size_rows -> size_cols", "size_cols -> size_rows", "LANES -> ROWS", "x -> y"},
+        "a = space.rows + rows_size * Tile::LANES + blockIdx.x; long long rows = cols_size;",
+        {"rows -> cols", "rows_size -> cols_size", "cols_size -> rows_size", "LANES -> ROWS", "x -> y"},
     ),
     "function": ("a = fold<Sum<A>>(exp(b), max);", {"Sum -> Max", "exp -> exp2"}),
 }

@@ -176,7 +176,7 @@ def test_marks_name_ops() -> None:
 
 
 def test_words_read_as_they_are() -> None:
-    assert plain("a_b * [c] | <d>") == r"a\_b \* \[c\] \| \<d\>"
+    assert plain("a_b * [c] | <d>") == r"a\_b \* \[c\] \| &lt;d&gt;"
     assert code("a `b`") == "`` a `b` ``"
     assert fenced("````\n", "text").splitlines() == ["`````text", "````", "`````"]
     rows = [{"a": "x|y", "b": None, "c": Ready("`z`"), "d": 1.0}, {"a": "", "b": "", "c": "", "d": None}]

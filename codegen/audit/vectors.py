@@ -66,7 +66,8 @@ def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
 
 def pointers(op: RowOp) -> dict[str, int]:
     """Where in the kernel's parameter each tensor's pointer is, in bytes."""
-    offsets, at = {}, _HEAD_WORDS
+    offsets: dict[str, int] = {}
+    at = _HEAD_WORDS
     for tensor in op.tensors:
         offsets[tensor.name] = at * _WORD
         at += _WORDS[tensor.over]

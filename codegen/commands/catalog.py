@@ -55,7 +55,7 @@ def show_list(
 def _audited(kernels: Sequence[Registered], specs: Path, archs: Sequence[str], package: str) -> list[Row]:
     """What each occupies; raises the first CompileError."""
     project = Project.read(specs)
-    ops = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
+    ops: dict[str, Op] = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
     asked = {k.sku for k in kernels}
     variants = [v for v in variants_of(project, ops, archs=archs, package=package) if v.row.sku in asked]
     rows: list[Row] = []

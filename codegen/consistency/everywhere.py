@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from baracuda.runtime.limits import shared_bytes
 
-from ..names import is_reserved, is_reserved_category, is_reserved_member, is_reserved_op
+from ..names import is_reserved, is_reserved_category, is_reserved_in_programs, is_reserved_op
 from ..spec import FieldSpec, OpSpec, TensorSpec
 from .finding import Finding, Place, expression, fields_of, fits, near
 
@@ -19,21 +19,35 @@ _TOLD = ("doc", "formula", "source")
 
 
 def names(spec: OpSpec) -> Iterator[Finding]:
-    seen: dict[str, str] = {}
-    reserved = is_reserved_member if spec.family == "body" else is_reserved
+    """Names are not reserved, and each is given once."""
+    reserved = is_reserved if spec.family == "body" else is_reserved_in_programs
     if is_reserved_op(spec.op):
-        yield ("op",), 0, f"{spec.op!r} is a reserved word; choose another name"
+        yield ("op",), 0, _taken(spec.op)
     if is_reserved_category(spec.category):
-        yield ("category",), 0, f"{spec.category!r} is a reserved word; choose another name"
+        yield ("category",), 0, _taken(spec.category)
+    seen: dict[str, str] = {}
     for section in ("descriptor", "dims", "inputs", "outputs", "workspace"):
         for name in getattr(spec, section, ()):
-            if reserved(name) and not (section == "dims" and name in ("rows", "cols")):
-                yield (section, name), 0, f"{name!r} is a reserved word; choose another name"
+            if reserved(name):
+                yield (section, name), 0, _taken(name)
             elif name in seen:
                 yield (section, name), 0, f"{name!r} is already a name of {seen[name]}; choose another name"
             seen[name] = section
+    for name, of in _made_of_types(spec).items():
+        if name in seen:
+            text = f"{name!r} is how functions call the type of {of!r}; choose another name"
+            yield (seen[name], name), 0, text
     if not spec.outputs:
         yield ("outputs",), 0, "an op needs at least one output"
+
+
+def _taken(name: str) -> str:
+    return f"{name!r} is a reserved word; choose another name"
+
+
+def _made_of_types(spec: OpSpec) -> dict[str, str]:
+    """Arguments of the op's function that choose an output's type."""
+    return {f"{name}_dtype": name for name, tensor in spec.outputs.items() if len(tensor.dtype) > 1}
 
 
 def texts(spec: OpSpec) -> Iterator[Finding]:

@@ -18,15 +18,10 @@ from .finding import Finding, near
 MAX_OPERANDS = 12  # tensors and indices whose strides fit in a kernel's 4 KiB of arguments
 _GROUP = re.compile(r"[a-z][a-z0-9_]*( \* [a-z][a-z0-9_]*)*")
 _FLOATS = ("f32", "f16", "bf16", "f64")
-# What the template and map.cuh declare beyond the names that are reserved for every family.
-_MEMBERS = ("run", "operand", "whole", "kept", "summed", "cut", "kept_stride", "summed_stride")
-_FUNCTIONS = ("place", "locate", "divide", "add_terms", "fold_slices", "write_parts", "packs_of_thread", "live_of")
 
 
 def dims(spec: MapSpec) -> Iterator[Finding]:
     axes = 0
-    if spec.op in _FUNCTIONS:
-        yield ("op",), 0, f"{spec.op!r} is a reserved word; choose another name"
     fields = [n for n, f in spec.descriptor.items() if f.type in ("shape", "int")]
     for name, dim in spec.dims.items():
         field = spec.descriptor.get(dim.of)
@@ -36,10 +31,6 @@ def dims(spec: MapSpec) -> Iterator[Finding]:
         axes += 8 if field is not None and field.type == "shape" else 1
     if axes > MAX_AXES:
         yield ("dims",), 0, f"make up to {axes} axes, a shape counting as 8; the map family has room for {MAX_AXES}"
-    for section in ("descriptor", "inputs", "outputs"):
-        for name in getattr(spec, section):
-            if name in _MEMBERS:
-                yield (section, name), 0, f"{name!r} is a reserved word; choose another name"
 
 
 def tensors(spec: MapSpec) -> Iterator[Finding]:
@@ -84,9 +75,6 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
     except ProgramError as error:
         yield ("program",), error.number, str(error)
         return
-    for line in parts.lines:
-        if line.name in _MEMBERS:
-            yield ("program",), line.number, f"{line.name!r} is a reserved word; choose another name"
     indices = {e for x in parts.lines for e in walk(x.expr) if isinstance(e, Query) and e.what == "index"}
     if len(spec.arguments) + len(indices) > MAX_OPERANDS:
         text = f"{len(spec.arguments)} arguments and {len(indices)} indices; there is room for {MAX_OPERANDS} together"

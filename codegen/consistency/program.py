@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..names import derived_names, is_reserved
+from ..names import is_reserved_in_programs
 from ..program import Line, ProgramError, Scope, parse
 from ..program.cuda import kind_of, to_cuda
 from ..program.tree import Cast, Query, Reduce, walk
 from ..spec import MapSpec, RowSpec
-from .finding import Finding, Place
+from .finding import Finding
 
 Programmed = RowSpec | MapSpec
 
@@ -56,7 +56,7 @@ def program(spec: Programmed) -> Iterator[Finding]:
                 to_cuda(line.expr, kinds)
         except ProgramError as error:
             yield ("program",), line.number, str(error)
-        if is_reserved(line.name):
+        if is_reserved_in_programs(line.name):
             yield ("program",), line.number, f"{line.name!r} is a reserved word; choose another name"
         tensor = spec.outputs.get(line.name)
         if tensor is not None and kinds[line.name] == "bool":
@@ -66,21 +66,6 @@ def program(spec: Programmed) -> Iterator[Finding]:
         for part in walk(line.expr):
             if isinstance(part, Query) and part.what == "present" and part.of not in spec.arguments:
                 yield ("program",), line.number, f"{part.of!r} is no argument of its own, so it cannot be absent"
-    yield from _collisions(spec, lines)
-
-
-def _collisions(spec: Programmed, lines: tuple[Line, ...]) -> Iterator[Finding]:
-    derived = derived_names(spec, lines)
-    where: dict[str, tuple[Place, int]] = {line.name: (("program",), line.number) for line in lines}
-    for section in ("descriptor", "inputs", "outputs"):
-        where |= {name: ((section, name), 0) for name in getattr(spec, section)}
-    for name, (place, below) in where.items():
-        of = derived.get(name)
-        flag = name in spec.descriptor and name.startswith("has_")  # a macro's name, which a field does not become
-        if of is not None and not flag:
-            yield place, below, f"{name!r} is what generated code calls a part of {of!r}; choose another name"
-    if of := derived.get(spec.op):
-        yield ("op",), 0, f"{spec.op!r} is what generated code calls a part of {of!r}; choose another name"
 
 
 def oracle(spec: Programmed) -> Iterator[Finding]:

@@ -140,7 +140,7 @@ def _of_kernel(row: Registered, text: str) -> Iterator[Mutant]:
     sku, found = row.sku, reached_by(row, text)
     own = [d for d in found if not d.tokens[0].file.startswith("baracuda/")]
     siblings = list(dict.fromkeys(t.text for d in own for t in d.tokens if t.kind == "name"))
-    kinds = _kinds(next((d for d in own if d.name == f"{sku.op}_args"), None))
+    kinds = _kinds(next((d for d in own if d.name == "kernel_args"), None))
     uses = _uses(text, found)
     seen: set[Edit] = set()
     for one in found:

@@ -22,7 +22,7 @@ _FUNCTIONS = {
     **{"__shfl_xor_sync": "__shfl_down_sync", "__shfl_down_sync": "__shfl_xor_sync"},
 }
 _PLACES = frozenset({"threadIdx", "blockIdx", "gridDim", "blockDim"})
-_SIBLING = re.compile(r"\w+?(_row|_slice|_pack|_part|_sum|_parts|_of_row|_of)")
+_SIBLING = re.compile(r"\w+?(_row|_slice|_pack|_part|_sum|_parts|_gathered|_type)")
 
 
 def tensor(code: Code) -> Iterator[Edit]:
@@ -98,9 +98,9 @@ def twin(code: Code) -> Iterator[Edit]:
 
 
 def _measured(name: str, names: Sequence[str]) -> str:
-    """The other dim's size for a `size_`, its index for an `index_`."""
-    start = name.partition("_")[0]
-    alike = [n for n in names if n.startswith(f"{start}_")] if start in ("size", "index") else []
+    """The other dim's size for a `_size`, its index for an `_index`."""
+    end = name.rpartition("_")[2]
+    alike = [n for n in names if n.endswith(f"_{end}")] if end in ("size", "index") else []
     return alike[(alike.index(name) + 1) % len(alike)] if name in alike and len(alike) > 1 else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..text import Code
 from .ops import OPS
 from .parse import ProgramError
 from .tree import Call, Cast, Const, Expr, Name, Query, Reduce
@@ -53,9 +54,12 @@ def _result(op: str, operands: list[str]) -> str:
     return "float" if "float" in values else values[0]
 
 
-def to_cuda(expr: Expr, kinds: Kinds) -> str:
-    """Print `expr` as CUDA in terms of the element type T and the accumulator's acc_t."""
-    return _Printer(kinds).text(expr, kind_of(expr, kinds))
+def to_cuda(expr: Expr, kinds: Kinds) -> Code:
+    """Print `expr` as CUDA in terms of the element type T and the accumulator's acc_t.
+
+    A name has an underscore behind it, as `names.in_kernel` says.
+    """
+    return Code(_Printer(kinds).text(expr, kind_of(expr, kinds)))
 
 
 class _Printer:
@@ -74,13 +78,13 @@ class _Printer:
             return f"acc_t({self._place(expr, 'int')[0]})", _PRIMARY
         match expr:
             case Name(id=name):
-                return name, _PRIMARY
+                return f"{name}_", _PRIMARY
             case Query(what="present", of=of):
                 return f"HAS_{of.upper()}", _PRIMARY
             case Query(what="size", of=of):
-                return f"size_{of}", _PRIMARY
+                return f"{of}_size", _PRIMARY
             case Query(of=of):
-                return f"index_{of}", _PRIMARY
+                return f"{of}_index", _PRIMARY
             case Cast(to=to, arg=arg):
                 return f"acc_t({_CAST[to].format(self._place(arg, 'float')[0])})", _PRIMARY
             case Reduce():

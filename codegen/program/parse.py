@@ -65,7 +65,7 @@ def parse(text: str, scope: Scope) -> tuple[Line, ...]:
                 raise ProgramError(f"the program has more than {MAX_NODES} operations, powers written out")
             if not _IDENTIFIER.fullmatch(name):
                 raise ProgramError(f"{name!r} is not a name; use lower-case letters, digits and underscores")
-            if name in known or name in scope.dims or name in (*OPS, *REDUCTIONS, *QUERIES, *CASTS):
+            if name in known or name in scope.dims or name in (*FUNCTIONS, *REDUCTIONS, *QUERIES, *CASTS):
                 raise ProgramError(f"{name!r} already means something; choose another name")
         except ProgramError as error:
             raise ProgramError(str(error), statement.lineno) from None

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from baracuda.runtime import KernelSku, Registered, Tile
+from baracuda.runtime import ElementKind, KernelSku, Registered, Tile
 
 from ..body_model import BodyOp
 from ..model import Op, arch_number
+from ..text import Name
 from .table import Ready, Row, code
 
 _ENTRY = re.compile(r"^#ifdef SKU_(\w+)$", re.MULTILINE)
@@ -21,7 +22,7 @@ Resources = Callable[[Registered], Sequence[Row]]
 class Kernels:
     """The kernels of one element type; `held` is what those that were compiled occupy."""
 
-    element: str
+    element: Name
     rows: list[Row]
     held: list[Row]
 
@@ -30,10 +31,10 @@ def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resourc
     """The op's kernels in order of preference; `source` is the link to the page with their text."""
     lines = entry_lines(kernels[0].source.raw) if kernels else {}
     found = []
-    for element in op.elements:
+    for element in map(ElementKind, op.elements):
         own = [kernel for kernel in kernels if kernel.sku.element == element]
         rows = [_row(op, kernel.sku, source, lines) for kernel in own]
-        found.append(Kernels(element, rows, [row for kernel in own for row in _held(kernel, resources)]))
+        found.append(Kernels(Name(element), rows, [row for kernel in own for row in _held(kernel, resources)]))
     return found
 
 
@@ -47,7 +48,7 @@ def grid_rows(op: Op, kernels: Sequence[Registered]) -> list[Row]:
     """How many kernels each element type has for each architecture."""
     archs = by_arch(kernels)
     rows: list[Row] = []
-    for element in op.elements:
+    for element in map(ElementKind, op.elements):
         own = by_arch([kernel for kernel in kernels if kernel.sku.element == element])
         rows.append({"element": Ready(f"[{element}](#{element})"), **{arch: own.get(arch) for arch in archs}})
     return rows
@@ -96,7 +97,7 @@ def _serves(op: Op, sku: KernelSku) -> str | Ready:
         return "rows of any length" if sku.schedule.wide else f"rows up to {longest}"
     for row in op.rows if isinstance(op, BodyOp) else ():
         same = row.arch == sku.arch and row.schedule == sku.schedule and row.layout == (sku.layout or "")
-        if same and sku.element in row.elements and row.serves:
+        if same and str(sku.element) in row.elements and row.serves:
             return code(row.serves)
     return ""
 

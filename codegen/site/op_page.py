@@ -11,6 +11,7 @@ from baracuda.runtime import Registered
 
 from ..load import Loaded
 from ..model import Op
+from ..text import Code, names
 from .kernel_rows import Resources, grid_rows, kernels_by_element, tuned_rows
 from .op_rows import (
     allowance_rows,
@@ -21,7 +22,7 @@ from .op_rows import (
     relation_of,
     requirement_rows,
 )
-from .table import fenced
+from .table import Ready, code, fenced, plain
 from .tree import link
 
 Named = tuple[str, str]  # a title and a path of the tree
@@ -52,12 +53,12 @@ def op_page(
 ) -> str:
     """Everything that is known of an op, as Markdown."""
     page, spec = path_of(op.name), loaded[op.name].spec
-    sources = [(title, link(page, path)) for title, path in extras.sources]
+    sources = [(title, Code(link(page, path))) for title, path in extras.sources]
     return env.get_template("op.md.jinja").render(
         op=op,
-        package=package,
+        package=Code(".".join(names(package.split(".")))),
         formula=fenced("\n".join(op.formula), "text"),
-        relations=[(name, link(page, path_of(name))) for name in relation_of(loaded, op.name)],
+        relations=[(code(name), Code(link(page, path_of(name)))) for name in relation_of(loaded, op.name)],
         arguments=argument_rows(op, spec),
         fields=field_rows(op, spec),
         requirements=requirement_rows(op),
@@ -68,7 +69,9 @@ def op_page(
         grid=grid_rows(op, kernels),
         tuned=tuned_rows(op),
         elements=kernels_by_element(op, kernels, resources, sources[0][1]),
-        excerpts=[(heading, link(page, path), text) for heading, path, text in extras.excerpts],
-        pictures=[(title, link(page, path)) for title, path in extras.pictures],
+        excerpts=[
+            (Ready(heading), Code(link(page, path)), Ready(text.strip())) for heading, path, text in extras.excerpts
+        ],
+        pictures=[(plain(title), Code(link(page, path))) for title, path in extras.pictures],
         sources=sources,
     )

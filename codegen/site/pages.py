@@ -16,12 +16,13 @@ from ..generate import TEMPLATES
 from ..load import Loaded
 from ..model import Op
 from ..render import environment
+from ..text import Text
 from .documents import Documents, heading_of
 from .kernel_rows import Resources, by_arch
 from .op_page import Extras, Named, op_page, path_of
 from .pictures import Measurements
 from .source_pages import SourcePages
-from .table import Ready, Row, code, plain, table
+from .table import Ready, Row, code, indented, plain, table
 from .tree import Tree, link
 
 _INCLUDED = re.compile(r"^#include <(baracuda/[\w.]+)>", re.MULTILINE)
@@ -74,8 +75,8 @@ def navigation(catalogue: Catalogue) -> list[Any]:
 
 
 def _environment() -> jinja2.Environment:
-    env = environment((TEMPLATES / "site",))
-    env.filters.update(table=table, plain=plain, code=code)
+    env = environment((TEMPLATES / "site",), "md")
+    env.filters.update(table=table, plain=plain, code=code, indent=indented)
     return env
 
 
@@ -114,7 +115,7 @@ def _index(env: jinja2.Environment, catalogue: Catalogue) -> str:
     tables = []
     for category, ops in _grouped(catalogue):
         elements = list(dict.fromkeys(element for op in ops for element in op.elements))
-        tables.append((category, [_grid(catalogue, op, elements) for op in ops]))
+        tables.append((Text(category.replace("_", " ")), [_grid(catalogue, op, elements) for op in ops]))
     return env.get_template("index.md.jinja").render(
         ops=catalogue.ops, count=len(catalogue.kernels), categories=tables
     )

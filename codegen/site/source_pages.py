@@ -7,7 +7,8 @@ from pathlib import Path, PurePosixPath
 
 import jinja2
 
-from .table import code, fenced
+from ..text import Text
+from .table import Ready, code, fenced
 from .tree import Tree, link
 
 _LANGUAGES = {
@@ -31,7 +32,7 @@ class SourcePages:
         if page not in self._tree.files:
             language = _LANGUAGES.get(PurePosixPath(path).suffix, "text")
             shown = fenced(text, language, 'linenums="1"')
-            self._tree.add(page, self._template.render(title=path, text=shown))
+            self._tree.add(page, self._template.render(title=Text(path), text=shown))
             self._shown[path] = page
         return page
 
@@ -54,7 +55,7 @@ class SourcePages:
             direct = {f"{folder}/{child.name}" for child in (self._root / folder).iterdir() if _is_shown(child)}
             below = {path for path in self._shown if path.startswith(f"{folder}/")}
             lines = [self._entry(page, folder, path) for path in sorted(direct | below)]
-            self._tree.add(page, self._template.render(title=f"{folder}/", text="\n".join(lines)))
+            self._tree.add(page, self._template.render(title=Text(f"{folder}/"), text=Ready("\n".join(lines))))
 
     def _entry(self, page: str, folder: str, path: str) -> str:
         name = code(path.removeprefix(f"{folder}/"))

@@ -13,6 +13,8 @@ from baracuda.runtime import ElementKind, KernelSku
 from .row_problem import RowProblem
 from .subject import Subject
 
+_TALL = 2048  # columns, up to which there is a problem with more rows than these
+
 
 def skus_of(subject: Subject) -> list[KernelSku]:
     """Every SKU of the op, importing its plan if need be."""
@@ -50,8 +52,8 @@ def _widths(subject: Subject, sku: KernelSku) -> tuple[int, int]:
 
 
 def edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
-    """Rows as long as the tile, one longer and shorter than its vectors like, each optional tensor there and not, and
-    more rows than blocks."""
+    """Rows as long as the tile, one longer and shorter than its vectors like, each optional tensor there and not, more
+    rows than blocks, and more rows than columns."""
     base, shape_field = _simplest(subject, sku.element)
     vec = 16 // sku.element.row.bytes
     held, below = sku.tile.columns(sku.element.row.bytes), _widths(subject, sku)[0] - 1
@@ -69,6 +71,8 @@ def edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
     yield from _axes(subject, sku)
     many = sku.tile.blocks * sku.tile.rows + 1  # so that a block has to take a second turn
     yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, many, below + vec)}
+    if below < _TALL:
+        yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, below + 2, below + 1)}
 
 
 def _axes(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:

@@ -14,10 +14,10 @@ using index_value = CellIndex<BARACUDA_WIDE>::value;
 
 // What has a place for each cell: the tensors, and the indices that the program reads.
 namespace operand {
-enum : int { scores, slopes, y, index_query, index_key, COUNT };
+enum : int { scores_, slopes_, y_, query_index, key_index, COUNT };
 }
 
-template <typename T> struct alibi_args {
+template <typename T> struct kernel_args {
     long long stage;
     long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
@@ -25,31 +25,31 @@ template <typename T> struct alibi_args {
     Space across;  // what sums run along, or copies
     long long across_stride[operand::COUNT][MAX_AXES];
     Cut cut;
-    const T* scores;
-    const T* slopes;
-    T* y;
+    const T* scores_;
+    const T* slopes_;
+    T* y_;
 };
 
 // The values of cells.
 template <typename T, int N, int PACKS>
-__device__ void alibi_cells(const alibi_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+__device__ void kernel_cells(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> scores_slice[PACKS];
-    read(scores_slice, args.scores, run, operand::scores, args.whole, live);
+    read(scores_slice, args.scores_, run, operand::scores_, args.whole, live);
     Pack<T, N> slopes_slice[PACKS];
-    read(slopes_slice, args.slopes, run, operand::slopes, args.whole, live);
+    read(slopes_slice, args.slopes_, run, operand::slopes_, args.whole, live);
     Pack<T, N> y_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            index_value index_query;
-            run[k].index(index_query, operand::index_query, i);
-            index_value index_key;
-            run[k].index(index_key, operand::index_key, i);
-            const acc_t scores = acc_t(value_of(scores_slice[k], i));
-            const acc_t slopes = acc_t(value_of(slopes_slice[k], i));
-            y_pack[k].lane[i] = T(scores + slopes * acc_t(math::subtract(index_key, index_query)));
+            index_value query_index;
+            run[k].index(query_index, operand::query_index, i);
+            index_value key_index;
+            run[k].index(key_index, operand::key_index, i);
+            const acc_t scores_ = acc_t(value_of(scores_slice[k], i));
+            const acc_t slopes_ = acc_t(value_of(slopes_slice[k], i));
+            y_pack[k].lane[i] = T(scores_ + slopes_ * acc_t(math::subtract(key_index, query_index)));
         }
     }
     constexpr bool COPIES = WALK == Walk::COPIES;
@@ -58,14 +58,14 @@ __device__ void alibi_cells(const alibi_args<T>& args, const Run<index_t, operan
     for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
         index_t to[1][operand::COUNT] = {};
         if (COPIES) locate<0>(to, copy, args.across, args.across_stride);
-        write<true>(y_pack, args.y + offset_of(to[0][operand::y]), run, operand::y, args.whole, live);
+        write<true>(y_pack, args.y_ + offset_of(to[0][operand::y_]), run, operand::y_, args.whole, live);
     }
 }
 
 // Only cells: a block's cells are neighbours, its threads take packs of them, neighbours in memory belonging to
 // neighbouring threads: PACKS each where elements are moved one by one, or where what is read and computed once makes
 // many copies, and else one, which is enough in flight when there are as many threads as can be.
-template <typename T, class Schedule> __device__ void alibi(const alibi_args<T>& args) {
+template <typename T, class Schedule> __device__ void kernel(const kernel_args<T>& args) {
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
         constexpr bool ONE = LAYOUT != Layout::STRIDED;
         constexpr int N = ONE ? 16 / sizeof(T) : 1, PACKS = ONE ? 1 : Schedule::PACKS;
@@ -81,7 +81,7 @@ template <typename T, class Schedule> __device__ void alibi(const alibi_args<T>&
             live[k] = live_of<N>(run[k].first, args.kept.count);
             finder.find(run[k], live[k] ? run[k].first : from, live[k], args.kept, args.kept_stride);
         }
-        if (live[0] > 0) alibi_cells<T>(args, run, live);
+        if (live[0] > 0) kernel_cells<T>(args, run, live);
     }
 }
 
@@ -99,26 +99,26 @@ template <typename T> constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? 
 template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
 
 #ifdef SKU_alibi_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) alibi_f32_t256_packs4_blocks1056(__grid_constant__ const alibi_args<float> args) {
-    alibi<float, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) alibi_f32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) alibi_f16_t256_packs4_blocks1056(__grid_constant__ const alibi_args<f16> args) {
-    alibi<f16, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) alibi_f16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) alibi_bf16_t256_packs4_blocks1056(__grid_constant__ const alibi_args<bf16> args) {
-    alibi<bf16, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) alibi_bf16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_f64_t256_packs4_blocks1056(__grid_constant__ const alibi_args<double> args) {
-    alibi<double, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_f64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Schedule<256, 4>>(args);
 }
 #endif
 // @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 -1 1 +10 2 +1 3 +2 1 +7 2 -2 2 +2 1 +1 4 +1 2 -2 2 +2 1

@@ -14,14 +14,14 @@ using index_t = CellIndex<BARACUDA_WIDE>::type;
 using index_value = CellIndex<BARACUDA_WIDE>::value;
 constexpr bool HAS_DSCORES = BARACUDA_HAS_DSCORES;
 constexpr bool HAS_DSLOPES = BARACUDA_HAS_DSLOPES;
-template <typename T> using dslopes_of = BARACUDA_DSLOPES;
+template <typename T> using dslopes_type = BARACUDA_TYPE_DSLOPES;
 
 // What has a place for each cell: the tensors, and the indices that the program reads.
 namespace operand {
-enum : int { dy, dscores, dslopes, index_query, index_key, COUNT };
+enum : int { dy_, dscores_, dslopes_, query_index, key_index, COUNT };
 }
 
-template <typename T> struct alibi_backward_args {
+template <typename T> struct kernel_args {
     long long stage;
     long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
@@ -29,18 +29,18 @@ template <typename T> struct alibi_backward_args {
     Space across;  // what sums run along, or copies
     long long across_stride[operand::COUNT][MAX_AXES];
     Cut cut;
-    const T* dy;
-    T* dscores;
-    dslopes_of<T>* dslopes;
+    const T* dy_;
+    T* dscores_;
+    dslopes_type<T>* dslopes_;
     acc_of<T>* dslopes_parts;  // [splits, kept cells]
 };
 
 // The values of cells.
 template <typename T, int N, int PACKS>
-__device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+__device__ void kernel_cells(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
-    read(dy_slice, args.dy, run, operand::dy, args.whole, live);
+    read(dy_slice, args.dy_, run, operand::dy_, args.whole, live);
     Pack<T, N> dscores_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
@@ -55,53 +55,53 @@ __device__ void alibi_backward_cells(const alibi_backward_args<T>& args, const R
     for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
         index_t to[1][operand::COUNT] = {};
         if (COPIES) locate<0>(to, copy, args.across, args.across_stride);
-        if (HAS_DSCORES) write<true>(dscores_pack, args.dscores + offset_of(to[0][operand::dscores]), run, operand::dscores, args.whole, live);
+        if (HAS_DSCORES) write<true>(dscores_pack, args.dscores_ + offset_of(to[0][operand::dscores_]), run, operand::dscores_, args.whole, live);
     }
 }
 
 // The values of cells, and what they add to the sums.
 template <typename T, int N, int PACKS>
-__device__ void alibi_backward_terms(const alibi_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
+__device__ void kernel_terms(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
-    read(dy_slice, args.dy, run, operand::dy, args.whole, live);
+    read(dy_slice, args.dy_, run, operand::dy_, args.whole, live);
     Pack<T, N> dscores_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            index_value index_query;
-            run[k].index(index_query, operand::index_query, i);
-            index_value index_key;
-            run[k].index(index_key, operand::index_key, i);
-            const acc_t dy = acc_t(value_of(dy_slice[k], i));
+            index_value query_index;
+            run[k].index(query_index, operand::query_index, i);
+            index_value key_index;
+            run[k].index(key_index, operand::key_index, i);
+            const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
             dscores_pack[k].lane[i] = dy_slice[k].lane[i];
-            if (HAS_DSLOPES) dslopes_term[k][i] = dy * acc_t(math::subtract(index_key, index_query));
+            if (HAS_DSLOPES) dslopes_term[k][i] = dy_ * acc_t(math::subtract(key_index, query_index));
         }
     }
-    if (HAS_DSCORES) write<false>(dscores_pack, args.dscores, run, operand::dscores, args.whole, live);
+    if (HAS_DSCORES) write<false>(dscores_pack, args.dscores_, run, operand::dscores_, args.whole, live);
 }
 
 // What is made of the sums of kept cells.
 template <typename T, int N, int PACKS>
-__device__ void alibi_backward_finish(const alibi_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
+__device__ void kernel_finish(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
     using acc_t = acc_of<T>;
-    Pack<dslopes_of<T>, N> dslopes_pack[PACKS];
+    Pack<dslopes_type<T>, N> dslopes_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            [[maybe_unused]] const acc_t dslopes = dslopes_sum[i];
-            dslopes_pack[k].lane[i] = dslopes_of<T>(dslopes);
+            [[maybe_unused]] const acc_t dslopes_ = dslopes_sum[i];
+            dslopes_pack[k].lane[i] = dslopes_type<T>(dslopes_);
         }
     }
-    if (HAS_DSLOPES) write<false>(dslopes_pack, args.dslopes, run, operand::dslopes, args.whole, live);
+    if (HAS_DSLOPES) write<false>(dslopes_pack, args.dslopes_, run, operand::dslopes_, args.whole, live);
 }
 
 // Block (x, y): the x-th group of owners, the y-th of the splits of what they sum. An owner is a kept cell (ROWS) or a
 // pack of them (COLUMNS), and `slices` threads share its terms: a thread takes every slices-th pack of terms (ROWS) or
 // term (COLUMNS), PACKS at a time. Which terms are added in which order depends on the problem's shape alone.
-template <typename T, class Schedule> __device__ void alibi_backward_sums(const alibi_backward_args<T>& args) {
+template <typename T, class Schedule> __device__ void kernel_sums(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     constexpr bool ROWS = WALK == Walk::ROWS;
     constexpr int N = 16 / sizeof(T), KEPT = ROWS ? 1 : N, PACKS = Schedule::PACKS;
@@ -119,7 +119,7 @@ template <typename T, class Schedule> __device__ void alibi_backward_sums(const 
             Run<index_t, operand::COUNT, LAYOUT, N> run[GROUP];
             int there[GROUP];
             terms.place(run, there, turn + index_t(k) * units.step, units.step, end, args.across, args.across_stride);
-            alibi_backward_terms<T>(args, run, there, dslopes_term + k);
+            kernel_terms<T>(args, run, there, dslopes_term + k);
             if (HAS_DSLOPES) pair_up<GROUP>(dslopes_term, k);
         }
         if (HAS_DSLOPES) add_terms(dslopes_part, dslopes_term);
@@ -128,17 +128,17 @@ template <typename T, class Schedule> __device__ void alibi_backward_sums(const 
     if (HAS_DSLOPES) fold_slices(dslopes_sum, dslopes_part, share);
     if (share.slice != 0 || !kept.live) return;
     if (args.cut.splits > 1) {
-        if (HAS_DSLOPES) write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + kept.first, dslopes_sum, kept.apart, kept.live);
+        if (HAS_DSLOPES) baracuda::write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + kept.first, dslopes_sum, kept.apart, kept.live);
         return;
     }
     Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1];  // not kept in registers for so long
     run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
     const int live[1] = {kept.live};
-    alibi_backward_finish<T>(args, run, live, dslopes_sum);
+    kernel_finish<T>(args, run, live, dslopes_sum);
 }
 
 // A thread for each kept cell, which adds up all of its terms, as many in flight as make up half of its packs.
-template <typename T, class Schedule> __device__ void alibi_backward_singles(const alibi_backward_args<T>& args) {
+template <typename T, class Schedule> __device__ void kernel_singles(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using R = Run<index_t, operand::COUNT, LAYOUT, 1>;
     constexpr int THREADS = Schedule::THREADS, TERMS = Schedule::PACKS * 8 / sizeof(T);
@@ -156,7 +156,7 @@ template <typename T, class Schedule> __device__ void alibi_backward_singles(con
             int there[TERMS];
             places.place(run, there, home[0], turn, count - turn);
             acc_t dslopes_term[TERMS][1] = {};
-            alibi_backward_terms<T>(args, run, there, dslopes_term);
+            kernel_terms<T>(args, run, there, dslopes_term);
             if (HAS_DSLOPES) pair_up<TERMS>(dslopes_term, 0);
             if (HAS_DSLOPES) dslopes_part.add(dslopes_term[0][0]);
         }
@@ -164,31 +164,31 @@ template <typename T, class Schedule> __device__ void alibi_backward_singles(con
     if (!live[0]) return;
     acc_t dslopes_sum[1] = {};
     if (HAS_DSLOPES) dslopes_sum[0] = dslopes_part.total();
-    alibi_backward_finish<T>(args, home, live, dslopes_sum);
+    kernel_finish<T>(args, home, live, dslopes_sum);
 }
 
 // Adds up the splits: a kept cell's parts are dealt out to `slices` threads, one after another.
-template <typename T, class Schedule> __device__ void alibi_backward_fold(const alibi_backward_args<T>& args) {
+template <typename T, class Schedule> __device__ void kernel_fold(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     const Share<Schedule::THREADS, false> share(args.cut.fold_bits);
     const index_t first = index_t(blockIdx.x) * share.owners + share.owner;
     const int live[1] = {live_of<1>(first, args.kept.count)};
     acc_t dslopes_sum[1] = {};
-    if (HAS_DSLOPES) fold_parts(dslopes_sum, args.dslopes_parts + first, args.cut.splits, args.kept.count, live[0], share);
+    if (HAS_DSLOPES) baracuda::fold_parts(dslopes_sum, args.dslopes_parts + first, args.cut.splits, args.kept.count, live[0], share);
     if (share.slice != 0 || !live[0]) return;
     Run<index_t, operand::COUNT, LAYOUT, 1> run[1];
     run[0].find(first, index_t(1), 1, args.kept, args.kept_stride);
-    alibi_backward_finish<T>(args, run, live, dslopes_sum);
+    kernel_finish<T>(args, run, live, dslopes_sum);
 }
 
 // Only cells: a block's cells are neighbours, its threads take packs of them, neighbours in memory belonging to
 // neighbouring threads: PACKS each where elements are moved one by one, or where what is read and computed once makes
 // many copies, and else one, which is enough in flight when there are as many threads as can be.
-template <typename T, class Schedule> __device__ void alibi_backward(const alibi_backward_args<T>& args) {
-    if constexpr (WALK == Walk::SINGLES) alibi_backward_singles<T, Schedule>(args);
+template <typename T, class Schedule> __device__ void kernel(const kernel_args<T>& args) {
+    if constexpr (WALK == Walk::SINGLES) kernel_singles<T, Schedule>(args);
     if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
-        if (args.stage == 0) alibi_backward_sums<T, Schedule>(args);
-        if (args.stage == 1) alibi_backward_fold<T, Schedule>(args);
+        if (args.stage == 0) kernel_sums<T, Schedule>(args);
+        if (args.stage == 1) kernel_fold<T, Schedule>(args);
     }
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
         constexpr bool ONE = LAYOUT != Layout::STRIDED;
@@ -205,7 +205,7 @@ template <typename T, class Schedule> __device__ void alibi_backward(const alibi
             live[k] = live_of<N>(run[k].first, args.kept.count);
             finder.find(run[k], live[k] ? run[k].first : from, live[k], args.kept, args.kept_stride);
         }
-        if (live[0] > 0) alibi_backward_cells<T>(args, run, live);
+        if (live[0] > 0) kernel_cells<T>(args, run, live);
     }
 }
 
@@ -223,26 +223,26 @@ template <typename T> constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? 
 template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
 
 #ifdef SKU_alibi_backward_f32_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<float> args) {
-    alibi_backward<float, Schedule<256, 2>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_f16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) alibi_backward_f16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<f16> args) {
-    alibi_backward<f16, Schedule<256, 2>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) alibi_backward_f16_t256_packs2_blocks1056(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_bf16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) alibi_backward_bf16_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<bf16> args) {
-    alibi_backward<bf16, Schedule<256, 2>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) alibi_backward_bf16_t256_packs2_blocks1056(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Schedule<256, 2>>(args);
 }
 #endif
 
 #ifdef SKU_alibi_backward_f64_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_backward_f64_t256_packs2_blocks1056(__grid_constant__ const alibi_backward_args<double> args) {
-    alibi_backward<double, Schedule<256, 2>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_backward_f64_t256_packs2_blocks1056(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Schedule<256, 2>>(args);
 }
 #endif
 // @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 9 +1 1 -1 1 +2 2 +1 13 +1 1 -1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +2 1 +1

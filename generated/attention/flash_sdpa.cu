@@ -16,10 +16,10 @@ namespace baracuda {
 struct Variant {
     static constexpr bool HAS_MASK = BARACUDA_HAS_MASK;
     static constexpr bool HAS_ALIBI_SLOPES = BARACUDA_HAS_ALIBI_SLOPES;
-    static constexpr int DK = BARACUDA_DK;
-    static constexpr int DV = BARACUDA_DV;
-    static constexpr bool BAND = BARACUDA_BAND;
-    static constexpr bool SOFTCAP = BARACUDA_SOFTCAP;
+    static constexpr int DK = BARACUDA_SETTING_DK;
+    static constexpr int DV = BARACUDA_SETTING_DV;
+    static constexpr bool BAND = BARACUDA_SETTING_BAND;
+    static constexpr bool SOFTCAP = BARACUDA_SETTING_SOFTCAP;
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
 };

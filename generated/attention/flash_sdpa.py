@@ -452,7 +452,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         return (
             rt.BodyKernel(
                 "main",
-                (min(v.tiles, s.multiprocessors) if s.persistent else v.tiles if s.splits == 0 else 0, 1, 1),
+                ((min(v.tiles, s.multiprocessors) if s.persistent else v.tiles) if s.splits == 0 else 0, 1, 1),
                 s.threads,
                 (v.hopper if s.persistent else v.portable),
             ),

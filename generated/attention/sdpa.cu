@@ -11,9 +11,9 @@ namespace baracuda {
 // What the plan settled before compilation.
 struct Variant {
     static constexpr bool HAS_MASK = BARACUDA_HAS_MASK;
-    static constexpr int DK = BARACUDA_DK;
-    static constexpr int DV = BARACUDA_DV;
-    static constexpr bool IS_CAUSAL = BARACUDA_IS_CAUSAL;
+    static constexpr int DK = BARACUDA_SETTING_DK;
+    static constexpr int DV = BARACUDA_SETTING_DV;
+    static constexpr bool IS_CAUSAL = BARACUDA_SETTING_IS_CAUSAL;
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
 };

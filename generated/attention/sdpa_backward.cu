@@ -11,8 +11,8 @@ namespace baracuda {
 // What the plan settled before compilation.
 struct Variant {
     static constexpr bool HAS_DMASK = BARACUDA_HAS_DMASK;
-    static constexpr int DK = BARACUDA_DK;
-    static constexpr int DV = BARACUDA_DV;
+    static constexpr int DK = BARACUDA_SETTING_DK;
+    static constexpr int DV = BARACUDA_SETTING_DV;
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
 };

@@ -14,15 +14,15 @@ struct Variant {
     static constexpr bool HAS_INITIAL_STATES = BARACUDA_HAS_INITIAL_STATES;
     static constexpr bool HAS_CU_SEQLENS = BARACUDA_HAS_CU_SEQLENS;
     static constexpr bool HAS_FINAL_STATES = BARACUDA_HAS_FINAL_STATES;
-    static constexpr int WIDTH = BARACUDA_WIDTH;
-    static constexpr bool SILU = BARACUDA_SILU;
+    static constexpr int WIDTH = BARACUDA_SETTING_WIDTH;
+    static constexpr bool SILU = BARACUDA_SETTING_SILU;
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool CHANNELS_LAST = BARACUDA_LAYOUT == 1;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 2;
 };
-template <typename T> using weight_of = BARACUDA_WEIGHT;
-template <typename T> using bias_of = BARACUDA_BIAS;
-template <typename T> using cu_seqlens_of = BARACUDA_CU_SEQLENS;
+template <typename T> using weight_type = BARACUDA_TYPE_WEIGHT;
+template <typename T> using bias_type = BARACUDA_TYPE_BIAS;
+template <typename T> using cu_seqlens_type = BARACUDA_TYPE_CU_SEQLENS;
 struct Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2 {
     static constexpr int THREADS = 128;
     static constexpr int LANES = 4;
@@ -111,10 +111,10 @@ struct Schedule_sm_80_t64_lanes32_owned64_time8_steps4_batch3_columns1 {
 
 template <typename T> struct causal_conv1d_args {
     Strided<const T, 3> x;
-    Strided<const weight_of<T>, 2> weight;
-    Strided<const bias_of<T>, 1> bias;
+    Strided<const weight_type<T>, 2> weight;
+    Strided<const bias_type<T>, 1> bias;
     Strided<const T, 3> initial_states;
-    Strided<const cu_seqlens_of<T>, 1> cu_seqlens;
+    Strided<const cu_seqlens_type<T>, 1> cu_seqlens;
     Strided<T, 3> y;
     Strided<T, 3> final_states;
     long long batch_size;

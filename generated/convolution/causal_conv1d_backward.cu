@@ -17,17 +17,17 @@ struct Variant {
     static constexpr bool HAS_CU_SEQLENS = BARACUDA_HAS_CU_SEQLENS;
     static constexpr bool HAS_DB = BARACUDA_HAS_DB;
     static constexpr bool HAS_DINITIAL_STATES = BARACUDA_HAS_DINITIAL_STATES;
-    static constexpr int WIDTH = BARACUDA_WIDTH;
-    static constexpr bool SILU = BARACUDA_SILU;
+    static constexpr int WIDTH = BARACUDA_SETTING_WIDTH;
+    static constexpr bool SILU = BARACUDA_SETTING_SILU;
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool CHANNELS_LAST = BARACUDA_LAYOUT == 1;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 2;
 };
-template <typename T> using weight_of = BARACUDA_WEIGHT;
-template <typename T> using bias_of = BARACUDA_BIAS;
-template <typename T> using cu_seqlens_of = BARACUDA_CU_SEQLENS;
-template <typename T> using dw_of = BARACUDA_DW;
-template <typename T> using db_of = BARACUDA_DB;
+template <typename T> using weight_type = BARACUDA_TYPE_WEIGHT;
+template <typename T> using bias_type = BARACUDA_TYPE_BIAS;
+template <typename T> using cu_seqlens_type = BARACUDA_TYPE_CU_SEQLENS;
+template <typename T> using dw_type = BARACUDA_TYPE_DW;
+template <typename T> using db_type = BARACUDA_TYPE_DB;
 struct Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2_slices8 {
     static constexpr int THREADS = 128;
     static constexpr int LANES = 4;
@@ -156,15 +156,15 @@ struct Schedule_sm_80_t32_lanes32_owned64_time8_steps16_batch3_slices8_columns1 
 
 template <typename T> struct causal_conv1d_backward_args {
     Strided<const T, 3> x;
-    Strided<const weight_of<T>, 2> weight;
-    Strided<const bias_of<T>, 1> bias;
+    Strided<const weight_type<T>, 2> weight;
+    Strided<const bias_type<T>, 1> bias;
     Strided<const T, 3> dy;
     Strided<const T, 3> initial_states;
     Strided<const T, 3> dfinal_states;
-    Strided<const cu_seqlens_of<T>, 1> cu_seqlens;
+    Strided<const cu_seqlens_type<T>, 1> cu_seqlens;
     Strided<T, 3> dx;
-    Strided<dw_of<T>, 2> dw;
-    Strided<db_of<T>, 1> db;
+    Strided<dw_type<T>, 2> dw;
+    Strided<db_type<T>, 1> db;
     Strided<T, 3> dinitial_states;
     long long batch_size;
     long long channels;

@@ -11,13 +11,13 @@ namespace baracuda {
 // What the plan settled before compilation.
 struct Variant {
     static constexpr bool HAS_BIAS = BARACUDA_HAS_BIAS;
-    static constexpr int WIDTH = BARACUDA_WIDTH;
-    static constexpr bool SILU = BARACUDA_SILU;
-    static constexpr int STATE = BARACUDA_STATE;
+    static constexpr int WIDTH = BARACUDA_SETTING_WIDTH;
+    static constexpr bool SILU = BARACUDA_SETTING_SILU;
+    static constexpr int STATE = BARACUDA_SETTING_STATE;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 0;
 };
-template <typename T> using weight_of = BARACUDA_WEIGHT;
-template <typename T> using bias_of = BARACUDA_BIAS;
+template <typename T> using weight_type = BARACUDA_TYPE_WEIGHT;
+template <typename T> using bias_type = BARACUDA_TYPE_BIAS;
 struct Schedule_sm_80_t128_blocks_per_sm12 {
     static constexpr int THREADS = 128;
     static constexpr int BLOCKS_PER_SM = 12;
@@ -28,8 +28,8 @@ struct Schedule_sm_80_t128 {
 
 template <typename T> struct causal_conv1d_update_args {
     Strided<const T, 3> x;
-    Strided<const weight_of<T>, 2> weight;
-    Strided<const bias_of<T>, 1> bias;
+    Strided<const weight_type<T>, 2> weight;
+    Strided<const bias_type<T>, 1> bias;
     Strided<T, 3> conv_state;
     Strided<T, 3> y;
     long long batch_size;

@@ -13,28 +13,28 @@ constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_BETA = BARACUDA_HAS_BETA;
-template <typename T> using gamma_of = BARACUDA_GAMMA;
-template <typename T> using beta_of = BARACUDA_BETA;
-template <typename T> using mu_of = BARACUDA_MU;
-template <typename T> using rstd_of = BARACUDA_RSTD;
+template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
+template <typename T> using beta_type = BARACUDA_TYPE_BETA;
+template <typename T> using mu_type = BARACUDA_TYPE_MU;
+template <typename T> using rstd_type = BARACUDA_TYPE_RSTD;
 
-template <typename T> struct layer_norm_args {
+template <typename T> struct kernel_args {
     long long stage;
     Space space;
-    PerElement<const T, ROW_AXES> x;
-    PerCol<const gamma_of<T>, LAYOUT> gamma;
-    PerCol<const beta_of<T>, LAYOUT> beta;
-    PerElement<T, ROW_AXES> y;
-    PerRow<mu_of<T>, ROW_AXES> mu;
-    PerRow<rstd_of<T>, ROW_AXES> rstd;
-    double eps;
+    PerElement<const T, ROW_AXES> x_;
+    PerCol<const gamma_type<T>, LAYOUT> gamma_;
+    PerCol<const beta_type<T>, LAYOUT> beta_;
+    PerElement<T, ROW_AXES> y_;
+    PerRow<mu_type<T>, ROW_AXES> mu_;
+    PerRow<rstd_type<T>, ROW_AXES> rstd_;
+    double eps_;
 };
 
 // Block b takes rows b * ROWS, and if it stays (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
 // stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
 // columns of it, and what is stored is computed again for the packs that memory is made of.
-template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(const layer_norm_args<T>& args) {
+template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
@@ -44,9 +44,9 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
-    const long long size_rows = space.rows;
-    [[maybe_unused]] const long long size_cols = space.cols;
-    [[maybe_unused]] const acc_t eps = acc_t(args.eps);
+    const long long rows_size = space.rows;
+    [[maybe_unused]] const long long cols_size = space.cols;
+    [[maybe_unused]] const acc_t eps_ = acc_t(args.eps_);
     const int lane = threadIdx.x % Tile::LANES;
     const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
@@ -55,19 +55,19 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
     const index_t home = stretch.first;
     const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
-    Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
-    Pack<beta_of<T>, VEC> beta_slice[CHUNKS];
+    Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];
+    Pack<beta_type<T>, VEC> beta_slice[CHUNKS];
     if constexpr (KEPT) {
-        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma.data, args.gamma.col_stride, space, column(home, 0), APART, stretch.end, false);
-        if (HAS_BETA) read<LAYOUT>(beta_slice, args.beta.data, args.beta.col_stride, space, column(home, 0), APART, stretch.end, false);
+        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma_.data, args.gamma_.col_stride, space, column(home, 0), APART, stretch.end, false);
+        if (HAS_BETA) read<LAYOUT>(beta_slice, args.beta_.data, args.beta_.col_stride, space, column(home, 0), APART, stretch.end, false);
     }
 
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
     const auto fetch = [&](long long row) {
-        if (row >= size_rows) return;
-        const T* const x_row = args.x.row(space, row);
+        if (row >= rows_size) return;
+        const T* const x_row = args.x_.row(space, row);
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (column(home, k) >= stretch.end) continue;
@@ -77,14 +77,14 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
     if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
-    for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
+    for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
-        const bool live = row < size_rows;
+        const bool live = row < rows_size;
         const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
-        const T* const x_row = args.x.row(space, row);
-        T* const y_row = args.y.row(space, row);
-        [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
+        const T* const x_row = args.x_.row(space, row);
+        T* const y_row = args.y_.row(space, row);
+        [[maybe_unused]] const bool x_inside = SLID && args.x_.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if constexpr (AHEAD) {
             cp_async_wait_all();
@@ -95,14 +95,14 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
             }
             fetch(next);
         } else if constexpr (HELD) {
-            read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
+            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
 
         [[maybe_unused]] acc_t mu_part = acc_t(0);
         if constexpr (HELD) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -112,20 +112,20 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    mu_part = mu_part + x;
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    mu_part = mu_part + x_;
                 }
             }
             if constexpr (HELD) break;
         }
-        const acc_t mu = mean_of(fold_row<Tile, Sum<acc_t>>(mu_part, turn), space);
-        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.mu.at(space, row) = mu_of<T>(mu);
+        const acc_t mu_ = mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(mu_part, turn), space);
+        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.mu_.at(space, row) = mu_type<T>(mu_);
 
         [[maybe_unused]] acc_t rstd_mean_part = acc_t(0);
         if constexpr (HELD) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -135,16 +135,16 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    const acc_t centred = x - mu;
-                    rstd_mean_part = math::fma(centred, centred, rstd_mean_part);
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    const acc_t centred_ = x_ - mu_;
+                    rstd_mean_part = math::fma(centred_, centred_, rstd_mean_part);
                 }
             }
             if constexpr (HELD) break;
         }
-        const acc_t rstd_mean = mean_of(fold_row<Tile, Sum<acc_t>>(rstd_mean_part, turn), space);
-        [[maybe_unused]] const acc_t rstd = acc_t(1) / math::sqrt(rstd_mean + eps);
-        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rstd.at(space, row) = rstd_of<T>(rstd);
+        const acc_t rstd_mean_ = mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(rstd_mean_part, turn), space);
+        [[maybe_unused]] const acc_t rstd_ = acc_t(1) / math::sqrt(rstd_mean_ + eps_);
+        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.rstd_.at(space, row) = rstd_type<T>(rstd_);
 
         {
         if constexpr (HELD && !SLID) keep_packed(x_slice);
@@ -154,7 +154,7 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
         const int slide = SLID ? slide_of<VEC>(y_row + home) : 0;
         for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
             if constexpr (AGAIN) {
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -162,20 +162,20 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
                 if constexpr (!KEPT || SLID) gamma_slice[k] = {};
-                if constexpr ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                if constexpr ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
                 if constexpr (!KEPT || SLID) beta_slice[k] = {};
-                if constexpr ((!KEPT || SLID) && HAS_BETA) read<LAYOUT>(beta_slice[k], args.beta.data, args.beta.col_stride, space, col, cols, false);
+                if constexpr ((!KEPT || SLID) && HAS_BETA) read<LAYOUT>(beta_slice[k], args.beta_.data, args.beta_.col_stride, space, col, cols, false);
                 Pack<T, VEC> y_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
-                    const acc_t beta = !HAS_BETA ? acc_t(0.0) : acc_t(value_of(beta_slice[k], i));
-                    const acc_t centred = x - mu;
-                    y_pack.lane[i] = T(centred * rstd * gamma + beta);
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
+                    const acc_t beta_ = !HAS_BETA ? acc_t(0.0) : acc_t(value_of(beta_slice[k], i));
+                    const acc_t centred_ = x_ - mu_;
+                    y_pack.lane[i] = T(centred_ * rstd_ * gamma_ + beta_);
                 }
-                write<LAYOUT>(y_pack, y_row, args.y.col_stride, space, col, home, cols);
+                write<LAYOUT>(y_pack, y_row, args.y_.col_stride, space, col, home, cols);
             }
             if constexpr (!AGAIN) break;
         }
@@ -187,8 +187,8 @@ template <typename T, class Tile, Walk WALK> __device__ void layer_norm_rows(con
 
 // Held rows: stage 0 works on rows, stage 1 adds up columns. Wide rows with column sums: stage 0 gathers, stage 1 does
 // the last pass strip by strip, and the block that finishes a strip last adds up its columns.
-template <typename T, class Tile> __device__ void layer_norm(const layer_norm_args<T>& args) {
-    layer_norm_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
+template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
+    kernel_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
 }
 
 }  // namespace baracuda
@@ -196,338 +196,338 @@ template <typename T, class Tile> __device__ void layer_norm(const layer_norm_ar
 using namespace baracuda;
 
 #ifdef SKU_layer_norm_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row4x32x2(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row4x32x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row4x32x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row4x32x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row8x16x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row8x16x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row16x8x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row16x8x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row32x4x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row32x4x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) layer_norm_f32_row64x1x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) layer_norm_f32_row64x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row128x1x4(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row128x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row128x1x8(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f32_row128x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f32_row256x1x8(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f32_row256x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f32_row512x1x8(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f32_row512x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f32_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f32_row1024x1x8(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f32_row1024x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_sm_90_f32_row512x1x4x8(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_sm_90_f32_row512x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f32_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f32_row1024x1x4x8(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f32_row1024x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f32_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f32_wide384x1x2(__grid_constant__ const layer_norm_args<float> args) {
-    layer_norm<float, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f32_wide384x1x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row4x32x2(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row4x32x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row4x32x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row4x32x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row8x16x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row8x16x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row16x8x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row16x8x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row32x4x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row32x4x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) layer_norm_f16_row64x1x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) layer_norm_f16_row64x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row128x1x4(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row128x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row128x1x8(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f16_row128x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f16_row256x1x8(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f16_row256x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f16_row512x1x8(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f16_row512x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f16_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f16_row1024x1x8(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f16_row1024x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_sm_90_f16_row512x1x4x8(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_sm_90_f16_row512x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f16_row1024x1x4x8(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f16_row1024x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f16_wide384x1x2(__grid_constant__ const layer_norm_args<f16> args) {
-    layer_norm<f16, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f16_wide384x1x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row4x32x2(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row4x32x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row4x32x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row4x32x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row8x16x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row8x16x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row16x8x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row16x8x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row32x4x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row32x4x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) layer_norm_bf16_row64x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) layer_norm_bf16_row64x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row128x1x4(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row128x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row128x1x8(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_bf16_row128x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_bf16_row256x1x8(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_bf16_row256x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_bf16_row512x1x8(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_bf16_row512x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_bf16_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_bf16_row1024x1x8(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_bf16_row1024x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_sm_90_bf16_row512x1x4x8(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_sm_90_bf16_row512x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_bf16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_bf16_row1024x1x4x8(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_bf16_row1024x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_bf16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_bf16_wide384x1x2(__grid_constant__ const layer_norm_args<bf16> args) {
-    layer_norm<bf16, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_bf16_wide384x1x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row4x32x2(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row4x32x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row4x32x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row4x32x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row8x16x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row8x16x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row16x8x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row16x8x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row32x4x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row32x4x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) layer_norm_f64_row64x1x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) layer_norm_f64_row64x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row128x1x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) layer_norm_f64_row128x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f64_row256x1x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<256, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_f64_row256x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f64_row512x1x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<512, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_f64_row512x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f64_row1024x1x4
-extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f64_row1024x1x4(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<1024, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) layer_norm_sm_90_f64_row1024x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_f64_row256x1x4x8(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) layer_norm_sm_90_f64_row256x1x4x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_sm_90_f64_row512x1x4x8(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_sm_90_f64_row512x1x4x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_sm_90_f64_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f64_row1024x1x4x8(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) layer_norm_sm_90_f64_row1024x1x4x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_layer_norm_f64_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f64_wide384x1x2(__grid_constant__ const layer_norm_args<double> args) {
-    layer_norm<double, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_f64_wide384x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 // @lines templates/row.cu.jinja:63 3 +1 1 -1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1

@@ -54,8 +54,7 @@ class LayerNormDescriptor(rt.RowDescriptor):
     has_affine: bool
     element: rt.ElementKind | str
 
-    @property
-    def col_axes(self) -> tuple[int, ...]:
+    def _col_axes(self) -> tuple[int, ...]:
         """The axes that make up cols; the others make up rows."""
         return rt.mask_axes(self.norm_axes_mask, len(self.input_shape))
 

@@ -12,22 +12,22 @@ constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_DGAMMA = BARACUDA_HAS_DGAMMA;
-template <typename T> using gamma_of = BARACUDA_GAMMA;
-template <typename T> using rms_of = BARACUDA_RMS;
-template <typename T> using dgamma_of = BARACUDA_DGAMMA;
+template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
+template <typename T> using rms_type = BARACUDA_TYPE_RMS;
+template <typename T> using dgamma_type = BARACUDA_TYPE_DGAMMA;
 
-template <typename T> struct rms_norm_backward_args {
+template <typename T> struct kernel_args {
     long long stage;
     Space space;
-    PerElement<const T, ROW_AXES> dy;
-    PerElement<const T, ROW_AXES> x;
-    PerCol<const gamma_of<T>, LAYOUT> gamma;
-    PerRow<const rms_of<T>, ROW_AXES> rms;
-    PerElement<T, ROW_AXES> dx;
-    PerCol<dgamma_of<T>, LAYOUT> dgamma;
+    PerElement<const T, ROW_AXES> dy_;
+    PerElement<const T, ROW_AXES> x_;
+    PerCol<const gamma_type<T>, LAYOUT> gamma_;
+    PerRow<const rms_type<T>, ROW_AXES> rms_;
+    PerElement<T, ROW_AXES> dx_;
+    PerCol<dgamma_type<T>, LAYOUT> dgamma_;
     long long parts;  // that each column sum is made of
     acc_of<T>* dgamma_parts;  // [parts, cols]
-    acc_of<T>* proj_of_row;  // [rows], gathered from wide rows
+    acc_of<T>* proj_gathered;  // [rows], gathered from wide rows
     unsigned* tickets;  // one a strip of wide rows
 };
 
@@ -35,7 +35,7 @@ template <typename T> struct rms_norm_backward_args {
 // t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
 // stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
 // columns of it, and what is stored is computed again for the packs that memory is made of.
-template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_rows(const rms_norm_backward_args<T>& args) {
+template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
@@ -45,8 +45,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
-    const long long size_rows = space.rows;
-    [[maybe_unused]] const long long size_cols = space.cols;
+    const long long rows_size = space.rows;
+    [[maybe_unused]] const long long cols_size = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
     const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
@@ -55,10 +55,10 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
     const index_t home = stretch.first;
     const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
-    Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];
+    Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];
     [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
     if constexpr (KEPT) {
-        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma.data, args.gamma.col_stride, space, column(home, 0), APART, stretch.end, false);
+        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma_.data, args.gamma_.col_stride, space, column(home, 0), APART, stretch.end, false);
     }
 
     DYN_SHARED(unsigned char, dynamic);
@@ -66,9 +66,9 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
     const auto fetch = [&](long long row) {
-        if (row >= size_rows) return;
-        const T* const dy_row = args.dy.row(space, row);
-        const T* const x_row = args.x.row(space, row);
+        if (row >= rows_size) return;
+        const T* const dy_row = args.dy_.row(space, row);
+        const T* const x_row = args.x_.row(space, row);
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (column(home, k) >= stretch.end) continue;
@@ -77,25 +77,25 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
         }
     };
     const auto rms_at = [&](long long row) {
-        return row < size_rows ? acc_t(args.rms.at(space, row)) : acc_t(0.0);
+        return row < rows_size ? acc_t(args.rms_.at(space, row)) : acc_t(0.0);
     };
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
     if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
     acc_t rms_next = rms_at(block * Tile::ROWS + own);
-    for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
+    for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
-        const bool live = row < size_rows;
+        const bool live = row < rows_size;
         const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
-        const acc_t rms = rms_next;
+        const acc_t rms_ = rms_next;
         rms_next = rms_at(next);
-        const T* const dy_row = args.dy.row(space, row);
-        const T* const x_row = args.x.row(space, row);
-        T* const dx_row = args.dx.row(space, row);
-        [[maybe_unused]] const bool dy_inside = SLID && args.dy.inside(row);
+        const T* const dy_row = args.dy_.row(space, row);
+        const T* const x_row = args.x_.row(space, row);
+        T* const dx_row = args.dx_.row(space, row);
+        [[maybe_unused]] const bool dy_inside = SLID && args.dy_.inside(row);
         Pack<T, VEC> dy_slice[CHUNKS];
-        [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
+        [[maybe_unused]] const bool x_inside = SLID && args.x_.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if constexpr (AHEAD) {
             cp_async_wait_all();
@@ -107,10 +107,10 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
             }
             fetch(next);
         } else if constexpr (HELD) {
-            read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(home, 0), APART, cols, dy_inside);
-            read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
+            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(home, 0), APART, cols, dy_inside);
+            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
-        [[maybe_unused]] const acc_t r = acc_t(1) / rms;
+        [[maybe_unused]] const acc_t r_ = acc_t(1) / rms_;
 
         [[maybe_unused]] acc_t proj_part = acc_t(0);
         if constexpr (HELD) keep_packed(dy_slice);
@@ -118,8 +118,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
         if constexpr (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -127,23 +127,23 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
                 if constexpr (!KEPT) gamma_slice[k] = {};
-                if constexpr (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                if constexpr (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
-                    const acc_t xhat = x * r;
-                    const acc_t wdy = dy * gamma;
-                    proj_part = math::fma(xhat, wdy, proj_part);
+                    const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
+                    const acc_t xhat_ = x_ * r_;
+                    const acc_t wdy_ = dy_ * gamma_;
+                    proj_part = math::fma(xhat_, wdy_, proj_part);
                 }
             }
             if constexpr (HELD) break;
         }
-        const acc_t proj = WALK == Walk::STRIP ? args.proj_of_row[row] : mean_of(fold_row<Tile, Sum<acc_t>>(proj_part, turn), space);
+        const acc_t proj_ = WALK == Walk::STRIP ? args.proj_gathered[row] : mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(proj_part, turn), space);
         if (WALK == Walk::GATHER) {
-            if (lane == 0) args.proj_of_row[row] = proj;
+            if (lane == 0) args.proj_gathered[row] = proj_;
             continue;
         }
 
@@ -152,8 +152,8 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
         if constexpr (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = home; (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -161,20 +161,20 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
                 if constexpr (!KEPT) gamma_slice[k] = {};
-                if constexpr (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                if constexpr (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
-                    const acc_t xhat = x * r;
-                    const acc_t wdy = dy * gamma;
-                    if (HAS_DGAMMA) dgamma_sum[k][i] = math::fma(dy, xhat, dgamma_sum[k][i]);
-                    dx_pack.lane[i] = T(r * math::fma(-xhat, proj, wdy));
+                    const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
+                    const acc_t xhat_ = x_ * r_;
+                    const acc_t wdy_ = dy_ * gamma_;
+                    if (HAS_DGAMMA) dgamma_sum[k][i] = math::fma(dy_, xhat_, dgamma_sum[k][i]);
+                    dx_pack.lane[i] = T(r_ * math::fma(-xhat_, proj_, wdy_));
                 }
-                if (!SLID) write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
+                if (!SLID) write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, home, cols);
             }
             if constexpr (HELD) break;
         }
@@ -185,11 +185,11 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
         if constexpr (KEPT && !SLID && HAS_GAMMA) keep_packed(gamma_slice);
         constexpr bool AGAIN = !HELD || SLID;
         const int slide = SLID ? slide_of<VEC>(dx_row + home) : 0;
-        Pack<gamma_of<T>, VEC> gamma_slice[CHUNKS];  // of other columns than those whose sums are kept
+        Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];  // of other columns than those whose sums are kept
         for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
             if constexpr (AGAIN) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -197,19 +197,19 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
                 if constexpr (!KEPT || SLID) gamma_slice[k] = {};
-                if constexpr ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma.data, args.gamma.col_stride, space, col, cols, false);
+                if constexpr ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
-                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    const acc_t gamma = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
-                    const acc_t xhat = x * r;
-                    const acc_t wdy = dy * gamma;
-                    dx_pack.lane[i] = T(r * math::fma(-xhat, proj, wdy));
+                    const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
+                    const acc_t xhat_ = x_ * r_;
+                    const acc_t wdy_ = dy_ * gamma_;
+                    dx_pack.lane[i] = T(r_ * math::fma(-xhat_, proj_, wdy_));
                 }
-                write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
+                write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, home, cols);
             }
             if constexpr (!AGAIN) break;
         }
@@ -233,37 +233,37 @@ template <typename T, class Tile, Walk WALK> __device__ void rms_norm_backward_r
 
 // Adds the parts of the sums of columns [first, end), THREADS / SLICES columns at a time, in an order that is always
 // the same.
-template <typename T, class Tile, int SLICES> __device__ void rms_norm_backward_columns(const rms_norm_backward_args<T>& args, long long first, long long end) {
+template <typename T, class Tile, int SLICES> __device__ void kernel_columns(const kernel_args<T>& args, long long first, long long end) {
     using acc_t = acc_of<T>;
     constexpr int COLUMNS = Tile::THREADS / SLICES;
     const Space& space = args.space;
-    [[maybe_unused]] const long long size_rows = space.rows, size_cols = space.cols;
+    [[maybe_unused]] const long long rows_size = space.rows, cols_size = space.cols;
     for (; first < end; first += COLUMNS) {
         const long long col = first + threadIdx.x % COLUMNS;
-        acc_t dgamma = 0;
-        if (HAS_DGAMMA) dgamma = fold_parts<Tile::THREADS, SLICES>(args.dgamma_parts + col, args.parts, space.cols, col < end);
+        acc_t dgamma_ = 0;
+        if (HAS_DGAMMA) dgamma_ = baracuda::fold_parts<Tile::THREADS, SLICES>(args.dgamma_parts + col, args.parts, space.cols, col < end);
         if (threadIdx.x >= COLUMNS || col >= end) continue;
-        if (HAS_DGAMMA) args.dgamma.at(space, col) = dgamma_of<T>(dgamma);
+        if (HAS_DGAMMA) args.dgamma_.at(space, col) = dgamma_type<T>(dgamma_);
     }
 }
 
 // Held rows: stage 0 works on rows, stage 1 adds up columns. Wide rows with column sums: stage 0 gathers, stage 1 does
 // the last pass strip by strip, and the block that finishes a strip last adds up its columns.
-template <typename T, class Tile> __device__ void rms_norm_backward(const rms_norm_backward_args<T>& args) {
+template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
     if (args.stage == 0) let_next_kernel_start();
     else wait_for_kernel_before();
     if constexpr (Tile::WIDE) {
         constexpr long long STRIP = Tile::LANES * (16 / sizeof(T));
-        if (args.stage == 0) return rms_norm_backward_rows<T, Tile, Walk::GATHER>(args);
-        rms_norm_backward_rows<T, Tile, Walk::STRIP>(args);
+        if (args.stage == 0) return kernel_rows<T, Tile, Walk::GATHER>(args);
+        kernel_rows<T, Tile, Walk::STRIP>(args);
         if (last_to_finish(args.tickets + blockIdx.x, gridDim.y))
-            rms_norm_backward_columns<T, Tile, 1>(args, blockIdx.x * STRIP, min((blockIdx.x + 1) * STRIP, args.space.cols));
+            kernel_columns<T, Tile, 1>(args, blockIdx.x * STRIP, min((blockIdx.x + 1) * STRIP, args.space.cols));
     } else if (args.stage == 0) {
-        rms_norm_backward_rows<T, Tile, Walk::HELD>(args);
+        kernel_rows<T, Tile, Walk::HELD>(args);
     } else {
         constexpr int COLUMNS = Tile::THREADS / FOLD_SLICES;
         const long long first = (long long)blockIdx.x * COLUMNS;
-        rms_norm_backward_columns<T, Tile, FOLD_SLICES>(args, first, min(first + COLUMNS, args.space.cols));
+        kernel_columns<T, Tile, FOLD_SLICES>(args, first, min(first + COLUMNS, args.space.cols));
     }
 }
 
@@ -272,326 +272,326 @@ template <typename T, class Tile> __device__ void rms_norm_backward(const rms_no
 using namespace baracuda;
 
 #ifdef SKU_rms_norm_backward_f32_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row4x64x2(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<4, 64, 2, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row4x64x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 64, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row4x64x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row4x64x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<4, 64, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row4x64x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 64, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row8x32x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<8, 32, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row8x32x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row16x16x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<16, 16, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row16x16x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row32x8x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<32, 8, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row32x8x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row64x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<64, 4, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row64x4x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row128x2x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<128, 2, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row128x2x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row256x1x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<256, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f32_row256x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f32_row512x1x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<512, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f32_row512x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<256, 1, 4, false, 4, true>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f32_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f32_wide384x1x2(__grid_constant__ const rms_norm_backward_args<float> args) {
-    rms_norm_backward<float, Tile<384, 1, 2, true, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f32_wide384x1x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row4x64x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<4, 64, 2, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row4x64x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 64, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row4x64x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row4x64x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<4, 64, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row4x64x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 64, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row8x32x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<8, 32, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row8x32x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row16x16x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<16, 16, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row16x16x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row32x8x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<32, 8, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row32x8x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row64x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<64, 4, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row64x4x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row128x2x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<128, 2, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row128x2x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row256x1x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<256, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f16_row256x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<256, 1, 4, false, 2, true>>(args);
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 4, false, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f16_row512x1x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<512, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f16_row512x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<256, 1, 4, false, 4, true>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f16_row512x1x4x8(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f16_row512x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f16_wide384x1x2(__grid_constant__ const rms_norm_backward_args<f16> args) {
-    rms_norm_backward<f16, Tile<384, 1, 2, true, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f16_wide384x1x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row4x64x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<4, 64, 2, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row4x64x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 64, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row4x64x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row4x64x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<4, 64, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row4x64x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 64, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row8x32x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<8, 32, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row8x32x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row16x16x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<16, 16, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row16x16x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row32x8x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<32, 8, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row32x8x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row64x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<64, 4, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row64x4x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row128x2x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<128, 2, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row128x2x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row256x1x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<256, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_bf16_row256x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<256, 1, 4, false, 2, true>>(args);
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 4, false, 2, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_bf16_row512x1x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<512, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_bf16_row512x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<256, 1, 4, false, 4, true>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_bf16_row512x1x4x8(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_bf16_row512x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_bf16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_bf16_wide384x1x2(__grid_constant__ const rms_norm_backward_args<bf16> args) {
-    rms_norm_backward<bf16, Tile<384, 1, 2, true, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_bf16_wide384x1x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row4x64x2(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<4, 64, 2, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row4x64x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<4, 64, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row4x64x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row4x64x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<4, 64, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row4x64x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<4, 64, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row8x32x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<8, 32, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row8x32x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<8, 32, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row16x16x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<16, 16, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row16x16x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<16, 16, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row32x8x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<32, 8, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row32x8x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<32, 8, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row64x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<64, 4, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row64x4x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<64, 4, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row128x2x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<128, 2, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row128x2x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<128, 2, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row256x1x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<256, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_f64_row256x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f64_row512x1x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<512, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(512, 1) rms_norm_backward_f64_row512x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<512, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<256, 1, 4, false, 4, true>>(args);
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 4, false, 4, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) rms_norm_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f64_row512x1x4x8(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) rms_norm_backward_sm_90_f64_row512x1x4x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_rms_norm_backward_f64_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide384x1x2(__grid_constant__ const rms_norm_backward_args<double> args) {
-    rms_norm_backward<double, Tile<384, 1, 2, true, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) rms_norm_backward_f64_wide384x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<384, 1, 2, true, 1, true>>(args);
 }
 #endif
 // @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 7 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1

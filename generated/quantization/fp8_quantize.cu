@@ -11,19 +11,19 @@ namespace baracuda {
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 
-template <typename T> struct fp8_quantize_args {
+template <typename T> struct kernel_args {
     long long stage;
     Space space;
-    PerElement<const T, ROW_AXES> x;
-    PerElement<f8e4m3, ROW_AXES> q;
-    PerRow<float, ROW_AXES> scale;
+    PerElement<const T, ROW_AXES> x_;
+    PerElement<f8e4m3, ROW_AXES> q_;
+    PerRow<float, ROW_AXES> scale_;
 };
 
 // Block b takes rows b * ROWS, and if it stays (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
 // stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
 // columns of it, and what is stored is computed again for the packs that memory is made of.
-template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(const fp8_quantize_args<T>& args) {
+template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
@@ -33,8 +33,8 @@ template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(c
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
-    const long long size_rows = space.rows;
-    [[maybe_unused]] const long long size_cols = space.cols;
+    const long long rows_size = space.rows;
+    [[maybe_unused]] const long long cols_size = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
     const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
@@ -50,8 +50,8 @@ template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(c
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
     const auto fetch = [&](long long row) {
-        if (row >= size_rows) return;
-        const T* const x_row = args.x.row(space, row);
+        if (row >= rows_size) return;
+        const T* const x_row = args.x_.row(space, row);
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (column(home, k) >= stretch.end) continue;
@@ -61,14 +61,14 @@ template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(c
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
     if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
-    for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
+    for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
-        const bool live = row < size_rows;
+        const bool live = row < rows_size;
         const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
-        const T* const x_row = args.x.row(space, row);
-        f8e4m3* const q_row = args.q.row(space, row);
-        [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
+        const T* const x_row = args.x_.row(space, row);
+        f8e4m3* const q_row = args.q_.row(space, row);
+        [[maybe_unused]] const bool x_inside = SLID && args.x_.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if constexpr (AHEAD) {
             cp_async_wait_all();
@@ -79,14 +79,14 @@ template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(c
             }
             fetch(next);
         } else if constexpr (HELD) {
-            read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
+            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
 
         [[maybe_unused]] acc_t largest_part = -math::infinity<acc_t>();
         if constexpr (HELD) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -96,16 +96,16 @@ template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(c
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    largest_part = math::maximum(largest_part, math::abs(x));
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    largest_part = math::maximum(largest_part, math::abs(x_));
                 }
             }
             if constexpr (HELD) break;
         }
-        const acc_t largest = fold_row<Tile, Max<acc_t>>(largest_part, turn);
-        [[maybe_unused]] const acc_t scale = largest == acc_t(0) ? acc_t(1.0) : math::maximum(largest / acc_t(448), acc_t(1.1754943508222875e-38));
-        [[maybe_unused]] const acc_t q_once = acc_t(1) / scale;
-        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.scale.at(space, row) = float(scale);
+        const acc_t largest_ = baracuda::fold_row<Tile, Max<acc_t>>(largest_part, turn);
+        [[maybe_unused]] const acc_t scale_ = largest_ == acc_t(0) ? acc_t(1.0) : math::maximum(largest_ / acc_t(448), acc_t(1.1754943508222875e-38));
+        [[maybe_unused]] const acc_t q_once_ = acc_t(1) / scale_;
+        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.scale_.at(space, row) = float(scale_);
 
         {
         if constexpr (HELD && !SLID) keep_packed(x_slice);
@@ -113,7 +113,7 @@ template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(c
         const int slide = SLID ? slide_of<VEC>(q_row + home) : 0;
         for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
             if constexpr (AGAIN) {
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -124,10 +124,10 @@ template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(c
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    q_pack.lane[i] = f8e4m3(x * q_once);
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    q_pack.lane[i] = f8e4m3(x_ * q_once_);
                 }
-                write<LAYOUT>(q_pack, q_row, args.q.col_stride, space, col, home, cols);
+                write<LAYOUT>(q_pack, q_row, args.q_.col_stride, space, col, home, cols);
             }
             if constexpr (!AGAIN) break;
         }
@@ -139,8 +139,8 @@ template <typename T, class Tile, Walk WALK> __device__ void fp8_quantize_rows(c
 
 // Held rows: stage 0 works on rows, stage 1 adds up columns. Wide rows with column sums: stage 0 gathers, stage 1 does
 // the last pass strip by strip, and the block that finishes a strip last adds up its columns.
-template <typename T, class Tile> __device__ void fp8_quantize(const fp8_quantize_args<T>& args) {
-    fp8_quantize_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
+template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
+    kernel_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
 }
 
 }  // namespace baracuda
@@ -148,254 +148,254 @@ template <typename T, class Tile> __device__ void fp8_quantize(const fp8_quantiz
 using namespace baracuda;
 
 #ifdef SKU_fp8_quantize_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row4x32x2(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row4x32x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row4x32x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row4x32x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row8x16x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row8x16x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row16x8x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row16x8x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row32x4x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row32x4x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_f32_row64x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_f32_row64x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row128x1x4(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row128x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row128x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f32_row128x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f32_row256x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f32_row256x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f32_row512x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f32_row512x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_f32_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_f32_row1024x1x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_f32_row1024x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_f32_row512x1x4x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_f32_row512x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_f32_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_f32_row1024x1x4x8(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_f32_row1024x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f32_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_f32_wide384x1x2(__grid_constant__ const fp8_quantize_args<float> args) {
-    fp8_quantize<float, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_f32_wide384x1x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row4x32x2(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row4x32x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row4x32x4(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row4x32x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row8x16x4(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row8x16x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row16x8x4(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row16x8x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row32x4x4(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row32x4x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_f16_row64x1x4(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_f16_row64x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row128x1x4(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row128x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row128x1x8(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_f16_row128x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f16_row256x1x8(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_f16_row256x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f16_row512x1x8(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_f16_row512x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_f16_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_f16_row1024x1x8(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_f16_row1024x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_f16_row512x1x4x8(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_f16_row512x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_f16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_f16_row1024x1x4x8(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_f16_row1024x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_f16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_f16_wide384x1x2(__grid_constant__ const fp8_quantize_args<f16> args) {
-    fp8_quantize<f16, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_f16_wide384x1x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row4x32x2(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row4x32x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row4x32x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row4x32x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row8x16x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row8x16x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row16x8x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row16x8x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row32x4x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row32x4x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_bf16_row64x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) fp8_quantize_bf16_row64x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row128x1x4(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row128x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row128x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) fp8_quantize_bf16_row128x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_bf16_row256x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) fp8_quantize_bf16_row256x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_bf16_row512x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_bf16_row512x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_bf16_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_bf16_row1024x1x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) fp8_quantize_sm_90_bf16_row1024x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_bf16_row512x1x4x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) fp8_quantize_sm_90_bf16_row512x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_sm_90_bf16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_bf16_row1024x1x4x8(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) fp8_quantize_sm_90_bf16_row1024x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_fp8_quantize_bf16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_bf16_wide384x1x2(__grid_constant__ const fp8_quantize_args<bf16> args) {
-    fp8_quantize<bf16, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) fp8_quantize_bf16_wide384x1x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 // @lines templates/row.cu.jinja:63 3 +1 1 -1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 +1 2 +1 1 +1 3

@@ -45,8 +45,7 @@ class Fp8QuantizeDescriptor(rt.RowDescriptor):
     quantize_axis: int = -1
     element: rt.ElementKind | str
 
-    @property
-    def col_axes(self) -> tuple[int, ...]:
+    def _col_axes(self) -> tuple[int, ...]:
         """The axes that make up cols; the others make up rows."""
         return (rt.normalize_axis(self.quantize_axis, len(self.input_shape)),)
 

@@ -14,10 +14,10 @@ using index_value = CellIndex<BARACUDA_WIDE>::value;
 
 // What has a place for each cell: the tensors, and the indices that the program reads.
 namespace operand {
-enum : int { x, y, COUNT };
+enum : int { x_, y_, COUNT };
 }
 
-template <typename T> struct repeat_args {
+template <typename T> struct kernel_args {
     long long stage;
     long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
@@ -25,16 +25,16 @@ template <typename T> struct repeat_args {
     Space across;  // what sums run along, or copies
     long long across_stride[operand::COUNT][MAX_AXES];
     Cut cut;
-    const T* x;
-    T* y;
+    const T* x_;
+    T* y_;
 };
 
 // The values of cells.
 template <typename T, int N, int PACKS>
-__device__ void repeat_cells(const repeat_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+__device__ void kernel_cells(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> x_slice[PACKS];
-    read(x_slice, args.x, run, operand::x, args.whole, live);
+    read(x_slice, args.x_, run, operand::x_, args.whole, live);
     Pack<T, N> y_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
@@ -49,14 +49,14 @@ __device__ void repeat_cells(const repeat_args<T>& args, const Run<index_t, oper
     for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
         index_t to[1][operand::COUNT] = {};
         if (COPIES) locate<0>(to, copy, args.across, args.across_stride);
-        write<true>(y_pack, args.y + offset_of(to[0][operand::y]), run, operand::y, args.whole, live);
+        write<true>(y_pack, args.y_ + offset_of(to[0][operand::y_]), run, operand::y_, args.whole, live);
     }
 }
 
 // Only cells: a block's cells are neighbours, its threads take packs of them, neighbours in memory belonging to
 // neighbouring threads: PACKS each where elements are moved one by one, or where what is read and computed once makes
 // many copies, and else one, which is enough in flight when there are as many threads as can be.
-template <typename T, class Schedule> __device__ void repeat(const repeat_args<T>& args) {
+template <typename T, class Schedule> __device__ void kernel(const kernel_args<T>& args) {
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
         constexpr bool ONE = LAYOUT != Layout::STRIDED;
         constexpr int N = ONE ? 16 / sizeof(T) : 1, PACKS = ONE ? 1 : Schedule::PACKS;
@@ -72,7 +72,7 @@ template <typename T, class Schedule> __device__ void repeat(const repeat_args<T
             live[k] = live_of<N>(run[k].first, args.kept.count);
             finder.find(run[k], live[k] ? run[k].first : from, live[k], args.kept, args.kept_stride);
         }
-        if (live[0] > 0) repeat_cells<T>(args, run, live);
+        if (live[0] > 0) kernel_cells<T>(args, run, live);
     }
 }
 
@@ -90,104 +90,104 @@ template <typename T> constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? 
 template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
 
 #ifdef SKU_repeat_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_f32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned> args) {
+    kernel<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_f16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned short> args) {
+    kernel<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_bf16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned short> args) {
+    kernel<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_f64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<u64> args) {
+    kernel<u64, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_i8_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_i8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_i8_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
+    kernel<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_i16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_i16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_i16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned short> args) {
+    kernel<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_i32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_i32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_i32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned> args) {
+    kernel<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_i64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_i64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_i64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<u64> args) {
+    kernel<u64, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_u8_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_u8_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_u8_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
+    kernel<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_u16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_u16_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned short> args) {
-    repeat<unsigned short, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_u16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned short> args) {
+    kernel<unsigned short, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_u32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_u32_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned> args) {
-    repeat<unsigned, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_u32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned> args) {
+    kernel<unsigned, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_u64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_u64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_u64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<u64> args) {
+    kernel<u64, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_bool_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_bool_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_bool_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
+    kernel<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_f8e4m3_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_f8e4m3_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_f8e4m3_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
+    kernel<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_f8e5m2_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_f8e5m2_t256_packs4_blocks1056(__grid_constant__ const repeat_args<unsigned char> args) {
-    repeat<unsigned char, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_f8e5m2_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
+    kernel<unsigned char, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_c64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_c64_t256_packs4_blocks1056(__grid_constant__ const repeat_args<u64> args) {
-    repeat<u64, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_c64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<u64> args) {
+    kernel<u64, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_c128_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<uint4>) repeat_c128_t256_packs4_blocks1056(__grid_constant__ const repeat_args<uint4> args) {
-    repeat<uint4, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<uint4>) repeat_c128_t256_packs4_blocks1056(__grid_constant__ const kernel_args<uint4> args) {
+    kernel<uint4, Schedule<256, 4>>(args);
 }
 #endif
 // @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +10 2 +1 3 +2 1 +7 2 +2 1 +1 4 +14 1 +4 2 +1 6 +1 1 +1 1

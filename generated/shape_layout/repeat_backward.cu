@@ -14,10 +14,10 @@ using index_value = CellIndex<BARACUDA_WIDE>::value;
 
 // What has a place for each cell: the tensors, and the indices that the program reads.
 namespace operand {
-enum : int { dy, dx, COUNT };
+enum : int { dy_, dx_, COUNT };
 }
 
-template <typename T> struct repeat_backward_args {
+template <typename T> struct kernel_args {
     long long stage;
     long long whole;  // bit o: operand o holds packs as aligned neighbours
     Space kept;
@@ -25,47 +25,47 @@ template <typename T> struct repeat_backward_args {
     Space across;  // what sums run along, or copies
     long long across_stride[operand::COUNT][MAX_AXES];
     Cut cut;
-    const T* dy;
-    T* dx;
+    const T* dy_;
+    T* dx_;
     acc_of<T>* dx_parts;  // [splits, kept cells]
 };
 
 // The values of cells, and what they add to the sums.
 template <typename T, int N, int PACKS>
-__device__ void repeat_backward_terms(const repeat_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
+__device__ void kernel_terms(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
-    read(dy_slice, args.dy, run, operand::dy, args.whole, live);
+    read(dy_slice, args.dy_, run, operand::dy_, args.whole, live);
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            const acc_t dy = acc_t(value_of(dy_slice[k], i));
-            dx_term[k][i] = dy;
+            const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
+            dx_term[k][i] = dy_;
         }
     }
 }
 
 // What is made of the sums of kept cells.
 template <typename T, int N, int PACKS>
-__device__ void repeat_backward_finish(const repeat_backward_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
+__device__ void kernel_finish(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dx_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            [[maybe_unused]] const acc_t dx = dx_sum[i];
-            dx_pack[k].lane[i] = T(dx);
+            [[maybe_unused]] const acc_t dx_ = dx_sum[i];
+            dx_pack[k].lane[i] = T(dx_);
         }
     }
-    write<false>(dx_pack, args.dx, run, operand::dx, args.whole, live);
+    write<false>(dx_pack, args.dx_, run, operand::dx_, args.whole, live);
 }
 
 // Block (x, y): the x-th group of owners, the y-th of the splits of what they sum. An owner is a kept cell (ROWS) or a
 // pack of them (COLUMNS), and `slices` threads share its terms: a thread takes every slices-th pack of terms (ROWS) or
 // term (COLUMNS), PACKS at a time. Which terms are added in which order depends on the problem's shape alone.
-template <typename T, class Schedule> __device__ void repeat_backward_sums(const repeat_backward_args<T>& args) {
+template <typename T, class Schedule> __device__ void kernel_sums(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     constexpr bool ROWS = WALK == Walk::ROWS;
     constexpr int N = 16 / sizeof(T), KEPT = ROWS ? 1 : N, PACKS = Schedule::PACKS;
@@ -83,7 +83,7 @@ template <typename T, class Schedule> __device__ void repeat_backward_sums(const
             Run<index_t, operand::COUNT, LAYOUT, N> run[GROUP];
             int there[GROUP];
             terms.place(run, there, turn + index_t(k) * units.step, units.step, end, args.across, args.across_stride);
-            repeat_backward_terms<T>(args, run, there, dx_term + k);
+            kernel_terms<T>(args, run, there, dx_term + k);
             pair_up<GROUP>(dx_term, k);
         }
         add_terms(dx_part, dx_term);
@@ -92,17 +92,17 @@ template <typename T, class Schedule> __device__ void repeat_backward_sums(const
     fold_slices(dx_sum, dx_part, share);
     if (share.slice != 0 || !kept.live) return;
     if (args.cut.splits > 1) {
-        write_parts(args.dx_parts + blockIdx.y * args.kept.count + kept.first, dx_sum, kept.apart, kept.live);
+        baracuda::write_parts(args.dx_parts + blockIdx.y * args.kept.count + kept.first, dx_sum, kept.apart, kept.live);
         return;
     }
     Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1];  // not kept in registers for so long
     run[0].find(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
     const int live[1] = {kept.live};
-    repeat_backward_finish<T>(args, run, live, dx_sum);
+    kernel_finish<T>(args, run, live, dx_sum);
 }
 
 // A thread for each kept cell, which adds up all of its terms, as many in flight as make up half of its packs.
-template <typename T, class Schedule> __device__ void repeat_backward_singles(const repeat_backward_args<T>& args) {
+template <typename T, class Schedule> __device__ void kernel_singles(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using R = Run<index_t, operand::COUNT, LAYOUT, 1>;
     constexpr int THREADS = Schedule::THREADS, TERMS = Schedule::PACKS * 8 / sizeof(T);
@@ -120,7 +120,7 @@ template <typename T, class Schedule> __device__ void repeat_backward_singles(co
             int there[TERMS];
             places.place(run, there, home[0], turn, count - turn);
             acc_t dx_term[TERMS][1] = {};
-            repeat_backward_terms<T>(args, run, there, dx_term);
+            kernel_terms<T>(args, run, there, dx_term);
             pair_up<TERMS>(dx_term, 0);
             dx_part.add(dx_term[0][0]);
         }
@@ -128,31 +128,31 @@ template <typename T, class Schedule> __device__ void repeat_backward_singles(co
     if (!live[0]) return;
     acc_t dx_sum[1] = {};
     dx_sum[0] = dx_part.total();
-    repeat_backward_finish<T>(args, home, live, dx_sum);
+    kernel_finish<T>(args, home, live, dx_sum);
 }
 
 // Adds up the splits: a kept cell's parts are dealt out to `slices` threads, one after another.
-template <typename T, class Schedule> __device__ void repeat_backward_fold(const repeat_backward_args<T>& args) {
+template <typename T, class Schedule> __device__ void kernel_fold(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     const Share<Schedule::THREADS, false> share(args.cut.fold_bits);
     const index_t first = index_t(blockIdx.x) * share.owners + share.owner;
     const int live[1] = {live_of<1>(first, args.kept.count)};
     acc_t dx_sum[1] = {};
-    fold_parts(dx_sum, args.dx_parts + first, args.cut.splits, args.kept.count, live[0], share);
+    baracuda::fold_parts(dx_sum, args.dx_parts + first, args.cut.splits, args.kept.count, live[0], share);
     if (share.slice != 0 || !live[0]) return;
     Run<index_t, operand::COUNT, LAYOUT, 1> run[1];
     run[0].find(first, index_t(1), 1, args.kept, args.kept_stride);
-    repeat_backward_finish<T>(args, run, live, dx_sum);
+    kernel_finish<T>(args, run, live, dx_sum);
 }
 
 // Only cells: a block's cells are neighbours, its threads take packs of them, neighbours in memory belonging to
 // neighbouring threads: PACKS each where elements are moved one by one, or where what is read and computed once makes
 // many copies, and else one, which is enough in flight when there are as many threads as can be.
-template <typename T, class Schedule> __device__ void repeat_backward(const repeat_backward_args<T>& args) {
-    if constexpr (WALK == Walk::SINGLES) repeat_backward_singles<T, Schedule>(args);
+template <typename T, class Schedule> __device__ void kernel(const kernel_args<T>& args) {
+    if constexpr (WALK == Walk::SINGLES) kernel_singles<T, Schedule>(args);
     if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
-        if (args.stage == 0) repeat_backward_sums<T, Schedule>(args);
-        if (args.stage == 1) repeat_backward_fold<T, Schedule>(args);
+        if (args.stage == 0) kernel_sums<T, Schedule>(args);
+        if (args.stage == 1) kernel_fold<T, Schedule>(args);
     }
 }
 
@@ -170,26 +170,26 @@ template <typename T> constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? 
 template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
 
 #ifdef SKU_repeat_backward_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<float> args) {
-    repeat_backward<float, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<f16> args) {
-    repeat_backward<f16, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<bf16> args) {
-    repeat_backward<bf16, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Schedule<256, 4>>(args);
 }
 #endif
 
 #ifdef SKU_repeat_backward_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const repeat_backward_args<double> args) {
-    repeat_backward<double, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Schedule<256, 4>>(args);
 }
 #endif
 // @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 4 +5 1 +11 1 +1 2 +16 2 -62

@@ -45,8 +45,7 @@ class LogSoftmaxDescriptor(rt.RowDescriptor):
     softmax_axis: int
     element: rt.ElementKind | str
 
-    @property
-    def col_axes(self) -> tuple[int, ...]:
+    def _col_axes(self) -> tuple[int, ...]:
         """The axes that make up cols; the others make up rows."""
         return (rt.normalize_axis(self.softmax_axis, len(self.input_shape)),)
 

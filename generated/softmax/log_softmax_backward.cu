@@ -10,19 +10,19 @@ namespace baracuda {
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 
-template <typename T> struct log_softmax_backward_args {
+template <typename T> struct kernel_args {
     long long stage;
     Space space;
-    PerElement<const T, ROW_AXES> dy;
-    PerElement<const T, ROW_AXES> y;
-    PerElement<T, ROW_AXES> dx;
+    PerElement<const T, ROW_AXES> dy_;
+    PerElement<const T, ROW_AXES> y_;
+    PerElement<T, ROW_AXES> dx_;
 };
 
 // Block b takes rows b * ROWS, and if it stays (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
 // stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
 // columns of it, and what is stored is computed again for the packs that memory is made of.
-template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backward_rows(const log_softmax_backward_args<T>& args) {
+template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
@@ -32,8 +32,8 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
-    const long long size_rows = space.rows;
-    [[maybe_unused]] const long long size_cols = space.cols;
+    const long long rows_size = space.rows;
+    [[maybe_unused]] const long long cols_size = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
     const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
@@ -50,9 +50,9 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> y_ahead(shared);
     const auto fetch = [&](long long row) {
-        if (row >= size_rows) return;
-        const T* const dy_row = args.dy.row(space, row);
-        const T* const y_row = args.y.row(space, row);
+        if (row >= rows_size) return;
+        const T* const dy_row = args.dy_.row(space, row);
+        const T* const y_row = args.y_.row(space, row);
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (column(home, k) >= stretch.end) continue;
@@ -63,17 +63,17 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
     if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
-    for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
+    for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
-        const bool live = row < size_rows;
+        const bool live = row < rows_size;
         const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
-        const T* const dy_row = args.dy.row(space, row);
-        const T* const y_row = args.y.row(space, row);
-        T* const dx_row = args.dx.row(space, row);
-        [[maybe_unused]] const bool dy_inside = SLID && args.dy.inside(row);
+        const T* const dy_row = args.dy_.row(space, row);
+        const T* const y_row = args.y_.row(space, row);
+        T* const dx_row = args.dx_.row(space, row);
+        [[maybe_unused]] const bool dy_inside = SLID && args.dy_.inside(row);
         Pack<T, VEC> dy_slice[CHUNKS];
-        [[maybe_unused]] const bool y_inside = SLID && args.y.inside(row);
+        [[maybe_unused]] const bool y_inside = SLID && args.y_.inside(row);
         Pack<T, VEC> y_slice[CHUNKS];
         if constexpr (AHEAD) {
             cp_async_wait_all();
@@ -85,15 +85,15 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
             }
             fetch(next);
         } else if constexpr (HELD) {
-            read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(home, 0), APART, cols, dy_inside);
-            read<LAYOUT>(y_slice, y_row, args.y.col_stride, space, column(home, 0), APART, cols, y_inside);
+            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(home, 0), APART, cols, dy_inside);
+            read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(home, 0), APART, cols, y_inside);
         }
 
         [[maybe_unused]] acc_t dx_sum_part = acc_t(0);
         if constexpr (HELD) keep_packed(dy_slice);
         for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -103,13 +103,13 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
-                    dx_sum_part = dx_sum_part + dy;
+                    const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
+                    dx_sum_part = dx_sum_part + dy_;
                 }
             }
             if constexpr (HELD) break;
         }
-        const acc_t dx_sum = fold_row<Tile, Sum<acc_t>>(dx_sum_part, turn);
+        const acc_t dx_sum_ = baracuda::fold_row<Tile, Sum<acc_t>>(dx_sum_part, turn);
 
         {
         if constexpr (HELD && !SLID) keep_packed(dy_slice);
@@ -118,8 +118,8 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
         const int slide = SLID ? slide_of<VEC>(dx_row + home) : 0;
         for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
             if constexpr (AGAIN) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy.col_stride, space, column(tile, 0), APART, cols, dy_inside);
-                read<LAYOUT>(y_slice, y_row, args.y.col_stride, space, column(tile, 0), APART, cols, y_inside);
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
+                read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(tile, 0), APART, cols, y_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -130,11 +130,11 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
-                    const acc_t dy = acc_t(value_of(dy_slice[k], i));
-                    const acc_t y = acc_t(value_of(y_slice[k], i));
-                    dx_pack.lane[i] = T(dy - math::exp_for<T>(y) * dx_sum);
+                    const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
+                    const acc_t y_ = acc_t(value_of(y_slice[k], i));
+                    dx_pack.lane[i] = T(dy_ - math::exp_for<T>(y_) * dx_sum_);
                 }
-                write<LAYOUT>(dx_pack, dx_row, args.dx.col_stride, space, col, home, cols);
+                write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, home, cols);
             }
             if constexpr (!AGAIN) break;
         }
@@ -146,8 +146,8 @@ template <typename T, class Tile, Walk WALK> __device__ void log_softmax_backwar
 
 // Held rows: stage 0 works on rows, stage 1 adds up columns. Wide rows with column sums: stage 0 gathers, stage 1 does
 // the last pass strip by strip, and the block that finishes a strip last adds up its columns.
-template <typename T, class Tile> __device__ void log_softmax_backward(const log_softmax_backward_args<T>& args) {
-    log_softmax_backward_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
+template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
+    kernel_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
 }
 
 }  // namespace baracuda
@@ -155,332 +155,332 @@ template <typename T, class Tile> __device__ void log_softmax_backward(const log
 using namespace baracuda;
 
 #ifdef SKU_log_softmax_backward_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row4x32x2(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row4x32x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row4x32x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row4x32x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row8x16x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row8x16x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row16x8x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row16x8x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row32x4x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row32x4x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f32_row64x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f32_row64x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row128x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row128x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f32_row256x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<256, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f32_row256x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f32_row512x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<512, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f32_row512x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f32_row1024x1x4
-extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f32_row1024x1x4(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<1024, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f32_row1024x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f32_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f32_row1024x1x4x8(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f32_row1024x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f32_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f32_wide384x1x2(__grid_constant__ const log_softmax_backward_args<float> args) {
-    log_softmax_backward<float, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f32_wide384x1x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row4x32x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row4x32x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row4x32x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row4x32x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row8x16x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row8x16x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row16x8x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row16x8x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row32x4x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row32x4x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f16_row64x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f16_row64x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row128x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row128x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f16_row256x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<256, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f16_row256x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f16_row512x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<512, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f16_row512x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f16_row1024x1x4
-extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f16_row1024x1x4(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<1024, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f16_row1024x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f16_row512x1x4x8(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f16_row512x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f16_row1024x1x4x8(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f16_row1024x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f16_wide384x1x2(__grid_constant__ const log_softmax_backward_args<f16> args) {
-    log_softmax_backward<f16, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f16_wide384x1x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row4x32x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row4x32x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row4x32x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row4x32x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row8x16x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row8x16x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row16x8x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row16x8x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row32x4x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row32x4x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_bf16_row64x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_bf16_row64x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row128x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row128x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_bf16_row256x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<256, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_bf16_row256x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_bf16_row512x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<512, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_bf16_row512x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_bf16_row1024x1x4
-extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_bf16_row1024x1x4(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<1024, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_bf16_row1024x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_bf16_row512x1x4x8(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_bf16_row512x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_bf16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_bf16_row1024x1x4x8(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_bf16_row1024x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_bf16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_bf16_wide384x1x2(__grid_constant__ const log_softmax_backward_args<bf16> args) {
-    log_softmax_backward<bf16, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_bf16_wide384x1x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row4x32x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row4x32x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row8x16x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<8, 16, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row8x16x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<8, 16, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row16x8x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row16x8x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<16, 8, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row16x8x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<16, 8, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row32x4x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<32, 4, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row32x4x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<32, 4, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row64x1x2
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f64_row64x1x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<64, 1, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f64_row64x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<64, 1, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row128x1x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row128x1x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<128, 1, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row128x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<128, 1, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row256x1x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f64_row256x1x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<256, 1, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f64_row256x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_row512x1x2
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f64_row512x1x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<512, 1, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f64_row512x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<512, 1, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f64_row1024x1x2
-extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f64_row1024x1x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<1024, 1, 2, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f64_row1024x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<1024, 1, 2, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f64_row256x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f64_row256x1x2x8(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<256, 1, 2, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f64_row256x1x2x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 2, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f64_row512x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f64_row512x1x2x8(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<512, 1, 2, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f64_row512x1x2x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<512, 1, 2, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_sm_90_f64_row1024x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f64_row1024x1x2x8(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<1024, 1, 2, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f64_row1024x1x2x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<1024, 1, 2, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_log_softmax_backward_f64_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f64_wide384x1x2(__grid_constant__ const log_softmax_backward_args<double> args) {
-    log_softmax_backward<double, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f64_wide384x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 // @lines templates/row.cu.jinja:63 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1

@@ -10,18 +10,18 @@ namespace baracuda {
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 
-template <typename T> struct softmax_args {
+template <typename T> struct kernel_args {
     long long stage;
     Space space;
-    PerElement<const T, ROW_AXES> x;
-    PerElement<T, ROW_AXES> y;
+    PerElement<const T, ROW_AXES> x_;
+    PerElement<T, ROW_AXES> y_;
 };
 
 // Block b takes rows b * ROWS, and if it stays (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
 // t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
 // stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
 // columns of it, and what is stored is computed again for the packs that memory is made of.
-template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const softmax_args<T>& args) {
+template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
     constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
@@ -31,8 +31,8 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
-    const long long size_rows = space.rows;
-    [[maybe_unused]] const long long size_cols = space.cols;
+    const long long rows_size = space.rows;
+    [[maybe_unused]] const long long cols_size = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
     const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
@@ -48,8 +48,8 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
     const auto fetch = [&](long long row) {
-        if (row >= size_rows) return;
-        const T* const x_row = args.x.row(space, row);
+        if (row >= rows_size) return;
+        const T* const x_row = args.x_.row(space, row);
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (column(home, k) >= stretch.end) continue;
@@ -59,14 +59,14 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
     if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
-    for (long long first = block * Tile::ROWS; first < size_rows; first += blocks * Tile::ROWS) {
+    for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
-        const bool live = row < size_rows;
+        const bool live = row < rows_size;
         const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
-        const T* const x_row = args.x.row(space, row);
-        T* const y_row = args.y.row(space, row);
-        [[maybe_unused]] const bool x_inside = SLID && args.x.inside(row);
+        const T* const x_row = args.x_.row(space, row);
+        T* const y_row = args.y_.row(space, row);
+        [[maybe_unused]] const bool x_inside = SLID && args.x_.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if constexpr (AHEAD) {
             cp_async_wait_all();
@@ -77,14 +77,14 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
             }
             fetch(next);
         } else if constexpr (HELD) {
-            read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(home, 0), APART, cols, x_inside);
+            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(home, 0), APART, cols, x_inside);
         }
 
         [[maybe_unused]] acc_t e_max_part = -math::infinity<acc_t>();
         if constexpr (HELD) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -94,19 +94,19 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    e_max_part = math::maximum(e_max_part, x);
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    e_max_part = math::maximum(e_max_part, x_);
                 }
             }
             if constexpr (HELD) break;
         }
-        const acc_t e_max = fold_row<Tile, Max<acc_t>>(e_max_part, turn);
+        const acc_t e_max_ = baracuda::fold_row<Tile, Max<acc_t>>(e_max_part, turn);
 
         [[maybe_unused]] acc_t y_sum_part = acc_t(0);
         if constexpr (HELD) keep_packed(x_slice);
         for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -116,15 +116,15 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    const acc_t e = math::exp_for<T>(x - e_max);
-                    y_sum_part = y_sum_part + e;
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    const acc_t e_ = math::exp_for<T>(x_ - e_max_);
+                    y_sum_part = y_sum_part + e_;
                 }
             }
             if constexpr (HELD) break;
         }
-        const acc_t y_sum = fold_row<Tile, Sum<acc_t>>(y_sum_part, turn);
-        [[maybe_unused]] const acc_t y_once = acc_t(1) / y_sum;
+        const acc_t y_sum_ = baracuda::fold_row<Tile, Sum<acc_t>>(y_sum_part, turn);
+        [[maybe_unused]] const acc_t y_once_ = acc_t(1) / y_sum_;
 
         {
         if constexpr (HELD && !SLID) keep_packed(x_slice);
@@ -132,7 +132,7 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
         const int slide = SLID ? slide_of<VEC>(y_row + home) : 0;
         for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
             if constexpr (AGAIN) {
-                read<LAYOUT>(x_slice, x_row, args.x.col_stride, space, column(tile, 0), APART, cols, x_inside);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -143,11 +143,11 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
-                    const acc_t x = acc_t(value_of(x_slice[k], i));
-                    const acc_t e = math::exp_for<T>(x - e_max);
-                    y_pack.lane[i] = T(e * y_once);
+                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
+                    const acc_t e_ = math::exp_for<T>(x_ - e_max_);
+                    y_pack.lane[i] = T(e_ * y_once_);
                 }
-                write<LAYOUT>(y_pack, y_row, args.y.col_stride, space, col, home, cols);
+                write<LAYOUT>(y_pack, y_row, args.y_.col_stride, space, col, home, cols);
             }
             if constexpr (!AGAIN) break;
         }
@@ -159,8 +159,8 @@ template <typename T, class Tile, Walk WALK> __device__ void softmax_rows(const 
 
 // Held rows: stage 0 works on rows, stage 1 adds up columns. Wide rows with column sums: stage 0 gathers, stage 1 does
 // the last pass strip by strip, and the block that finishes a strip last adds up its columns.
-template <typename T, class Tile> __device__ void softmax(const softmax_args<T>& args) {
-    softmax_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
+template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
+    kernel_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
 }
 
 }  // namespace baracuda
@@ -168,338 +168,338 @@ template <typename T, class Tile> __device__ void softmax(const softmax_args<T>&
 using namespace baracuda;
 
 #ifdef SKU_softmax_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row4x32x2(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row4x32x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row4x32x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row4x32x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row8x16x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row8x16x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row16x8x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row16x8x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row32x4x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row32x4x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_f32_row64x1x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_f32_row64x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row128x1x4(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row128x1x4(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row128x1x8(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f32_row128x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_f32_row256x1x8(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_f32_row256x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_f32_row512x1x8(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_f32_row512x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f32_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) softmax_sm_90_f32_row1024x1x8(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) softmax_sm_90_f32_row1024x1x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_sm_90_f32_row512x1x4x8(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_sm_90_f32_row512x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f32_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_sm_90_f32_row1024x1x4x8(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_sm_90_f32_row1024x1x4x8(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f32_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) softmax_f32_wide384x1x2(__grid_constant__ const softmax_args<float> args) {
-    softmax<float, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) softmax_f32_wide384x1x2(__grid_constant__ const kernel_args<float> args) {
+    kernel<float, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row4x32x2(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row4x32x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row4x32x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row4x32x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row8x16x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row8x16x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row16x8x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row16x8x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row32x4x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row32x4x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_f16_row64x1x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_f16_row64x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row128x1x4(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row128x1x4(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row128x1x8(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f16_row128x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_f16_row256x1x8(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_f16_row256x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_f16_row512x1x8(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_f16_row512x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f16_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) softmax_sm_90_f16_row1024x1x8(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) softmax_sm_90_f16_row1024x1x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_sm_90_f16_row512x1x4x8(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_sm_90_f16_row512x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_sm_90_f16_row1024x1x4x8(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_sm_90_f16_row1024x1x4x8(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) softmax_f16_wide384x1x2(__grid_constant__ const softmax_args<f16> args) {
-    softmax<f16, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) softmax_f16_wide384x1x2(__grid_constant__ const kernel_args<f16> args) {
+    kernel<f16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row4x32x2(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row4x32x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row4x32x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row4x32x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row8x16x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row8x16x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row16x8x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row16x8x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row32x4x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row32x4x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_bf16_row64x1x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_bf16_row64x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row128x1x4(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row128x1x4(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row128x1x8
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row128x1x8(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<128, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_bf16_row128x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<128, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row256x1x8
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_bf16_row256x1x8(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<256, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_bf16_row256x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<256, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_row512x1x8
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_bf16_row512x1x8(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<512, 1, 8, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_bf16_row512x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 8, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_bf16_row1024x1x8
-extern "C" __global__ void __launch_bounds__(1024, 1) softmax_sm_90_bf16_row1024x1x8(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) softmax_sm_90_bf16_row1024x1x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<1024, 1, 8, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_sm_90_bf16_row512x1x4x8(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_sm_90_bf16_row512x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_bf16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_sm_90_bf16_row1024x1x4x8(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_sm_90_bf16_row1024x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_bf16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) softmax_bf16_wide384x1x2(__grid_constant__ const softmax_args<bf16> args) {
-    softmax<bf16, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) softmax_bf16_wide384x1x2(__grid_constant__ const kernel_args<bf16> args) {
+    kernel<bf16, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row4x32x2(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<4, 32, 2, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row4x32x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<4, 32, 2, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row4x32x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row4x32x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<4, 32, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row8x16x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<8, 16, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row8x16x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<8, 16, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row16x8x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<16, 8, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row16x8x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<16, 8, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row32x4x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<32, 4, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row32x4x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<32, 4, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_f64_row64x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<64, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) softmax_f64_row64x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<64, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row128x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<128, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) softmax_f64_row128x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<128, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_f64_row256x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<256, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_f64_row256x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_f64_row512x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<512, 1, 4, false, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_f64_row512x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<512, 1, 4, false, 1, false>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f64_row1024x1x4
-extern "C" __global__ void __launch_bounds__(1024, 1) softmax_sm_90_f64_row1024x1x4(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<1024, 1, 4, false, 1, true>>(args);
+extern "C" __global__ void __launch_bounds__(1024, 1) softmax_sm_90_f64_row1024x1x4(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<1024, 1, 4, false, 1, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_sm_90_f64_row256x1x4x8(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<256, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) softmax_sm_90_f64_row256x1x4x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<256, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_sm_90_f64_row512x1x4x8(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<512, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) softmax_sm_90_f64_row512x1x4x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<512, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_sm_90_f64_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_sm_90_f64_row1024x1x4x8(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<1024, 1, 4, false, 8, true>>(args);
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) softmax_sm_90_f64_row1024x1x4x8(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<1024, 1, 4, false, 8, true>>(args);
 }
 #endif
 
 #ifdef SKU_softmax_f64_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) softmax_f64_wide384x1x2(__grid_constant__ const softmax_args<double> args) {
-    softmax<double, Tile<384, 1, 2, true, 1, false>>(args);
+extern "C" __global__ void __launch_bounds__(384, 1) softmax_f64_wide384x1x2(__grid_constant__ const kernel_args<double> args) {
+    kernel<double, Tile<384, 1, 2, true, 1, false>>(args);
 }
 #endif
 // @lines templates/row.cu.jinja:63 3 +1 1 +1 8 +6 3 +1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 +1 2 +1 1 +1 3 +1 1 +1 2

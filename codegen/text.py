@@ -1,0 +1,105 @@
+"""The types of what a template may print; a bare `str` is none of them, so text of a spec is always escaped.
+
+`Code` is printed from a parsed expression, or the generator's own. `Name`, an identifier, is checked when it is made.
+`Text` is prose, escaped where it is printed, for the language it is printed in. The functions that escape are here.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import textwrap
+from collections.abc import Iterable
+
+from markupsafe import Markup
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|])")
+_SPACE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
+
+
+class Code(str):
+    """Text of the language it is printed in, made by a printer of parsed expressions or by the generator."""
+
+    __slots__ = ()
+
+
+class Name(Code):
+    """An identifier; ValueError for anything else."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Name:
+        if not _NAME.fullmatch(text):
+            raise ValueError(f"{text!r} is no identifier")
+        return super().__new__(cls, text)
+
+    def upper(self) -> Name:
+        return Name(str.upper(self))
+
+    def lower(self) -> Name:
+        return Name(str.lower(self))
+
+
+class Text(str):
+    """Prose, of a spec or of the generator: printed in docstrings and comments only."""
+
+    __slots__ = ()
+
+
+def names(found: Iterable[str]) -> tuple[Name, ...]:
+    return tuple(map(Name, found))
+
+
+def wrapped(text: str, width: int, indent: str = "") -> tuple[Text, ...]:
+    """`text` in lines of `width` columns, those after the first with `indent`."""
+    return tuple(map(Text, textwrap.wrap(text, width, subsequent_indent=indent)))
+
+
+def python(value: object) -> Code:
+    """A literal of Python, as ruff would print it."""
+    if isinstance(value, str):
+        return Code(json.dumps(str(value), ensure_ascii=False))
+    if isinstance(value, dict):
+        return Code("{" + ", ".join(f"{python(k)}: {python(v)}" for k, v in value.items()) + "}")
+    if isinstance(value, tuple):
+        items = [python(v) for v in value]
+        return Code(f"({', '.join(items)}{',' if len(items) == 1 else ''})")
+    if value is None or isinstance(value, bool | int | float):
+        return Code(repr(value))
+    raise TypeError(f"no literal of Python: {value!r}")
+
+
+def in_docstring(text: str) -> str:
+    '''`text` within the quotes of a `"""` string: no escape sequence, and nothing that ends it.'''
+    quoted = text.replace("\\", "\\\\").replace('""', '\\"\\"')
+    return f'{quoted[:-1]}\\"' if quoted.endswith('"') and not quoted.endswith('\\"') else quoted
+
+
+def in_comment(text: str) -> str:
+    """`text` behind `//`: one line, which the compiler does not continue on the next."""
+    line = _SPACE.sub(" ", text).rstrip()
+    return f"{line} ." if line.endswith(("\\", "??/")) else line
+
+
+def in_html(text: str) -> str:
+    """`text` between tags, or within the quotes of an attribute."""
+    return html.escape(text, quote=True)
+
+
+def in_markdown(text: str) -> str:
+    """`text` that reads as it is on a page, where Markdown may hold HTML."""
+    return _MARKDOWN.sub(r"\\\1", in_html(text))
+
+
+ESCAPE = {"py": in_docstring, "pyi": in_docstring, "cu": in_comment, "md": in_markdown}
+
+
+def printed(value: object, language: str) -> Markup:
+    """What a template of `language` prints of `value`; TypeError for what has no type that says how."""
+    if isinstance(value, Text):
+        return Markup(ESCAPE[language](value))
+    if isinstance(value, Code | Markup) or type(value) in (bool, int):
+        return Markup(str(value))
+    raise TypeError(f"a template prints a bare {type(value).__name__}, {value!r:.80}; it needs a Name, Code or Text")

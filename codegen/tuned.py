@@ -53,8 +53,10 @@ def read_table(path: Path) -> tuple[Measurement, ...]:
     if not isinstance(rows, list):
         raise _refusal(path, 1, "needs a list")
     found = tuple(_measurement(row, i, path, raw) for i, row in enumerate(rows))
-    if len({m.key for m in found}) < len(found):
-        raise SpecError(f"{shown(path)}: measures a problem twice; remove one of them")
+    first: dict[object, int] = {}
+    for i, one in enumerate(found):
+        if first.setdefault(one.key, i) != i:
+            raise SpecError(f"{shown(path)}:{_line_of(i, raw)}: measures a problem twice; remove one of them")
     return found
 
 
@@ -69,7 +71,7 @@ def _measurement(given: object, index: int, path: Path, raw: bytes) -> Measureme
 
 def _line_of(index: int, raw: bytes) -> int:
     """Line (from 1) where an item of the list begins that a JSON text is."""
-    text, decoder = raw.decode(json.detect_encoding(raw)), json.JSONDecoder()
+    text, decoder = raw.decode(json.detect_encoding(raw), "surrogatepass"), json.JSONDecoder()
     at = text.index("[") + 1
     for _ in range(index):
         at = text.index(",", decoder.raw_decode(text, _after_space(text, at))[1]) + 1

@@ -286,7 +286,8 @@ def test_what_was_measured_comes_with_the_plans(project: Path) -> None:
         ("softmax", "{", "holds no measurements (Expecting property name"),
         ("softmax", json.dumps([asdict(rows(sku="a/b"))]), "'a/b' is not a KernelSku"),
         ("softmax", json.dumps([asdict(rows()) | {"near": {"cols": 1.5}}]), "needs whole numbers"),
-        ("softmax", json.dumps([asdict(rows()), asdict(rows(sku=ROWS[NARROW]))]), "measures a problem twice"),
+        ("softmax", json.dumps([asdict(rows()), asdict(rows(sku=ROWS[NARROW]))]), "json:1: measures a problem twice"),
+        ("softmax", '[\n{}, "\ud800"]', "softmax.json:2: holds no measurements"),
         (
             *("softmax", json.dumps([asdict(rows(near={"cols": 8, "rows": 8}))])),
             "tuned/host/softmax.json: depends on 'rows', of which softmax promises to be independent",
@@ -296,7 +297,7 @@ def test_what_was_measured_comes_with_the_plans(project: Path) -> None:
 def test_a_file_that_may_not_decide_is_an_error_in_a_line(project: Path, name: str, text: str, said: str) -> None:
     path = tuned.path_of(project, "host", name)
     path.parent.mkdir(parents=True)
-    path.write_text(text)
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(rt.SpecError) as raised:
         load_folder(project)
     assert said in str(raised.value) and "\n" not in str(raised.value)

@@ -8,7 +8,7 @@ __all__ = ["SHARES", "Target"]
 # How many cases of each target a run has for each spec. Reading is part of generating.
 SHARES = {
     "generate": 1.0,
-    "list": 0.1,
+    "list": 0.05,
     "select": 0.025,
     "execute": 0.025,
     "compile": 0.01,

@@ -12,7 +12,7 @@ from baracuda.runtime import BaracudaError, SpecError
 from .generated import hidden_in
 
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
-_PLACED = re.compile(r"[^\n]*\.(yaml|json):[1-9][0-9]*: .+|[^\n]*: holds no spec.*")
+_PLACED = re.compile(r"[^\n]*\.(yaml|json):[1-9][0-9]*: .+|tuned/[^\n]*\.json: .+|[^\n]*: holds no spec.*")
 _LONGEST_LINE, _LONGEST = 2000, 20000
 _SHOWN = 600
 

@@ -147,7 +147,7 @@ def _others() -> Iterator[Good]:
     yield Good("get_device", get_device, {"name": "host"})
     yield Good("KernelSku.parse", rt.KernelSku.parse, {"text": str(next(iter(rt.REGISTRY)).sku)})
     yield Good("REGISTRY.lookup", rt.REGISTRY.lookup, {"sku": next(iter(rt.REGISTRY)).sku})
-    yield Good("ElementKind", rt.ElementKind, {"value": "f32"})
+    yield Good("ElementKind.of", partial(rt.ElementKind.of, name="element"), {"value": "f32"})
 
 
 class Oops(Exception):

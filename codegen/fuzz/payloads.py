@@ -7,6 +7,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache
 from random import Random
 from typing import Any
@@ -146,7 +147,7 @@ def value(rng: Random, old: Any = None) -> Any:
         return text(rng, old)
     if pick < 0.6:
         return rng.choice(all_names())
-    return number(rng, old) if pick < 0.7 and isinstance(old, int | float) else rng.choice(_VALUES)
+    return number(rng, old) if pick < 0.7 and isinstance(old, int | float) else deepcopy(rng.choice(_VALUES))
 
 
 def number(rng: Random, old: float) -> Any:

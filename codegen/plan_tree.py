@@ -7,7 +7,7 @@ functions of the runtime, of `math` and its own only, whatever became of the tex
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from baracuda.runtime import SpecError
 
@@ -62,26 +62,57 @@ def _unexpected(op: Op, line: int) -> SpecError:
 
 def _wrong(tree: ast.Module, op: Op) -> Iterator[int]:
     """The lines that are no part of a plan."""
-    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    if classes != [op.descriptor, *op.plans]:
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    methods = [node for one in classes for node in one.body if isinstance(node, ast.FunctionDef)]
+    if [one.name for one in classes] != [op.descriptor, *op.plans]:
         yield 1
+    yield from _others(tree.body, _is_of_module)
+    for one in classes:
+        yield from _others(one.body, _is_of_class)
+    for method in methods:
+        yield from _others(method.body, _is_of_method)
     names = _NAMES | {op.descriptor, *op.plans, *(t.name for t in op.tensors)}
-    yield from (node.lineno for node in tree.body if not _is_top_level(node))
     for node in ast.walk(tree):
         if not (isinstance(node, _SYNTAX) and _is_known(node, names)):
             yield getattr(node, "lineno", 0)
 
 
-def _is_top_level(node: ast.stmt) -> bool:
+def _others(statements: list[ast.stmt], belongs: Callable[[ast.stmt], bool]) -> Iterator[int]:
+    return (node.lineno for node in statements if not (belongs(node) or _is_text(node)))
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_of_module(node: ast.stmt) -> bool:
     match node:
         case ast.Import() | ast.ImportFrom():
             return ast.unparse(node) in _IMPORTS
         case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.ClassDef():
             return True
-        case ast.Expr(value=ast.Constant(value=str())):
-            return True
         case ast.Expr(value=ast.Call(func=called)):
             return ast.unparse(called) == "rt.REGISTRY.register"
+    return False
+
+
+def _is_of_class(node: ast.stmt) -> bool:
+    match node:
+        case ast.FunctionDef(name=name):
+            return name in _METHODS
+        case ast.AnnAssign(target=ast.Name()) | ast.Assign(targets=[ast.Name()]):
+            return True
+    return False
+
+
+def _is_of_method(node: ast.stmt) -> bool:
+    match node:
+        case ast.Assign(targets=[ast.Name(id="arrays") | ast.Attribute(value=ast.Name(id="v"))]):
+            return True
+        case ast.If(body=[ast.Raise()], orelse=[]) | ast.Return():
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name))):
+            return name in _PRIVATE
     return False
 
 
@@ -95,10 +126,6 @@ def _is_known(node: ast.AST, names: frozenset[str]) -> bool:
             return name in names
         case ast.Attribute(attr=name):
             return not name.startswith("_") or name in _PRIVATE
-        case ast.FunctionDef(name=name):
-            return name in _METHODS
-        case ast.Expr(value=value):
-            return isinstance(value, ast.Call) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
     return True
 
 

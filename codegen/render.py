@@ -24,6 +24,9 @@ from .text import Code, Text, printed, python
 from .tuned import generated_text
 
 _COLUMNS = 120  # of a line of generated Python
+_NOTHING = Code("")
+# Of Jinja's filters those that keep types, or lose them: none that declares text to be safe.
+_KEPT = ("default", "first", "indent", "last", "length", "list", "lower", "map", "sort", "trim", "upper")
 
 
 class _Typed(ImmutableSandboxedEnvironment):
@@ -55,8 +58,8 @@ def environment(folders: tuple[Path, ...], language: str) -> jinja2.Environment:
     project can bring its own families."""
 
     def finalize(value: object) -> Markup:
-        if type(value) is jinja2.Undefined:  # `"text" if condition` without else
-            return Markup("")
+        if isinstance(value, jinja2.Undefined):
+            return Markup(str(value))  # nothing of `"text" if condition`; a name that is not there raises
         return printed(value, language)
 
     env = _Typed(
@@ -68,16 +71,17 @@ def environment(folders: tuple[Path, ...], language: str) -> jinja2.Environment:
         autoescape=True,  # so that a macro's result is known to be printed already
         finalize=finalize,
     )
+    env.filters = {name: env.filters[name] for name in _KEPT}
     env.filters.update(python=python, fitted=fitted, spelled=spelled, literal=Code, joined=joined, join=join)
     return env
 
 
 def joined(parts: Iterable[object]) -> Code | Text:
     """All parts in a row."""
-    return join(parts, Code(""))
+    return join(parts)
 
 
-def join(parts: Iterable[object], between: object) -> Code | Text:
+def join(parts: Iterable[object], between: object = _NOTHING) -> Code | Text:
     """As Python's, of what is typed alone; with prose among it, it is prose."""
     shown = list(parts)
     for part in (between, *shown):

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|])")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")  # all but the end of a line
 _SPACE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
 
 
@@ -73,8 +74,8 @@ def python(value: object) -> Code:
 
 def in_docstring(text: str) -> str:
     '''`text` within the quotes of a `"""` string: no escape sequence, and nothing that ends it.'''
-    quoted = text.replace("\\", "\\\\").replace('""', '\\"\\"')
-    return f'{quoted[:-1]}\\"' if quoted.endswith('"') and not quoted.endswith('\\"') else quoted
+    quoted = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\\", "\\\\"))
+    return re.sub(r'"(?="|$)', r'\"', quoted)
 
 
 def in_comment(text: str) -> str:

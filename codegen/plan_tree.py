@@ -34,7 +34,7 @@ _MODULES = frozenset(("rt", "math", "self"))  # whose functions may be called
 _ASKED = "_violated _check_element _check_extents _run _run_unchecked _bind _can_implement"
 _PRIVATE = frozenset(_ASKED.split())
 _DEFINED = (
-    "check _col_axes run run_unchecked bind can_implement shapes_of _settings_of _add_terms _scratch_of _kernels_of"
+    "_check _col_axes run run_unchecked bind can_implement shapes_of _settings_of _add_terms _scratch_of _kernels_of"
 )
 _METHODS = frozenset(_DEFINED.split())
 _SYNTAX = (

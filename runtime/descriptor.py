@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
+from .computing import computing
 from .element import ElementKind
 from .errors import InvalidProblem, Unsupported
 from .values import shown
@@ -51,6 +52,10 @@ class Descriptor:
 
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""
+        with computing(self):
+            self._check()
+
+    def _check(self) -> None:
         raise AssertionError("generated descriptors define this")
 
     def _violated(self, kind: type[InvalidProblem] | type[Unsupported], needs: str, names: Iterable[str]) -> Exception:

@@ -34,7 +34,7 @@ def package(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / name / path).write_text(content)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(REGISTRY, "_rows", dict(REGISTRY._rows))
+    monkeypatch.setattr(REGISTRY, "_rows", {})
     (op,) = made.ops.values()
     return import_module(f"{name}.{op.category}.{op.name}")
 

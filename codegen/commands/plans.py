@@ -22,7 +22,7 @@ from .project import PACKAGE
 
 Rows = tuple[rt.Registered, ...]
 _MISSING = object()
-MAX_EVALUATED = 25_000_000  # characters of expressions, by one plan class: seconds, twice what attention takes
+MAX_EVALUATED = 14_000_000  # characters of expressions, by one plan class: about a second; attention takes 12 million
 
 
 def rows_of(op: Op, text: str, package: str = PACKAGE) -> Rows:
@@ -213,7 +213,7 @@ def _descriptor(op: Op, value: _Values, package: str) -> type[Any]:
         "_elements": tuple(map(rt.ElementKind, op.elements)),
         "_types": {f.name: getattr(rt, f"as_{f.kind}") for f in op.fields},
         "_defaults": {**{f.name: _default(f) for f in op.fields}, "element": _MISSING},
-        "check": _checks(op, value),
+        "_check": _checks(op, value),
     }
     return type(str(op.descriptor), (_Fields, family.descriptor), {**members, **family.described(op, value)})
 
@@ -250,7 +250,7 @@ def _row_table(op: RowOp, file: rt.SourceFile, /, **shared: Any) -> Iterator[rt.
 
 def _row_described(op: RowOp, value: _Values) -> dict[str, Any]:
     axes = value.of(op.col_axes)
-    return {"_shape": str(op.shape), "col_axes": property(lambda self: axes(self))}
+    return {"_shape": str(op.shape), "_col_axes": lambda self: axes(self)}
 
 
 def _map_table(op: MapOp, file: rt.SourceFile, /, **shared: Any) -> Iterator[rt.Registered]:

@@ -64,8 +64,7 @@ class AlibiBackwardDescriptor(rt.MapDescriptor):
     has_dslopes: bool = True
     element: rt.ElementKind | str
 
-    def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+    def _check(self) -> None:
         if not (min(self.batch_size, self.num_heads, self.query_len, self.key_len) >= 0):
             raise self._violated(
                 rt.InvalidProblem,

@@ -73,8 +73,7 @@ class SdpaDescriptor(rt.Descriptor):
     has_mask: bool = False
     element: rt.ElementKind | str
 
-    def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+    def _check(self) -> None:
         if not (
             min(self.batch_size, self.num_heads, self.num_kv_heads, self.query_len, self.key_len, self.d_k, self.d_v) >=
             0

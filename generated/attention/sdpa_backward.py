@@ -67,8 +67,7 @@ class SdpaBackwardDescriptor(rt.Descriptor):
     has_dmask: bool = False
     element: rt.ElementKind | str
 
-    def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+    def _check(self) -> None:
         if not (
             min(self.batch_size, self.num_heads, self.num_kv_heads, self.query_len, self.key_len, self.d_k, self.d_v) >=
             0

@@ -76,8 +76,7 @@ class CausalConv1dBackwardDescriptor(rt.Descriptor):
     num_sequences: int = rt.same_as("batch_size")
     element: rt.ElementKind | str
 
-    def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+    def _check(self) -> None:
         if not (min(self.batch_size, self.channels, self.seq_len, self.num_sequences) >= 0):
             raise self._violated(
                 rt.InvalidProblem,

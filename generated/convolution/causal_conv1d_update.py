@@ -60,8 +60,7 @@ class CausalConv1dUpdateDescriptor(rt.Descriptor):
     has_bias: bool = True
     element: rt.ElementKind | str
 
-    def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+    def _check(self) -> None:
         if not (min(self.batch_size, self.channels, self.seq_len, self.state_len) >= 0):
             raise self._violated(
                 rt.InvalidProblem,

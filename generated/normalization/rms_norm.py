@@ -57,8 +57,7 @@ class RMSNormDescriptor(rt.RowDescriptor):
         """The axes that make up cols; the others make up rows."""
         return rt.mask_axes(self.norm_axes_mask, len(self.input_shape))
 
-    def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+    def _check(self) -> None:
         if not (1 <= len(self.input_shape) <= 8):
             raise self._violated(
                 rt.Unsupported,

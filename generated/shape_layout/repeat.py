@@ -63,8 +63,7 @@ class RepeatDescriptor(rt.MapDescriptor):
     repeats: tuple[int, ...]
     element: rt.ElementKind | str
 
-    def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+    def _check(self) -> None:
         if not (1 <= len(self.input_shape) <= 8):
             raise self._violated(
                 rt.Unsupported,

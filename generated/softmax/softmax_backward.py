@@ -49,8 +49,7 @@ class SoftmaxBackwardDescriptor(rt.RowDescriptor):
         """The axes that make up cols; the others make up rows."""
         return (rt.normalize_axis(self.softmax_axis, len(self.input_shape)),)
 
-    def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+    def _check(self) -> None:
         if not (1 <= len(self.input_shape) <= 8):
             raise self._violated(
                 rt.Unsupported,

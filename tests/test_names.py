@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from baracuda.codegen.condition_values import FUNCTIONS
-from baracuda.codegen.generate import generate
+from baracuda.codegen.generate import generate, lower_all, texts
+from baracuda.codegen.load import load_folder
 from baracuda.codegen.names import INTERFACE, KEYWORDS, LANGUAGE
-from baracuda.runtime import REGISTRY
+from baracuda.runtime import REGISTRY, SpecError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -178,3 +179,38 @@ def test_the_documented_list_is_the_whole_list() -> None:
     rows = re.findall(r"^\|[^|]*\|(.*)\|$", section, re.MULTILINE)
     listed = {word for row in rows for word in re.findall(r"\w+", row)}
     assert listed - {"words"} == KEYWORDS | INTERFACE | LANGUAGE | set(FUNCTIONS) | {"functions", "import_all"}
+
+
+BODY = (ROOT / "specs" / "convolution" / "causal_conv1d.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("SILU: use_silu}", "SILU: use_silu, HAS_BIAS: use_silu}", "Variant has 'HAS_BIAS' already, for inputs.bias"),
+        ("SILU: use_silu}", "SILU: use_silu, STRIDED: use_silu}", "Variant has 'STRIDED' already"),
+        ("  run: time", "  class: lanes\n  run: time", "'class' is a reserved word"),
+        ("  run: time", "  lambda: lanes\n  run: time", "'lambda' is a reserved word"),
+        ("  run: time", "  threads: lanes\n  run: time", "'threads' means something else"),
+        ("{name: main, grid", "{name: args, grid", "'causal_conv1d_args' is the type of the kernel's arguments"),
+        ("channels:   {type: int", "import:   {type: int", "'import' is a reserved word"),
+        ("seq_len:    {type: int", "stream:    {type: int", "'stream' is a reserved word"),
+    ],
+)
+def test_names_that_a_body_could_not_tell_apart_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in BODY
+    (tmp_path / "op.yaml").write_text(BODY.replace(old, new, 1))
+    with pytest.raises(SpecError) as refused:
+        load_folder(tmp_path)
+    assert said in str(refused.value)
+
+
+def test_settings_called_like_tensors_and_types_are_settings(tmp_path: Path) -> None:
+    """A type that the caller chooses, a flag and a setting reach a kernel by macros of their own."""
+    text = BODY.replace("SILU: use_silu}", "SILU: use_silu, WEIGHT: width + 5, LAYOUT: width, TYPE_WEIGHT: width, HOST: width}")
+    (tmp_path / "op.yaml").write_text(text)
+    (op,) = lower_all(load_folder(tmp_path).values())
+    kernel = texts([op])["convolution/causal_conv1d.cu"]
+    for name in ("WEIGHT", "LAYOUT", "TYPE_WEIGHT", "HOST"):
+        assert f"static constexpr int {name} = BARACUDA_SETTING_{name};" in kernel
+    assert "using weight_type = BARACUDA_TYPE_WEIGHT;" in kernel

@@ -207,7 +207,8 @@ def test_names_that_a_body_could_not_tell_apart_are_refused(tmp_path: Path, old:
 
 def test_settings_called_like_tensors_and_types_are_settings(tmp_path: Path) -> None:
     """A type that the caller chooses, a flag and a setting reach a kernel by macros of their own."""
-    text = BODY.replace("SILU: use_silu}", "SILU: use_silu, WEIGHT: width + 5, LAYOUT: width, TYPE_WEIGHT: width, HOST: width}")
+    settings = ", ".join(f"{name}: width" for name in ("WEIGHT", "LAYOUT", "TYPE_WEIGHT", "HOST"))
+    text = BODY.replace("SILU: use_silu}", f"SILU: use_silu, {settings}}}")
     (tmp_path / "op.yaml").write_text(text)
     (op,) = lower_all(load_folder(tmp_path).values())
     kernel = texts([op])["convolution/causal_conv1d.cu"]

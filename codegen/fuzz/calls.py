@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,13 +19,13 @@ import baracuda.runtime as rt
 from baracuda.runtime import BaracudaError, get_device
 
 from ..commands.project import PACKAGE, installed, plans_of
-from ..load import load_folder
+from ..load import Loaded, load_folder
 from ..verify.subject import Subject
 from . import payloads
 from .targets import Target
 from .verdict import refusal
 
-_OPS = ("softmax", "rms_norm", "rms_norm_backward", "repeat", "alibi", "causal_conv1d_update", "fp8_quantize")
+_OF_EACH = 2  # ops of a family and direction, those of the fewest arguments
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,14 @@ class Call:
     seed: int
 
 
+def _some(loaded: Iterable[Loaded]) -> Iterator[Loaded]:
+    """Ops of every family, forward and backward."""
+    kinds: dict[tuple[str, str], list[Loaded]] = {}
+    for one in sorted(loaded, key=lambda one: (len(one.spec.arguments), one.spec.op)):
+        kinds.setdefault((one.spec.family, one.spec.direction), []).append(one)
+    return (one for kind in kinds.values() for one in kind[:_OF_EACH])
+
+
 class Calls(Target):
     """Calls of descriptors, plans, preferences, functions and the readers of arrays."""
 
@@ -59,8 +67,8 @@ class Calls(Target):
     def prepare(self) -> None:
         plans_of(PACKAGE)
         loaded = load_folder(installed("baracuda.specs"))
-        for op in _OPS:
-            self.good += _calls_of(Subject(loaded[op], loaded, PACKAGE))
+        for one in _some(loaded.values()):
+            self.good += _calls_of(Subject(one, loaded, PACKAGE))
         self.good += _others()
         for good in self.good:
             good.function(**good.arguments)

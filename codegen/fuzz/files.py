@@ -25,10 +25,10 @@ from ..verify.memory import memory_of
 from ..verify.problem import Problem
 from ..verify.subject import Subject
 from . import mutate, payloads
+from .specs import bases
 from .targets import Target
 from .verdict import Fault, refusal
 
-_OP, _ARCH = "softmax_backward", "sm_90"
 _FACTS = "repro.json"
 
 
@@ -39,12 +39,13 @@ class Tables(Target):
 
     def prepare(self) -> None:
         specs = installed("baracuda.specs")
+        table = next(iter(sorted(specs.glob(f"{FOLDER}/*/*.json"))))
         self.specs = self.folder / "specs"
-        self.path = self.specs / FOLDER / _ARCH / f"{_OP}.json"
-        self.good = (specs / FOLDER / _ARCH / f"{_OP}.json").read_bytes()
+        self.path, self.good = self.specs / table.relative_to(specs), table.read_bytes()
         self.path.parent.mkdir(parents=True)
-        for name in ("softmax", _OP):
-            (self.specs / f"{name}.yaml").write_bytes((specs / "softmax" / f"{name}.yaml").read_bytes())
+        (base,) = (base for base in bases() if base.path.stem == table.stem)
+        for name, text in {base.path.name: base.path.read_bytes(), **base.files}.items():
+            (self.specs / name).write_bytes(text)
         self.path.write_bytes(self.good)
         self.judge(self.good)
 
@@ -86,8 +87,8 @@ class Repro(Target):
         plans_of(PACKAGE)
         self.specs = installed("baracuda.specs")
         loaded, self.memory = load_folder(self.specs), memory_of("host")
-        subject = Subject(loaded["softmax"], loaded, PACKAGE)
-        problem = Problem.of(subject, {"input_shape": (3, 4), "softmax_axis": 1}, "f32")
+        first = next(one for one in loaded.values() if one.spec.family == "row" and one.spec.gradient is None)
+        problem = Problem.of(Subject(first, loaded, PACKAGE), first.spec.tests.cases[0], "f32")
         self.good = bundle.write(checks.drawn(problem, "normal"), self.folder, "nothing", self.memory, {}).read_bytes()
         self.path = self.folder / "case.zip"
         self.path.write_bytes(self.good)

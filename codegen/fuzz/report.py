@@ -9,6 +9,7 @@ from .state import Tally, faults_in, lines
 
 Row = dict[str, object]
 WHAT = {
+    "validate": "specs as data, validated in process",
     "read": "specs, read and validated",
     "generate": "specs, read, generated and written",
     "list": "specs, read, generated, listed and described",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from copy import deepcopy
@@ -19,6 +20,7 @@ from .programs import program_spec
 
 _NAMED = ("descriptor", "dims", "inputs", "outputs", "workspace", "terms", "settings")
 _PROSE = ("doc", "formula", "source")
+_BYTES = 5  # of ten cases the one whose bytes are changed
 _TRIES = 30  # draws of a payload for one that fits
 _WORD = r"(?<![A-Za-z0-9_]){}(?![A-Za-z0-9_])"
 
@@ -62,7 +64,7 @@ def spec_case(index: int, rng: Random) -> Case:
             return _at_a_place(index // 10 * 2 + index % 10 - 2, rng)
         case 4:
             return _in_all_texts(rng)
-        case 5:
+        case 5:  # as _BYTES says
             base = rng.choice(bases())
             data = mutate.garble(base.path.read_bytes(), rng)
             return Case({"a.yaml": data, **base.files}, f"bytes of {base.path.name}")
@@ -73,6 +75,13 @@ def spec_case(index: int, rng: Random) -> Case:
         case 8:
             return _renamed(rng)
     return Case({"a.yaml": mutate.as_yaml(program_spec(rng), rng)}, "a random program")
+
+
+def spec_data(index: int, rng: Random) -> Any:
+    """What a parser makes of hostile spec number `index`, of those that are no matter of bytes."""
+    kinds = [kind for kind in range(10) if kind != _BYTES]
+    case = spec_case(index // len(kinds) * 10 + kinds[index % len(kinds)], rng)
+    return json.loads(case.files["a.yaml"].decode("utf-8", "surrogatepass"))
 
 
 def _copy(rng: Random, family: str | None = None) -> tuple[Base, Any]:

@@ -14,7 +14,7 @@ from .load import Loaded, load_folder
 from .lower import lower
 from .model import Op
 from .output import MANIFEST, Changes, compare, manifest_of, write
-from .plan_tree import check_plan
+from .plan_tree import check_plan, check_stub
 from .program import ProgramError
 from .render import environments, render
 from .text import Text
@@ -53,8 +53,9 @@ def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]
         modules = [op.name for op in ops if op.category == category]
         files[f"{category}/__init__.py"] = _package(f"Generated plans of category {category}.", modules)
     functions = [function_of(op) for op in sorted(ops, key=lambda op: op.name)]
-    stub = envs["pyi"].get_template("functions.pyi.jinja")
-    files["_functions.pyi"] = stub.render(functions=functions, mark=Text(MARK))
+    stub = envs["pyi"].get_template("functions.pyi.jinja").render(functions=functions, mark=Text(MARK))
+    check_stub(stub)
+    files["_functions.pyi"] = stub
     files["__init__.py"] = _index(ops)
     files["py.typed"] = f"{MARK}. Do not edit.\n"  # checkers ask whether it is there, and for no more
     files[MANIFEST] = manifest_of(files)

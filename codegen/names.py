@@ -29,6 +29,7 @@ _CPP = (
 # Arguments of plans and functions beside the spec's own, and what descriptors have beside their fields.
 _MEMBERS = frozenset(n for kind in (RowDescriptor, MapDescriptor) for n in dir(kind) if not n.startswith("_"))
 INTERFACE = frozenset({"self", "stream", "workspace", "element"}) | _MEMBERS
+OF_OPS = frozenset(("functions", "rt"))  # what stands beside ops in `baracuda.ops`, and in its stub
 LANGUAGE = frozenset((*CALLED, *REDUCTIONS, *QUERIES, *CASTS))
 KEYWORDS = frozenset(_CPP.split()) | frozenset(keyword.kwlist)
 
@@ -64,7 +65,7 @@ def is_reserved_number(name: str) -> bool:
 
 def is_reserved_op(name: str) -> bool:
     """Whether no op may be called `name`, which becomes a Python module and a function of `baracuda.ops`."""
-    return is_keyword(name) or name == "functions"
+    return is_keyword(name) or name in OF_OPS
 
 
 def is_reserved_category(name: str) -> bool:

@@ -23,6 +23,14 @@ _IMPORTS = frozenset(
         "import baracuda.runtime as rt",
     )
 )
+_OF_STUBS = frozenset(
+    (
+        "from collections.abc import Sequence",
+        "from typing import Any, NamedTuple",
+        "from numpy.typing import DTypeLike",
+        "import baracuda.runtime as rt",
+    )
+)
 _BUILT_IN = frozenset(("len", "min", "max", "abs"))
 _CALLED = _BUILT_IN | frozenset(("dataclass",))
 _USED = (
@@ -53,6 +61,30 @@ def check_plan(text: str, op: Op) -> None:
         raise _unexpected(op, getattr(error, "lineno", 0) or 0) from None
     for line in _wrong(tree, op):
         raise _unexpected(op, line)
+
+
+def check_stub(text: str) -> None:
+    """Raise SpecError where the stub of functions is anything else than functions and the tuples they return."""
+    try:
+        wrong = [node.lineno for node in ast.parse(text).body if not (_is_of_stub(node) or _is_text(node))]
+    except (SyntaxError, ValueError) as error:
+        wrong = [getattr(error, "lineno", 0) or 0]
+    if wrong:
+        place = f"_functions.pyi:{wrong[0]}"
+        raise SpecError(f"the functions generated of the specs are none at {place}; please report this")
+
+
+def _is_of_stub(node: ast.stmt) -> bool:
+    match node:
+        case ast.FunctionDef(body=[body], decorator_list=[]):
+            return _is_text(body)
+        case ast.ClassDef(bases=[ast.Name(id="NamedTuple")], body=body, decorator_list=[]):
+            return all(isinstance(one, ast.AnnAssign) and one.value is None for one in body)
+        case ast.Import() | ast.ImportFrom():
+            return ast.unparse(node) in _OF_STUBS
+        case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return True
+    return False
 
 
 def _unexpected(op: Op, line: int) -> SpecError:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -14,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baracuda.codegen.generate import generate, lower_all, texts
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.plan_tree import check_plan
+from baracuda.codegen.load import load_spec
+from baracuda.codegen.model import Op
+from baracuda.codegen.plan_tree import check_plan, check_stub
 from baracuda.codegen.render import environment
 from baracuda.codegen.text import Name, Text, in_comment, in_docstring, in_html, in_markdown, python
 from baracuda.runtime import REGISTRY, SpecError
@@ -135,6 +137,13 @@ def test_a_spec_runs_no_python(
     assert not Path("PWNED").exists()
 
 
+@cache
+def generated() -> tuple[Op, dict[str, str]]:
+    """An op, and what is generated of it."""
+    op = lower_all([load_spec(SPECS / "attention" / "alibi.yaml")])[0]
+    return op, texts([op])
+
+
 ADDED = [
     "import os",
     "open('PWNED', 'w')",
@@ -159,13 +168,21 @@ ADDED = [
 @pytest.mark.parametrize("added", ADDED)
 def test_generated_python_is_plans_and_nothing_else(added: str) -> None:
     """What is generated is parsed again; any other statement, name or call is refused."""
-    (op,) = (op for op in lower_all(load_folder(SPECS).values()) if op.name == "flash_sdpa")
-    text = texts([op])["attention/flash_sdpa.py"]
+    op, files = generated()
+    text = files["attention/alibi.py"]
     check_plan(text, op)
-    with pytest.raises(SpecError, match=r"specs/\S+: the plan generated of it is none at attention/flash_sdpa.py:\d+"):
+    with pytest.raises(SpecError, match=r"alibi.yaml: the plan generated of it is none at attention/alibi.py:\d+"):
         check_plan(text + added + "\n", op)
     inner = "\n".join(f"        {line}" for line in added.splitlines())
     with pytest.raises(SpecError, match="the plan generated of it is none"):
         check_plan(text.replace("        arrays = (", f"{inner}\n        arrays = (", 1), op)
 
 
+
+
+@pytest.mark.parametrize("added", [*ADDED, "def f():\n    import os", "class A(NamedTuple):\n    x: int = open('x')"])
+def test_stubs_are_functions_and_nothing_else(added: str) -> None:
+    text = generated()[1]["_functions.pyi"]
+    check_stub(text)
+    with pytest.raises(SpecError, match=r"the functions generated of the specs are none at _functions.pyi:\d+"):
+        check_stub(text + added + "\n")

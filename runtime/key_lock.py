@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-_held: set[int] = set()  # file descriptors
+_held: set[int] = set()  # descriptors of files that are locked, or that somebody waits for
+_forking = threading.RLock()  # held while a fork happens, and while descriptors come and go
 
 
 @contextlib.contextmanager
@@ -20,17 +22,13 @@ def key_lock(path: Path, *, wait: bool = True, mode: int = 0o600) -> Iterator[in
     """
     holder = os.getpid()
     fd = _acquire(path, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB, mode)
-    _held.add(fd)
     try:
         yield fd
     finally:
         if os.getpid() == holder:  # else this is a child, forked in the body; the lock is its parent's
             with contextlib.suppress(OSError):
                 os.unlink(path)
-            # Closing alone would not release it: a child forked meanwhile shares the open file.
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            _held.discard(fd)
-            os.close(fd)
+            _release(fd)
 
 
 def remove_unheld(path: Path) -> None:
@@ -41,15 +39,32 @@ def remove_unheld(path: Path) -> None:
 
 def _acquire(path: Path, how: int, mode: int) -> int:
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+        fd = _opened(path, mode)
         try:
             fcntl.flock(fd, how)
             if _is_at(path, fd):
                 return fd
         except BaseException:
-            os.close(fd)
+            _release(fd)
             raise
-        os.close(fd)  # the previous holder removed this file while we waited for it
+        _release(fd)  # the previous holder removed this file while we waited for it
+
+
+def _opened(path: Path, mode: int) -> int:
+    """A descriptor that is known to `_let_go` before any fork can copy it."""
+    with _forking:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+        _held.add(fd)
+    return fd
+
+
+def _release(fd: int) -> None:
+    """Unlock and close. Closing alone would not unlock: a child that was forked meanwhile may share the open file."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    with _forking:
+        _held.discard(fd)
+        os.close(fd)
 
 
 def _is_at(path: Path, fd: int) -> bool:
@@ -64,6 +79,7 @@ def _let_go() -> None:
     for fd in _held:
         os.close(fd)
     _held.clear()
+    _forking.release()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_let_go)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 from baracuda.runtime.forks import unforked
+from baracuda.runtime.key_lock import key_lock
 
 # A thread imports the compiler, which takes a while; the child that is forked meanwhile compiles, and says so.
 _WHILE_IMPORTING = """
@@ -66,3 +68,32 @@ def test_child_forked_while_the_compiler_is_imported_compiles(tmp_path: Path) ->
     command = [sys.executable, "-c", _WHILE_IMPORTING, str(tmp_path / "cubin")]
     done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=60)
     assert done.stdout == "compiled\n"
+
+
+def test_child_forked_while_threads_wait_for_a_lock_keeps_none_of_them(tmp_path: Path) -> None:
+    """Neither the holder nor those who wait for it are held up by a child that never looks at the lock."""
+    path, held, free = tmp_path / "lock", threading.Event(), threading.Event()
+    ended: list[int] = []
+
+    def work(index: int) -> None:
+        with key_lock(path):
+            held.set()
+            free.wait(20)
+        ended.append(index)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+    assert held.wait(20)
+    time.sleep(0.2)  # the others come to wait
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    free.set()
+    for thread in threads:
+        thread.join(5)
+    done = len(ended)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert done == 3

@@ -272,10 +272,14 @@ FORKED = """
 import os, sys, time
 from pathlib import Path
 from baracuda.runtime.key_lock import key_lock
+ready, done = os.pipe()
 with key_lock(Path(os.environ["LOCK"])):
     if os.fork() == 0:
+        os.write(done, b"1")  # what a fork runs in the child has run
+        os.close(1)
         time.sleep(30)
         os._exit(0)
+    os.read(ready, 1)
     print(os.getpid(), flush=True)
     sys.stdin.read()
 """
@@ -284,11 +288,10 @@ with key_lock(Path(os.environ["LOCK"])):
 def test_children_of_a_killed_holder_hold_no_lock(tmp_path):
     """A child that was forked while a lock was held does not keep it when its parent is killed."""
     holder = start(0, program=FORKED, LOCK=str(tmp_path / "lock"))
-    assert holder.stdout is not None and holder.stdout.readline()
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    with key_lock(tmp_path / "lock", wait=False):
-        pass
-    for pipe in (holder.stdin, holder.stdout):
-        assert pipe is not None
-        pipe.close()
+    assert holder.stdin is not None and holder.stdout is not None
+    with holder.stdin, holder.stdout:
+        assert holder.stdout.readline()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        with key_lock(tmp_path / "lock", wait=False):
+            pass

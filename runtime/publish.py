@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from .key_lock import key_lock, remove_unheld
+
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.baracuda-tmp", re.DOTALL)
 
 
 def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644) -> None:
@@ -18,8 +21,8 @@ def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644) -> No
     """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_left(path.parent, f".{path.name}.")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    remove_left(path.parent, path.name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.baracuda-tmp")
     try:
         with _opened(temporary, 0o666 if mode is None else mode) as file:
             if mode is not None:
@@ -27,15 +30,18 @@ def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644) -> No
             _write(file, data)
             os.replace(temporary, path)
     except OSError as error:
+        if error.errno is None:
+            raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error  # of a full disk it names no file
 
 
-def remove_left(folder: Path, prefix: str = ".") -> None:
-    """Remove the temporary files in `folder` whose writers are gone."""
+def remove_left(folder: Path, name: str | None = None) -> None:
+    """Remove the temporary files of `name`, or of every name, in `folder` whose writers are gone."""
     with suppress(OSError), os.scandir(folder) as entries:
-        left = [Path(one.path) for one in entries if one.name.startswith(prefix) and one.is_file(follow_symlinks=False)]
-        for path in left:
-            remove_unheld(path)
+        for one in list(entries):
+            found = _TEMPORARY.fullmatch(one.name)
+            if found and name in (None, found[1]) and one.is_file(follow_symlinks=False):
+                remove_unheld(Path(one.path))
 
 
 @contextmanager

@@ -169,11 +169,20 @@ def test_reading_keeps_an_entry(root: Path) -> None:
 
 
 def test_what_killed_writers_left_goes(tmp_path: Path) -> None:
-    left, held = (tmp_path / f".y.cu.{name}" for name in ("left", "held"))
+    left, held = (tmp_path / f".y.cu.{name}.baracuda-tmp" for name in ("01234567", "89abcdef"))
     left.write_text("half")
     with key_lock(held):
         publish(tmp_path / "y.cu", "whole")
         assert {path.name for path in tmp_path.iterdir()} == {"y.cu", held.name}
+
+
+def test_files_that_others_left_stay(tmp_path: Path) -> None:
+    """Only names that nobody else gives are taken for temporary files."""
+    names = {".y.cu.swp", ".y.cu.01234567", ".y.cu.0123456.baracuda-tmp", ".z.cu.01234567.baracuda-tmp"}
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    publish(tmp_path / "y.cu", "whole")
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "y.cu"}
 
 
 def test_header_edited_in_place_is_read_again(tmp_path: Path) -> None:

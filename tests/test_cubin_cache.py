@@ -17,6 +17,7 @@ from baracuda.runtime.cache_root import cache_root
 from baracuda.runtime.cubin import Assembly, compile_cubin, compile_many, cubin_key, program_options
 from baracuda.runtime.cubin_store import Cubin
 from baracuda.runtime.device import KernelSource
+from baracuda.runtime.entry_store import EntryStore
 from baracuda.runtime.errors import CompileError
 from baracuda.runtime.key_lock import key_lock
 
@@ -235,6 +236,17 @@ def test_cache_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert cache_root() == Path("/x/baracuda")
     monkeypatch.setenv("BARACUDA_CACHE_DIR", "/b")
     assert cache_root() == Path("/b")
+
+
+def test_cache_root_below_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps what is made, also when it is the current folder, and stays where it is when another one is entered."""
+    monkeypatch.chdir(tmp_path)
+    for name, root in ((".", tmp_path), ("mine", tmp_path / "mine")):
+        monkeypatch.setenv("BARACUDA_CACHE_DIR", name)
+        assert cache_root() == root
+        store = EntryStore(cache_root() / "cubin")
+        store.put(bytes(32), b"body")
+        assert store.get(bytes(32)) == b"body"
 
 
 def test_error_shows_place_source_and_count(folder: Path) -> None:

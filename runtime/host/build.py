@@ -53,7 +53,9 @@ class Builder:
         if _runtime is None:
             texts = _texts(_RUNTIME.parent), _texts(_HOST_HEADERS)
             name = "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
-            _runtime = self.cache.load(name, self._build_runtime, lambda path: RuntimeLibrary(str(path)))
+            _runtime = self.cache.load(
+                name, self._build_runtime, lambda path: RuntimeLibrary(str(path)), what="the host runtime"
+            )
         return _runtime
 
     def kernel(self, source: KernelSource, load: Callable[[Path], T], *, check: bool = False) -> T:
@@ -65,7 +67,8 @@ class Builder:
         headers = header_digest(source.text, _DEVICE_HEADERS), _texts(_HOST_HEADERS)
         text = source.path, source.text, source.symbol, source.defines, _EXPORT
         name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"
-        return self.cache.load(name, lambda target: self._build_kernel(source, flags, target), load)
+        what = f"{source.symbol!r} of {source.path!r}"
+        return self.cache.load(name, lambda target: self._build_kernel(source, flags, target), load, what=what)
 
     def code(self, source: KernelSource) -> bytes:
         """The library of `source`, which is the same for the same code."""

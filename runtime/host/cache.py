@@ -54,8 +54,11 @@ class BuildCache:
         except OSError as error:
             raise CompileError(f"cannot build {name!r} in {self.folder}: {error.strerror or error}") from error
 
-    def load(self, name: str, build: Callable[[Path], None], load: Callable[[Path], T]) -> T:
-        """What `load` makes of the file `name`; one that it cannot load is made again, once."""
+    def load(self, name: str, build: Callable[[Path], None], load: Callable[[Path], T], *, what: str) -> T:
+        """What `load` makes of the file `name`; one that it cannot load is made again, once.
+
+        Messages call it `what`.
+        """
         path = self.get(name, build)
         try:
             return load(path)
@@ -66,7 +69,7 @@ class BuildCache:
         try:
             return load(path)
         except _UNLOADABLE as error:
-            raise CompileError(f"cannot load {path}: {error}") from error
+            raise CompileError(f"cannot load {what}: {error}") from error
 
     def _retreat(self, why: OSError) -> None:
         """Go on in a temporary folder."""

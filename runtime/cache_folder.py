@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shutil
 import stat
 import time
@@ -27,6 +28,13 @@ SEAL_BYTES = 32
 _DAY = 86400.0
 _HOUR = 3600.0  # stamps of use are as exact as this
 LOCKS, BUILDING = "locks", "tmp"  # folders that hold no entries
+# The names of what caches write: nothing else is ever listed or removed, whatever folder a cache is put in.
+_BUILT = r"(?:runtime-)?[0-9a-f]{40}\.so"
+_ENTRY = re.compile(
+    rf"/(?:entries/[0-9a-f]{{2}}/[0-9a-f]{{62}}|[0-9a-f]{{64}}|{_BUILT}|vocabulary-[0-9a-f]{{40}}/\w+\.h\.gch)\Z"
+)
+_LOCK = re.compile(rf"[0-9a-f]{{64}}|{_BUILT}|vocabulary-[0-9a-f]{{40}}-\w+\.h\.gch")
+_PLACE = re.compile(r"([0-9a-f]{16})(?:\.lock)?")
 
 
 class Entry(NamedTuple):
@@ -79,7 +87,7 @@ class CacheFolder:
         with ExitStack() as held:
             with suppress(OSError):
                 make_private(locks, self._top)
-                held.enter_context(key_lock(locks / name.replace("/", "-")))
+                held.enter_context(key_lock(locks / name.replace("/", "-"), mode=_lock_mode()))
             yield
 
     @contextmanager
@@ -89,10 +97,15 @@ class CacheFolder:
         make_private(place.parent, self._top)
         with ExitStack() as held:
             with suppress(OSError):
-                held.enter_context(key_lock(place.with_suffix(".lock")))
+                held.enter_context(key_lock(place.with_suffix(".lock"), mode=_lock_mode()))
             make_private(place, self._top)
             held.callback(shutil.rmtree, place, ignore_errors=True)
             yield place
+
+
+def _lock_mode() -> int:
+    """Who shares a cache waits for the others' locks; the umask takes its share."""
+    return 0o666 if shared() else 0o600
 
 
 @lru_cache(maxsize=1024)
@@ -102,7 +115,7 @@ def log_once(message: str) -> None:
 
 def seal(path: Path, body: bytes) -> bytes:
     """A digest of an entry and its name, which is its key: under another name it does not check out."""
-    name = f"{path.parent.name}/{path.name}\0".encode()
+    name = os.fsencode(f"{path.parent.name}/{path.name}\0")
     return hashlib.sha256(name + body, usedforsecurity=False).digest()
 
 
@@ -144,11 +157,11 @@ def _stamp(file: int, status: os.stat_result) -> None:
 
 
 def entries(folder: Path) -> list[Entry]:
-    """The files below `folder`, the last used ones first, without what is being written."""
+    """The files below `folder` that have the names of entries, the last used ones first."""
     found = []
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in (LOCKS, BUILDING)]
-        for path in (Path(at, name) for name in names if not name.startswith(".")):
+        for path in (Path(at, name) for name in names if _ENTRY.search(f"{at}/{name}")):
             with suppress(OSError):
                 status = os.lstat(path)
                 found.append(Entry(path, status.st_size, status.st_mtime))
@@ -156,22 +169,22 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes that were killed left below `folder`: locks and unfinished files."""
-    for at, _, names in os.walk(folder):
-        here = Path(at)
-        if here.name == LOCKS:
-            for name in names:
-                remove_unheld(here / name)
-        elif here.name == BUILDING:
-            _sweep_building(here)
-        else:
-            remove_left(here)
+    """Remove what processes that were killed left in `folder`: locks and unfinished files."""
+    for name in filter(_LOCK.fullmatch, _names_in(folder / LOCKS)):
+        remove_unheld(folder / LOCKS / name)
+    places = folder / BUILDING
+    for place in {found[1] for found in map(_PLACE.fullmatch, _names_in(places)) if found}:
+        with suppress(OSError), key_lock(places / f"{place}.lock", wait=False):
+            shutil.rmtree(places / place, ignore_errors=True)
+    for at, _, _ in os.walk(folder):
+        remove_left(Path(at))
 
 
-def _sweep_building(folder: Path) -> None:
-    for name in {path.stem for path in folder.iterdir()}:
-        with suppress(OSError), key_lock(folder / f"{name}.lock", wait=False):
-            shutil.rmtree(folder / name, ignore_errors=True)
+def _names_in(folder: Path) -> list[str]:
+    """What is in a folder of ours; nothing where there is none, or a link to another one."""
+    with suppress(OSError):
+        return [] if folder.is_symlink() else os.listdir(folder)
+    return []
 
 
 def prune(folder: Path, *, nbytes: int | None = None, days: float = MOST_DAYS) -> list[Entry]:

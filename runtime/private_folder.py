@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import UnsafeCache
+from .values import one_line
 
 SHARED = "BARACUDA_SHARED_CACHE"
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -98,6 +99,7 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _unsafe(folder: str, what: str, remedy: str) -> UnsafeCache:
+    folder = one_line(folder)
     return UnsafeCache(
         f"cache folder {folder} {what}, so what is in it may be anybody's; if it is yours, {remedy} {folder}; "
         f"or set BARACUDA_CACHE_DIR to a folder of your own, or {SHARED}=1 to trust all who may write there"

@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner, Result
 
 from baracuda.codegen.cli import main
 from baracuda.codegen.commands.project import installed
+from baracuda.codegen.fuzz.cache_kinds import filled
 from baracuda.codegen.remembered import Question
 from baracuda.runtime import cache_folder
 from baracuda.runtime.cache_folder import CacheFolder, entries
@@ -25,7 +27,7 @@ from baracuda.runtime.headers import header_digest
 from baracuda.runtime.key_lock import key_lock
 from baracuda.runtime.publish import publish
 
-KEY, BODY = bytes(range(32)), b"machine code"
+KEY, OTHER, BODY = bytes(range(32)), b"o" * 32, b"machine code"
 Run = Callable[..., Result]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
@@ -90,7 +92,7 @@ def test_shared_cache_is_asked_for(store: EntryStore, monkeypatch: pytest.Monkey
         folder.chmod(0o777)
     monkeypatch.setenv("BARACUDA_SHARED_CACHE", "1")
     assert store.get(KEY) == BODY
-    store.put(b"other", BODY)
+    store.put(OTHER, BODY)
     assert {path.stat().st_mode & 0o777 for path in store.folder.rglob("6f*/*")} == {0o666}
 
 
@@ -142,30 +144,35 @@ def test_entry_that_is_no_file_is_none(store: EntryStore) -> None:
     assert store.get(KEY) is None
 
 
+def built(index: int) -> str:
+    """The name of a library."""
+    return f"{index:040x}.so"
+
+
 def test_least_used_entries_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Size and age are bounded, by what was used last; a clock that was wrong keeps nothing for ever."""
     monkeypatch.setattr(cache_folder, "MOST_BYTES", 32_000)
     files, body, past = CacheFolder(root / "host"), bytes(1000), time.time() - 1000
     for index in range(100):
-        files.write(f"{index}.so", body)
-        os.utime(root / "host" / f"{index}.so", (past + index, past + index))
+        files.write(built(index), body)
+        os.utime(root / "host" / built(index), (past + index, past + index))
     left = [one.path.name for one in entries(root / "host")]
-    assert 28 <= len(left) <= 34 and left == [f"{99 - index}.so" for index in range(len(left))]
-    for name, stamp in (("99.so", 1), ("98.so", 2**33)):
+    assert 28 <= len(left) <= 34 and left == [built(99 - index) for index in range(len(left))]
+    for name, stamp in ((built(99), 1), (built(98), 2**33)):
         os.utime(root / "host" / name, (stamp, stamp))
     cache_folder.prune(root / "host")
     used = {one.path.name: one.used for one in entries(root / "host")}
-    assert "99.so" not in used and past < used["98.so"] < 2**32
+    assert built(99) not in used and past < used[built(98)] < 2**32
 
 
 def test_reading_keeps_an_entry(root: Path) -> None:
     files = CacheFolder(root / "host")
-    for name in ("read", "unread"):
+    for name in (built(0), built(1)):
         files.write(name, bytes(1000))
         os.utime(root / "host" / name, (1.7e9, 1.7e9))
-    assert files.read("read") is not None
+    assert files.read(built(0)) is not None
     cache_folder.prune(root / "host", nbytes=1500, days=1e6)
-    assert [one.path.name for one in entries(root / "host")] == ["read"]
+    assert [one.path.name for one in entries(root / "host")] == [built(0)]
 
 
 def test_what_killed_writers_left_goes(tmp_path: Path) -> None:
@@ -231,7 +238,7 @@ def test_planted_answer_writes_nothing(run: Run, tmp_path: Path, answer: object)
 
 def test_cache_command(run: Run, store: EntryStore) -> None:
     """It shows what there is, finds what is damaged, and removes that or what is too much."""
-    store.put(b"other", BODY)
+    store.put(OTHER, BODY)
     shown = json.loads(run("cache", "show", "--json").output)
     assert shown["folder"] == str(store.folder.parent) and shown["kinds"][0]["entries"] == 2
     assert run("cache", "verify").output == "2 entries, 0 damaged\n"
@@ -251,6 +258,69 @@ def test_cache_command(run: Run, store: EntryStore) -> None:
     told = run("doctor")
     assert told.exit_code == 1 and "may be written by all" in " ".join(told.output.split())
     assert run("generate").exit_code == 0
+
+
+def test_every_kind_of_entry_is_listed(root: Path) -> None:
+    held = [one for kind in filled(root, Random(0)).values() for one in kind]
+    assert {one.path for one in entries(root)} == {one.path for one in held}
+
+
+def test_only_what_the_cache_wrote_is_removed(run: Run, store: EntryStore, tmp_path: Path) -> None:
+    """Another's files stay, whatever folder the variable names: beside ours, below ours, and where links lead."""
+    root, elsewhere = store.folder.parent, tmp_path / "elsewhere"
+    strangers = [elsewhere / built(0), elsewhere / "locks" / built(0), elsewhere / "tmp" / ("0" * 16) / "a"]
+    strangers += [root / name for name in ("thesis.tex", ".profile", "src/main.c", f"src/{built(0)}", "cubin/notes")]
+    strangers += [root / "cubin" / name for name in ("locks/a", "tmp/a/b", "deep/locks/a", "entries/00/.a.swp")]
+    for path in strangers:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text("mine")
+        os.utime(path, (1, 1))
+    (root / "host").symlink_to(elsewhere)
+    (root / "cubin" / "entries" / "ff").symlink_to(elsewhere)
+    assert run("cache", "verify", "--remove").output == "1 entries, 0 damaged\n"
+    assert "1 entries removed" in run("cache", "prune", "--size", "0").output
+    (root / "host").unlink()
+    (root / "host").mkdir()
+    (root / "host" / "locks").symlink_to(elsewhere / "locks")
+    (root / "host" / "tmp").symlink_to(elsewhere / "tmp")
+    cache_folder.sweep(root / "host")
+    assert all(path.read_text() == "mine" for path in strangers)
+
+
+def test_names_are_shown_in_lines(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are no text, and what a terminal obeys, are printed as question marks."""
+    root = tmp_path / os.fsdecode(b"caf\xe9\x1b[31m\ncache")
+    monkeypatch.setenv("BARACUDA_CACHE_DIR", str(root))
+    EntryStore(root / "cubin").put(KEY, BODY)
+    (root / "cubin" / os.fsdecode(b"\xff\x1b")).touch()
+    (entry,) = entries(root)
+    entry.path.write_bytes(b"damaged")
+    for command in ("verify", "show"):
+        found = run("cache", command)
+        assert "caf??[31m cache" in found.output and "\x1b" not in found.output
+    folder = CacheFolder(tmp_path / os.fsdecode(b"\xff"))
+    folder.write(built(0), BODY)
+    assert folder.read(built(0)) == BODY
+    root.chmod(0o777)
+    assert "\x1b" not in (refusal := run("cache", "verify").stderr) and len(refusal.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--size", "--days"])
+@pytest.mark.parametrize("number", ["nan", "inf", "1e308"])
+def test_numbers_without_bounds_are_refused(run: Run, store: EntryStore, option: str, number: str) -> None:
+    refusal = run("cache", "prune", option, number)
+    assert refusal.exit_code == 1 and len(refusal.stderr.splitlines()) == 1
+    assert f"{option} {float(number):g}: must be a number from 0 to 1e+12" in refusal.stderr
+    assert store.get(KEY) == BODY
+
+
+def test_locks_of_a_shared_cache_follow_the_umask(
+    store: EntryStore, monkeypatch: pytest.MonkeyPatch, open_umask: None
+) -> None:
+    monkeypatch.setenv("BARACUDA_SHARED_CACHE", "1")
+    with store.lock(KEY), CacheFolder(store.folder).building():
+        locks = [path for path in store.folder.rglob("*") if path.is_file() and path.parent.name in ("locks", "tmp")]
+        assert [stat.S_IMODE(path.stat().st_mode) for path in locks] == [0o666] * 2
 
 
 def test_fault_table() -> None:

@@ -179,7 +179,7 @@ def test_records_are_whole_and_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     records, parts = KeyRecords(tmp_path / "records"), {"kernel": "k" * 9999}
 
     def write(turn: int) -> None:
-        KeyRecords(records.folder).put(bytes([turn % 8]), parts)
+        KeyRecords(records.folder).put(bytes([turn % 8] * 32), parts)
 
     with ThreadPoolExecutor(8) as pool:
         writing = pool.map(write, range(200))
@@ -188,11 +188,11 @@ def test_records_are_whole_and_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(records) == 8
     now = time.time()
     for turn in range(8):
-        os.utime(records.folder / bytes([turn]).hex(), (now - 60 + turn, now - 60 + turn))
+        os.utime(records.folder / bytes([turn] * 32).hex(), (now - 60 + turn, now - 60 + turn))
     monkeypatch.setattr(key_records, "_MOST", 4)
     monkeypatch.setattr(key_records, "_KEPT", 3)
-    KeyRecords(records.folder).put(b"new", parts)
-    assert sorted(path.name for path in records.folder.iterdir()) == ["05", "06", "07", b"new".hex()]
+    KeyRecords(records.folder).put(bytes([8] * 32), parts)
+    assert {path.name for path in records.folder.iterdir()} == {bytes([turn] * 32).hex() for turn in (5, 6, 7, 8)}
 
 
 def test_unusable_folder_costs_no_record_more_than_the_entry(tmp_path: Path) -> None:

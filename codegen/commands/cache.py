@@ -11,12 +11,16 @@ import click
 from baracuda.runtime import cache_folder
 from baracuda.runtime.cache_folder import MOST_DAYS, Entry, entries, is_intact, sweep
 from baracuda.runtime.cache_root import cache_root
+from baracuda.runtime.errors import InvalidProblem
 from baracuda.runtime.private_folder import check_private
+from baracuda.runtime.values import one_line
 
 from .terminal import show_json, show_table
 
 _SHOWN = 20  # damaged entries in a message
 _MB = 1e6
+_LARGEST = 1e12  # MB or days
+_KINDS = ("answers", "audit", "cubin", "host")  # the folders of the cache; whatever else is beside them is not ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,9 @@ class Kind:
 
 def cache(what: str, *, remove: bool, megabytes: float | None, days: float | None, as_json: bool) -> bool:
     """Show, verify or prune; false for damage that stays."""
+    for option, given in (("--size", megabytes), ("--days", days)):
+        if given is not None and not 0 <= given <= _LARGEST:
+            raise InvalidProblem(f"{option} {given:g}: must be a number from 0 to {_LARGEST:g}")
     if what == "verify":
         return _verify(remove, as_json)
     if what == "prune":
@@ -50,7 +57,7 @@ def _show(as_json: bool) -> None:
     if as_json:
         show_json({"folder": str(cache_root()), "kinds": kinds})
         return
-    click.echo(f"{cache_root()}\n")
+    click.echo(f"{one_line(cache_root())}\n")
     show_table(kinds)
 
 
@@ -84,18 +91,18 @@ def _prune(megabytes: float | None, days: float | None, as_json: bool) -> None:
 
 
 def _folders() -> list[Path]:
-    """One of each kind; UnsafeCache if others may write there."""
+    """One of each kind that is there and no link; UnsafeCache if others may write there."""
     root = cache_root()
     if not root.is_dir():
         return []
-    found = [path for path in sorted(root.iterdir()) if path.is_dir()]
+    found = [path for kind in _KINDS if (path := root / kind).is_dir() and not path.is_symlink()]
     for folder in (root, *found):
         check_private(folder, root)
     return found
 
 
 def _show_damaged(found: Sequence[Entry], damaged: Sequence[Entry], removed: bool) -> None:
-    for line in _some([str(one.path) for one in damaged]):
+    for line in _some([one_line(one.path) for one in damaged]):
         click.echo(line)
     click.echo(f"{len(found)} entries, {len(damaged)} damaged{' and removed' if removed and damaged else ''}")
 

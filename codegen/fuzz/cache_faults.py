@@ -203,7 +203,7 @@ def _ran(*command: str) -> str:
 
 def _killed(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """Processes that build the same files in a cold cache, killed whatever they are doing."""
-    names, right, rounds = [f"{index}.so" for index in range(4)], 0, max(1, count // 100)
+    names, right, rounds = [f"{index:040x}.so" for index in range(4)], 0, max(1, count // 100)
     for _ in range(rounds):
         shutil.rmtree(root, ignore_errors=True)
         children = [_forked(lambda: _build_all(root, names)) for _ in range(_PROCESSES)]
@@ -213,7 +213,7 @@ def _killed(root: Path, rng: Random, count: int) -> Iterator[Row]:
         for child in children:
             os.waitpid(child, 0)
         _build_all(root, names)
-        cache_folder.sweep(root)
+        cache_folder.sweep(root / "host")
         whole = all(is_intact(one.path) for one in entries(root))
         right += whole and _files(root) == {f"host/{name}" for name in names}
     yield Row(f"{_PROCESSES} processes on a cold cache, half of them killed", rounds, right)

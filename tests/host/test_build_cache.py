@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from baracuda.runtime import devices, host
+from baracuda.runtime.cache_folder import entries
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.errors import BaracudaError, CompileError
 from baracuda.runtime.host import HostDevice
@@ -154,7 +155,7 @@ def test_killed_holder_of_a_lock_blocks_nobody(private_cache):
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     library.unlink()
-    (left := private_cache / "tmp" / "left").mkdir(parents=True, exist_ok=True)
+    (left := private_cache / "tmp" / "0123456789abcdef").mkdir(parents=True, exist_ok=True)
     (left / library.name).write_bytes(b"half a library")
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
@@ -163,6 +164,14 @@ def test_killed_holder_of_a_lock_blocks_nobody(private_cache):
     assert not lock.exists() and not left.exists()
     with key_lock(lock):
         pass
+
+
+def test_every_built_file_is_an_entry(private_cache):
+    """What the host device builds has names that the cache lists and may remove."""
+    HostDevice().load(answer(100))
+    (private_cache.parent / "notes.txt").touch()
+    built = {path for path in private_cache.rglob("*") if path.is_file()}
+    assert {one.path for one in entries(private_cache.parent)} == built and len(built) >= 2
 
 
 def test_unwritable_cache_is_replaced(tmp_path, monkeypatch, run):

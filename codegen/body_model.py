@@ -124,7 +124,7 @@ class BodyOp(Op):
     shapes: tuple[Shapes, ...]
     maps: tuple[Maps, ...]
     pinned: tuple[Pinned, ...]
-    needs_math: bool
+    needs_math: bool = False
 
     @property
     def plans(self) -> tuple[Name, ...]:

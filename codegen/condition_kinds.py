@@ -16,7 +16,7 @@ from baracuda.runtime.values import MAX_RANK
 
 from .conditions import ConditionError, parsed
 
-MAX_BITS = 12_288  # of an int: all extents of three shapes multiplied; Python still prints it
+MAX_BITS = 8_320  # of an int: all extents of two shapes multiplied, and some more
 MAX_LENGTH = 1024  # of a tuple
 MAX_WORK = 20_000  # operations of one condition, elements of tuples counted one by one
 

@@ -20,6 +20,10 @@ Question = Mapping[str, Any]
 Answer = dict[str, Any]
 
 
+def _command(module: str) -> list[str]:
+    return [sys.executable, "-m", module]
+
+
 @dataclass
 class Crew:
     """Processes that run a `module`: it reads lines of JSON, first what all work has in common, and answers each.
@@ -63,10 +67,9 @@ class Crew:
         pipes["start_new_session"] = True  # an interrupt from the keyboard is not theirs
         question = self._next()
         while question is not None and not self._stopped.is_set():
-            command = [sys.executable, "-m", self.module]
             with (
                 tempfile.TemporaryFile("w+", errors="replace") as said,
-                subprocess.Popen(command, stderr=said, **pipes) as process,
+                subprocess.Popen(_command(self.module), stderr=said, **pipes) as process,
             ):
                 self._running.append(process)
                 try:

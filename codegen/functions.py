@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from baracuda.ops.usual import USUAL
+from baracuda.ops.usual import usual_of
 
 from .lower_op import type_lines
 from .model import DescriptorField, Op, Tensor
@@ -24,6 +24,9 @@ class Parameter:
     name: Name
     annotation: Code
     default: Code = _REQUIRED
+
+
+_STREAM = Parameter(Name("stream"), Code("rt.Stream"), _NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +59,13 @@ def function_of(op: Op) -> Function:
     chosen = [Parameter(Name(f"{t.name}_dtype"), Code("DTypeLike | None"), _NONE) for t in outputs if t.macro]
     given = [Parameter(t.name, _ARRAY, _NONE) for t in outputs]
     optional = any(t.optional for t in outputs)
+    usual = usual_of({str(f.name): str(f.kind) for f in op.fields})
     return Function(
         name=op.name,
         doc=op.doc,
         inputs=tuple(_inputs(inputs)),
-        keywords=(*map(_field, fields), *given, *chosen, Parameter(Name("stream"), Code("rt.Stream"), _NONE)),
-        lines=tuple(_lines(op, inputs, outputs, fields)),
+        keywords=(*(_field(f, f.name in usual) for f in fields), *given, *chosen, _STREAM),
+        lines=tuple(_lines(op, inputs, outputs, fields, usual)),
         results=() if optional or len(outputs) == 1 else names(t.name for t in outputs),
     )
 
@@ -74,19 +78,21 @@ def _inputs(tensors: list[Tensor]) -> Iterator[Parameter]:
         yield Parameter(tensor.name, _ARRAY, _NONE if left_out else _REQUIRED)
 
 
-def _field(field: DescriptorField) -> Parameter:
+def _field(field: DescriptorField, usual: bool) -> Parameter:
     kind = _SEQUENCES.get(field.annotation, field.annotation)
-    if field.name in USUAL or field.default.startswith("rt."):
+    if usual or field.default.startswith("rt."):
         return Parameter(field.name, Code(f"{kind} | None"), _NONE)
     return Parameter(field.name, kind, field.default)
 
 
-def _lines(op: Op, inputs: list[Tensor], outputs: list[Tensor], fields: list[DescriptorField]) -> Iterator[Text]:
+def _lines(
+    op: Op, inputs: list[Tensor], outputs: list[Tensor], fields: list[DescriptorField], usual: Collection[str]
+) -> Iterator[Text]:
     for tensor in inputs:
         yield from tensor.told("may be left out")
     for field in fields:
-        usual = "; when left out, what `baracuda.ops.usual` has" if field.name in USUAL else ""
-        yield from _wrapped(" ".join(map(str.strip, field.lines)) + usual)
+        said = "; when left out, what `baracuda.ops.usual` has" if field.name in usual else ""
+        yield from _wrapped(" ".join(map(str.strip, field.lines)) + said)
     for tensor in outputs:
         yield from tensor.told(f"there if {tensor.optional}")
     yield from [Text(f"{t.name}_dtype: the type of {t.name}, where it is not given") for t in outputs if t.macro]

@@ -18,7 +18,7 @@ from .spec_errors import explain
 from .spec_wording import did_you_mean
 from .tuned import FOLDER, Tables, problems_of, read_tables
 from .yaml_source import YamlSource, read_yaml
-from .yaml_text import report
+from .yaml_text import is_below, report
 
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
 
@@ -91,7 +91,7 @@ def _refuse_path(path: Path, root: Path, name: str) -> None:
     """Raise SpecError for a file that generated code cannot name, and for a link to what is none of the project's."""
     if not _PRINTABLE.fullmatch(name):
         raise SpecError(f"{name[:200]!r}: generated code names this path; use letters, digits, '.', '_' and '-'")
-    if not path.resolve().is_relative_to(root.resolve()):
+    if not is_below(path, root):
         raise SpecError(f"{name}: is a link that leads out of {root.resolve().name!r}; put the file itself there")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from baracuda.runtime import Schedule
 from baracuda.runtime.element import ElementKind
@@ -42,12 +43,10 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
     rows = tuple(_rows(spec, python))
     kernels = tuple(_kernel(k, python) for k in spec.kernels)
     shared = shared_fields(spec, spec_path, tensors, described)
-    everything = [python(t) for t in (*spec.settings.values(), *(w.size for w in spec.workspace.values()))]
-    everything += [c.python for c in shared["checks"]]
     flags = {t.optional for t in tensors}
     first = first_arch(spec)
     own = tuple(arch for arch in spec.body if arch != first)
-    return BodyOp(
+    op = BodyOp(
         **shared,
         headers=(*((Name(f"BARACUDA_{a.upper()}"), Code(spec.body[a])) for a in own), (None, Code(spec.body[first]))),
         bodies=own,
@@ -69,8 +68,8 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
             for arch, boxes in spec.tensor_maps.items()
         ),
         pinned=tuple(Pinned(Name(plan), Name(p.arch), Text(p.doc)) for plan, p in spec.pinned.items()),
-        needs_math=any("math." in text for text in everything),
     )
+    return replace(op, needs_math="math." in repr(op))
 
 
 def _tensor(name: str, spec: BodySpec) -> Tensor:

@@ -28,7 +28,7 @@ PlanName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,59}Plan$")]
 NumberName = Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]  # between the values in a schedule's name
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 Threads = Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
-Arguments = Field(max_length=32)  # tensors and fields, of each kind
+Arguments = Field(max_length=64)  # tensors and fields, of each kind
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from baracuda.runtime.publish import publish
 from baracuda.runtime.tuned import MARK
 
 from .spec import OpSpec
-from .yaml_text import read_bytes, report, shown
+from .yaml_text import is_below, read_bytes, report, shown
 
 FOLDER = "tuned"
 MAX_BYTES = 1 << 20
@@ -35,7 +35,7 @@ def read_tables(specs: Path) -> dict[str, dict[str, tuple[Measurement, ...]]]:
     for path in sorted((specs / FOLDER).glob("*/*.json")):
         if not _ARCH.fullmatch(path.parent.name):
             raise SpecError(f"{shown(path)}: its folder is no architecture; call it as in '{FOLDER}/sm_90'")
-        if not path.resolve().is_relative_to(specs.resolve()):
+        if not is_below(path, specs):
             raise SpecError(f"{shown(path)}: is a link that leads out of the specs; put the file itself there")
         found.setdefault(path.stem, {})[path.parent.name] = read_table(path)
     return found

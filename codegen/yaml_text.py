@@ -65,6 +65,14 @@ def about_character(char: str) -> str:
     return f"unprintable character U+{ord(char):04X}; remove it"
 
 
+def is_below(path: Path, root: Path) -> bool:
+    """Whether a file is below a folder when links are followed; one that leads to itself is not."""
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
 def shown(path: Path) -> str:
     """`path` as messages spell it: in one line, and relative when it lies below the current directory."""
     absolute, here = path.absolute(), Path.cwd()

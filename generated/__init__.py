@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 MODULES = {
@@ -103,7 +103,7 @@ else:
         """Import the module of a plan or descriptor, as ``from ... import`` does."""
         if name not in MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f".{MODULES[name]}", __name__), name)
+        return getattr(_import_module(f".{MODULES[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:
@@ -113,4 +113,4 @@ def __dir__() -> list[str]:
 def import_all() -> None:
     """Import every plan, so that the registry knows every kernel."""
     for module in sorted(set(MODULES.values())):
-        import_module(f".{module}", __name__)
+        _import_module(f".{module}", __name__)

@@ -15,7 +15,6 @@ from baracuda.runtime.element import BY_NUMPY
 from baracuda.runtime.values import shown, text_of
 
 from .signature import Signature
-from .usual import USUAL
 
 Output = tuple[str, tuple[int, ...], rt.ElementKind]  # its name, shape and element
 
@@ -52,20 +51,21 @@ class Caller:
 
     def _typed(self, arrays: Mapping[str, Any]) -> Any:
         """The array that shows the descriptor's element."""
+        name = self.signature.typed.name
         if not arrays:
             raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got no array")
-        if (name := self.signature.typed.name) not in arrays:
+        if name not in arrays:
             raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got no {name!r}")
         return arrays[name]
 
     def _descriptor(self, arrays: Mapping[str, Any], element: rt.ElementKind, given: Mapping[str, Any]) -> Any:
         """The descriptor of a call with these inputs; fields that are left out are what they usually are."""
         fields = self.signature.fields({name: arrays.get(name) for name in self._inputs}, given)
-        needed = [name for name in self.signature.needed if name not in fields]
+        needed, usual = [name for name in self.signature.needed if name not in fields], self.signature.usual
         for name in needed:
-            if name not in USUAL:
+            if name not in usual:
                 raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(needed)} as well; pass {name}=")
-            fields[name] = USUAL[name](fields)
+        fields |= {name: usual[name](fields) for name in needed}
         return self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
 
     def _wanted(self, descriptor: Any, given: Mapping[str, Any]) -> Iterator[Output]:

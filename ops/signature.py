@@ -16,7 +16,7 @@ from typing import Any
 
 import baracuda.runtime as rt
 
-from .usual import USUAL
+from .usual import Value, usual_of
 
 Tensors = Mapping[str, Any]  # by argument; None for one that is absent
 Given = Mapping[str, Any]  # keywords; None or left out for the default
@@ -28,6 +28,14 @@ def plans_of(package: ModuleType) -> Iterator[type[rt.Plan[Any]]]:
         plan = getattr(package, name)
         if issubclass(plan, rt.Plan) and "OP" in vars(plan):
             yield plan
+
+
+_KINDS: dict[rt.Convert, str] = {
+    rt.as_shape: "shape",
+    rt.as_int: "int",
+    rt.as_float: "float",
+    rt.as_bool: "bool",
+}
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,11 @@ class Signature:
         return tuple(f.name for f in declared if f.default is MISSING and f.name in self.parameters)
 
     @cached_property
+    def usual(self) -> dict[str, Value]:
+        """What keywords are that a call may leave out because of their names."""
+        return usual_of({name: _KINDS[convert] for name, convert in self.plan.DESCRIPTOR._types.items()})
+
+    @cached_property
     def shown(self) -> Shown:
         """How the function is called, for `inspect.signature`; None stands for what may be left out."""
         inputs, left_out = [], False
@@ -84,7 +97,7 @@ class Signature:
             left_out = left_out or bool(argument.optional)
             default = None if left_out else Parameter.empty
             inputs.append(Parameter(argument.name, Parameter.POSITIONAL_OR_KEYWORD, default=default))
-        required = {name: Parameter.empty for name in self.needed if name not in USUAL}
+        required = {name: Parameter.empty for name in self.needed if name not in self.usual}
         defaults = {name: (required | self.defaults).get(name) for name in self.parameters}
         defaults |= dict.fromkeys([*(a.name for a in self.outputs), *self.chosen, "stream"])
         return Shown([*inputs, *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items())])
@@ -117,4 +130,7 @@ class Signature:
     @cached_property
     def typed(self) -> rt.Argument:
         """The input that shows the descriptor's element: the first that can hold no other."""
-        return next(a for a in self.inputs if a.dtypes == ("T",) and not a.optional)
+        found = next((a for a in self.inputs if a.dtypes == ("T",) and not a.optional), None)
+        if found is None:
+            raise rt.InvalidProblem(f"no input of {self.plan.OP} shows its element type; use {self.plan.__name__}")
+        return found

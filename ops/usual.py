@@ -1,15 +1,35 @@
-"""What fields of a descriptor usually are, by their names: for calls that leave them out."""
+"""What fields of a descriptor usually are, by their names and types: for calls that leave them out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-USUAL: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {  # of the fields that the arrays show
-    "norm_axes_mask": lambda shown: 1 << max(len(shown["input_shape"]) - 1, 0),  # the last axis
-    "softmax_axis": lambda shown: len(shown["input_shape"]) - 1,
-    "eps": lambda _: 1e-6,
-    "scale": lambda shown: shown["d_k"] ** -0.5 if shown["d_k"] > 0 else 1.0,
-    "is_causal": lambda _: False,
-    "use_silu": lambda _: False,
+Value = Callable[[Mapping[str, Any]], Any]  # of the fields that arrays show or a call gives
+
+
+class Usual(NamedTuple):
+    """What a field of this `kind` usually is, where the descriptor has the fields that it `reads`."""
+
+    kind: str
+    value: Value
+    reads: Mapping[str, str] = {}
+
+
+USUAL: Mapping[str, Usual] = {
+    "norm_axes_mask": Usual("int", lambda f: 1 << max(len(f["input_shape"]) - 1, 0), {"input_shape": "shape"}),
+    "softmax_axis": Usual("int", lambda f: len(f["input_shape"]) - 1, {"input_shape": "shape"}),
+    "eps": Usual("float", lambda _: 1e-6),
+    "scale": Usual("float", lambda f: f["d_k"] ** -0.5 if f["d_k"] > 0 else 1.0, {"d_k": "int"}),
+    "is_causal": Usual("bool", lambda _: False),
+    "use_silu": Usual("bool", lambda _: False),
 }
+
+
+def usual_of(kinds: Mapping[str, str]) -> dict[str, Value]:
+    """Of a descriptor's fields, by their kinds ("shape", "int", "float", "bool"), those that are usually something."""
+    return {
+        name: usual.value
+        for name, usual in USUAL.items()
+        if kinds.get(name) == usual.kind and usual.reads.items() <= kinds.items()
+    }

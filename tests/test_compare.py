@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from baracuda.codegen import crew
 from baracuda.codegen.cli import main
 from baracuda.codegen.commands import compare as commanded
 from baracuda.codegen.commands.project import installed, plans_of
@@ -162,13 +163,13 @@ for line in sys.stdin:
 def test_a_process_that_dies_fails_its_problem_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "worker.py"
     script.write_text(_WORKER)
-    monkeypatch.setattr(run, "_COMMAND", [sys.executable, str(script)])
+    monkeypatch.setattr(crew, "_command", lambda _: [sys.executable, str(script)])
     found: list[Outcome] = []
     run.run([("op", index) for index in range(5)], {}, 2, found.append, {})
     assert sorted(outcome.index for outcome in found) == [0, 1, 2, 3, 4]
     (failed,) = (outcome for outcome in found if outcome.failure)
     assert failed.index == 1 and "out of order" in failed.failure
-    monkeypatch.setattr(run, "_COMMAND", [sys.executable, "-c", "raise SystemExit('no way')"])
+    monkeypatch.setattr(crew, "_command", lambda _: [sys.executable, "-c", "raise SystemExit('no way')"])
     with pytest.raises(InvalidProblem, match="no way"):
         run.run([("op", 0)], {}, 1, found.append, {})
 

@@ -40,7 +40,7 @@ WIDE = {"shape": (2**63 - 1,) * MAX_RANK, "other": (-(2**63),) * MAX_RANK}
         ("len(n * shape)", "elements, the most is"),
         ("len((n,) * (n * m))", "elements, the most is"),
         ("prod(shape * 4)", "an int may need 16384 bits"),
-        (" * ".join(["(" + " * ".join(["n"] * 80) + ")"] * 3), "an int may need 15121 bits"),
+        (" * ".join(["(" + " * ".join(["n"] * 80) + ")"] * 3), "an int may need 10081 bits"),
         ("len(mask_axes(" + " * ".join(["n"] * 40) + ", 4))", "a tuple may have 2521 elements"),
         (" + ".join(["shape"] * 40) + " == shape", "a tuple may have 1088 elements"),
         (", ".join(["(" + ", ".join(["prod(shape + shape)"] * 60) + ")[0]"] * 2), "operations; shorten it"),

@@ -131,7 +131,7 @@ def test_terms_do_not_multiply_beyond_the_budget(tmp_path: Path) -> None:
 def test_all_expressions_together_have_a_budget(tmp_path: Path) -> None:
     """Of requirements, of what selection evaluates for each schedule, and of what listing kernels evaluates in all."""
     many = "\n".join(f"  - {{that: {' + '.join(['width'] * 100)} > {i}, raises: Unsupported}}" for i in range(12))
-    with pytest.raises(SpecError, match=r"has 9[0-9]{3} characters of conditions; the most is 8000"):
+    with pytest.raises(SpecError, match=r"evaluates 9[0-9]{3} characters of conditions; the most is 4000"):
         project(tmp_path, BODY.replace("dtypes:", f"{many}\ndtypes:", 1))
     terms = "".join(f"  t{i}: {' + '.join(['channels'] * 85)}\n" for i in range(17))
     with pytest.raises(SpecError, match=r"characters of shapes, settings, terms.*; the most is 16000"):

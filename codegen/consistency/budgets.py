@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from ..spec import BodySpec, OpSpec
 from .finding import Finding
 
-MAX_REQUIREMENTS = 8_000  # characters; evaluated for every problem that is drawn or selected for
-MAX_EXPRESSIONS = 16_000  # characters; evaluated for every schedule that selection looks at
+MAX_REQUIREMENTS = 4_000  # characters of all conditions; attention has 259
+MAX_IN_CASES = 100_000  # the same for all cases of tests and benchmarks; attention has 15,540
+MAX_EXPRESSIONS = 16_000  # characters of what a body declares; attention has 1,777
+MAX_IN_SCHEDULES = 200_000  # the same for all schedules, each of which selection asks; attention has 35,913
 
 
 def requirements(spec: OpSpec) -> Iterator[Finding]:
-    if (count := sum(len(requirement.that) for requirement in spec.require)) > MAX_REQUIREMENTS:
-        yield ("require",), 0, f"has {count} characters of conditions; the most is {MAX_REQUIREMENTS}"
+    count, cases = sum(len(requirement.that) for requirement in spec.require), len(spec.tests.cases)
+    yield from _over("require", "conditions", count, MAX_REQUIREMENTS)
+    yield from _over("tests", "conditions, for all cases", count * (cases + len(spec.bench.cases)), MAX_IN_CASES)
 
 
 def expressions(spec: BodySpec) -> Iterator[Finding]:
@@ -21,6 +24,12 @@ def expressions(spec: BodySpec) -> Iterator[Finding]:
     shapes = [text for tensor in spec.arguments.values() for text in (tensor.shape, *tensor.shapes)]
     sizes = [scratch.size for scratch in spec.workspace.values()]
     everything = [*spec.settings.values(), *spec.terms.values(), *sizes, *launched, *shapes]
-    if (count := sum(len(str(text)) for text in everything)) > MAX_EXPRESSIONS:
-        said = f"{count} characters of shapes, settings, terms, workspaces and kernels; the most is {MAX_EXPRESSIONS}"
-        yield ("kernels",), 0, said
+    count, fits = sum(len(str(text)) for text in everything), sum(len(row.fits or "") for row in spec.schedules)
+    what = "shapes, settings, terms, workspaces and kernels"
+    yield from _over("kernels", what, count, MAX_EXPRESSIONS)
+    yield from _over("schedules", f"{what}, for all schedules", count * len(spec.schedules) + fits, MAX_IN_SCHEDULES)
+
+
+def _over(key: str, what: str, count: int, most: int) -> Iterator[Finding]:
+    if count > most:
+        yield (key,), 0, f"evaluates {count} characters of {what}; the most is {most}"

@@ -252,7 +252,7 @@ def hostile(rng: Random, old: Any) -> Any:
 def _iterable(rng: Random, old: Any) -> Any:
     kinds: tuple[Callable[[], Any], ...] = (
         lambda: itertools.count(1),
-        lambda: itertools.repeat("x"),
+        lambda: iter(lambda: "x", None),
         lambda: iter(()),
         lambda: range(10**12),
         lambda: (_ for _ in (1, 2, "x")),

@@ -26,7 +26,7 @@ def slots(data: Any) -> Iterator[Slot]:
 
 
 def change(data: Any, rng: Random, value: Callable[[Random, Any], Any]) -> None:
-    """Replace, remove, swap, repeat or move some values of `data`, in place."""
+    """Replace, remove, swap, double or move some values of `data`, in place."""
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         there = list(slots(data))
         if not there:

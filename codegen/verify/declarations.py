@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
 from baracuda.runtime import Argument, Unsupported
 
+from ..consistency import scope_of
+from ..program import Reduce, parse
+from ..program.tree import reads
 from ..spec import OpSpec, RowSpec, RowTensor, TensorSpec
 from .arrange import arrange, same_bits
 from .memory import Memory
@@ -28,6 +32,20 @@ def check_declarations(subject: Subject) -> None:
     for name, expected in due.items():
         if (got := getattr(plan, name)) != expected:
             raise AssertionError(f"{plan.__name__}.{name} must be {expected} as the spec says, got {got}")
+    if isinstance(spec, RowSpec):
+        expected, got = _sums(spec), Counter(flag for flag in plan.COLUMN_SUMS if flag)
+        if expected != got:
+            said = f"must have {dict(expected)} of each flag, got {dict(got)}"
+            raise AssertionError(f"{plan.__name__}.COLUMN_SUMS {said}")
+
+
+def _sums(spec: RowSpec) -> Counter[str]:
+    """How many sums down the columns are made for each flag alone: those that are an optional output as they are."""
+    lines = parse(spec.program, scope_of(spec))
+    used = {name for line in lines for name in reads(line.expr)}
+    sums = {line.name for line in lines if isinstance(line.expr, Reduce) and line.expr.kind == "sum"} - used
+    columns = {name: t for name, t in spec.outputs.items() if _over(spec, t) == "col" and name in sums}
+    return Counter(str(t.optional) for t in columns.values() if t.optional)
 
 
 def _argument(subject: Subject, name: str) -> Argument:

@@ -106,8 +106,9 @@ class Problem:
 
     @cached_property
     def saved(self) -> frozenset[str]:
-        """Inputs that the forward saves."""
-        return frozenset(self.spec.gradient.saved) if self.spec.gradient else frozenset()
+        """Inputs that the forward computes and saves; what it reads itself is drawn."""
+        gradient, forward = self.spec.gradient, self.forward
+        return frozenset(gradient.saved).intersection(forward.outputs) if gradient and forward else frozenset()
 
     def draw(self, style: str = "normal", seed: int = 0) -> Arrays:
         """Random inputs in the caller's shapes, exactly representable; what the forward saves is not among them."""

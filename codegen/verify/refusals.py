@@ -23,6 +23,7 @@ from baracuda.runtime import (
 )
 from baracuda.runtime import errors as tree
 from baracuda.runtime.errors import DriverError
+from baracuda.runtime.values import shown
 
 from ..conditions import ConditionError, evaluate_condition, fields_of, read_condition
 from .arrange import arrange
@@ -149,7 +150,7 @@ def check_types(subject: Subject) -> None:
     for name, field in _fields(subject):
         for value in _STRANGERS[field.type]:
             error = _error(partial(_select, subject, {**base, name: value}, element))
-            if type(error) is not InvalidProblem or name not in str(error) or repr(value) not in str(error):
+            if type(error) is not InvalidProblem or name not in str(error) or shown(value) not in str(error):
                 raise AssertionError(f"{name}={value!r} is no {field.type}, so InvalidProblem is due; got {error!r}")
 
 

@@ -87,5 +87,5 @@ def test_no_compiler(monkeypatch, tmp_path):
     with pytest.raises(CompileError, match=r"no c\+\+ compiler on PATH; install g\+\+ or clang\+\+"):
         HostDevice()
     monkeypatch.setenv("BARACUDA_HOST_CXX", "no-such-compiler -m64")
-    with pytest.raises(CompileError, match="'no-such-compiler -m64' does not run"):
+    with pytest.raises(CompileError, match="'no-such-compiler' does not run"):
         HostDevice()

@@ -21,6 +21,7 @@ from baracuda.runtime.tuned import MARK
 MANIFEST = "_manifest.json"
 _SUFFIXES = (".cu", ".py", ".pyi", ".typed", ".json")
 _READ = 1 << 20  # bytes of a file, among which is its mark; and of a list of files
+_LONGEST = 1000  # characters of a path below the folder
 # A line that opens with the mark, as a generated file has; text that only mentions it has none.
 _MARKED = re.compile(rf'^(// |"""| ")?{MARK}\b', re.MULTILINE)
 
@@ -46,6 +47,7 @@ def manifest_of(paths: Iterable[str]) -> str:
 
 def compare(files: Mapping[str, str], out: Path) -> Changes:
     """Say what `write` would do; raise SpecError for what it must not."""
+    _check_above(out)
     for path in files:
         _check_place(out, path)
     kept = [path for path, text in files.items() if _holds(out / path, text.encode())]
@@ -98,6 +100,16 @@ def _listed(out: Path) -> list[str]:
     return []
 
 
+def _check_above(out: Path) -> None:
+    """Raise SpecError where `out` is among the files of another project's output folder."""
+    there = out.resolve()
+    for folder in there.parents:
+        inside = f"{there.relative_to(folder).as_posix()}/"
+        with suppress(OSError):  # a list that we may not read is not ours
+            if any(path.startswith(inside) for path in _listed(folder)):
+                raise SpecError(f"{out}: holds files that {folder / MANIFEST} lists; choose another folder for --out")
+
+
 def _check_place(out: Path, path: str) -> None:
     if wrong := _wrong_place(out, path):
         raise SpecError(f"{out / path}: {wrong}")
@@ -105,6 +117,8 @@ def _check_place(out: Path, path: str) -> None:
 
 def _wrong_place(out: Path, path: str) -> str | None:
     """Why no generated file of `out` can have this path below it, or None."""
+    if len(path) > _LONGEST:
+        return "is no place of a generated file"
     parts = path.split("/")
     names = [part.removesuffix(PurePosixPath(path).suffix) if part == parts[-1] else part for part in parts]
     if not all(name.isidentifier() for name in names) or PurePosixPath(path).suffix not in _SUFFIXES:
@@ -118,10 +132,10 @@ def _wrong_place(out: Path, path: str) -> str | None:
 
 
 def _kind_of(path: Path) -> int:
-    """The mode of what is there, links not followed; 0 for nothing."""
+    """The mode of what is there, links not followed; 0 for nothing, and for what no file can be called."""
     try:
         return path.lstat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return 0
 
 

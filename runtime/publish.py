@@ -14,10 +14,10 @@ from .key_lock import key_lock, remove_unheld
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.baracuda-tmp", re.DOTALL)
 
 
-def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644) -> None:
+def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644, create: bool = False) -> None:
     """Write through a temporary file beside `path`. Raises OSError, which names `path`.
 
-    A `mode` of None is the umask's. What killed writers of `path` left beside it is removed.
+    With `create`, FileExistsError where there is something already. A `mode` of None is the umask's. What killed writers of `path` left beside it is removed.
     """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,11 +28,23 @@ def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644) -> No
             if mode is not None:
                 os.fchmod(file, mode)
             _write(file, data)
+            if create:
+                _claim(temporary, path)
             os.replace(temporary, path)
     except OSError as error:
         if error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error  # of a full disk it names no file
+
+
+def _claim(temporary: Path, path: Path) -> None:
+    """Give `path` the contents of `temporary`, if nobody else has it; without hard links only an empty file."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def remove_left(folder: Path, name: str | None = None) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -220,3 +221,64 @@ def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         file.truncate(bundle.LARGEST + 1)
     assert "is no file" in refused(run(pipe), pipe)
     assert "bytes; a bundle has" in refused(run(large), large)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compression_is_refused(good: bytes, tmp_path: Path, method: int) -> None:
+    """Python unpacks a whole block of it at once, whatever size the file declares."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in parts(good).items():
+            file.writestr(name, data, method if name == "inputs/x.npy" else None)
+    assert "has inputs/x.npy compressed by another method than deflate" in refused(run(path), path)
+
+
+def test_a_member_is_as_long_as_it_says(good: bytes, tmp_path: Path) -> None:
+    """More of it is not unpacked."""
+    path, data = tmp_path / "a.zip", {**parts(good), "inputs/x.npy": bytes(256 << 20)}
+    packed(path, data)
+    damaged = path.read_bytes().replace((256 << 20).to_bytes(4, "little"), (1000).to_bytes(4, "little"))
+    path.write_bytes(damaged)
+    tracemalloc.start()
+    try:
+        assert "a damaged one" in refused(run(path), path)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_members_are_few(good: bytes, tmp_path: Path) -> None:
+    """Each takes memory, read or not."""
+    path = packed(tmp_path / "a.zip", parts(good) | {f"{n:0100}": b"" for n in range(10_000)})
+    assert "bytes of names; a bundle has" in refused(run(path), path)
+    path.write_bytes(good + b"x")
+    assert "is no bundle, or a damaged one" in refused(run(path), path)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.complex64])
+def test_a_sum_is_of_doubles(good: bytes, tmp_path: Path, dtype: type) -> None:
+    """Of anything narrower, few bytes would take many."""
+    out = io.BytesIO()
+    np.save(out, np.zeros((2, 3, 4), dtype))
+    changed = with_facts(good, tmp_path / "a.zip", lambda f: f["numbers"]["exact"].update(y="sum"))
+    path = packed(tmp_path / "b.zip", {**parts(changed.read_bytes()), "exact/y.npy": out.getvalue()})
+    assert f"a sum of numbers of dtype {np.dtype(dtype)}" in refused(run(path), path)
+
+
+def test_what_changed_is_said_in_a_line(good: bytes, tmp_path: Path) -> None:
+    """Whatever the file calls it; of many names, none."""
+    path = with_facts(good, tmp_path / "a.zip", lambda f: f.update(of={"\x1b[2J\n%d" + "A" * 150: "x"}))
+    result = run(path)
+    assert result.exit_code == 0 and result.stderr.startswith("changed since: ?[2J %dAAA")
+    assert "\x1b" not in result.stderr and len(result.stderr) < 200
+    path = with_facts(good, path, lambda f: f.update(of={str(n): "x" for n in range(1000)}))
+    assert "of: " in refused(run(path), path)
+
+
+def test_a_trial_is_not_repeated_for_hours(good: bytes, tmp_path: Path) -> None:
+    """Its repeats count with its elements."""
+    case = {"input_shape": [1 << 10, 1 << 10], "softmax_axis": 1}
+    text = f"SoftmaxDescriptor(input_shape=({1 << 10}, {1 << 10}), softmax_axis=1, element='f32')"
+    change = dict(case=case, descriptor=text, repeats=10_000)
+    path = with_facts(good, tmp_path / "large.zip", lambda f: f.update(change))
+    assert "needs 10000 runs on tensors of 2097152 elements" in refused(run(path), path)

@@ -97,15 +97,10 @@ def new(op: str, family: str, category: str, specs: Path) -> Path:
     for other in specs.rglob(path.name):
         raise SpecError(f"{other}: is there already; choose another op name or edit it")
     kind = "".join(part.capitalize() for part in op.split("_"))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    text = Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE)
+    renew(specs, schema_text(), create=True)
     try:
-        path.touch(exist_ok=False)  # of several that begin one op, the first has the name
+        publish(path, text, create=True)  # of several that begin one op, the first has the name
     except FileExistsError:
         raise SpecError(f"{path}: is there already; choose another op name or edit it") from None
-    try:
-        publish(path, Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE))
-    except BaseException:
-        path.unlink()
-        raise
-    renew(specs, schema_text(), create=True)
     return path

@@ -36,7 +36,7 @@ def repro(file: Path, specs: Path, package: str, device: str | None, as_json: bo
         trial = bundle.trial(loaded, package, memory.name)
         seen, failure = trial.verdict(memory)
     if changed := bundle.changed(trial):
-        click.echo(f"changed since: {', '.join(changed)}", err=True)
+        click.echo(f"changed since: {', '.join(one_line(name, 80) for name in changed)}", err=True)
     kernel = str(trial.problem.plan.sku)
     if as_json:
         outputs = {name: asdict(accuracy) for name, accuracy in seen.items()}

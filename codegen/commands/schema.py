@@ -11,6 +11,7 @@ import click
 from baracuda.runtime.publish import publish
 from baracuda.runtime.tuned import MARK
 
+_LARGEST = 1 << 20  # bytes of it that are read; ours has fewer
 FILE = "schema.json"  # in the folder of specs
 
 
@@ -30,7 +31,7 @@ def renew(specs: Path, text: str, *, check: bool = False, create: bool = False) 
     Another's file stays as it is. Where there is none, only `create` makes one: specs that do not name it need none.
     """
     path = specs / FILE
-    there = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else MARK if create else text
+    there = start_of(path).decode(errors="replace") if path.is_file() else MARK if create else text
     if MARK not in there or _same(there, text):
         return []
     if not check:
@@ -38,8 +39,16 @@ def renew(specs: Path, text: str, *, check: bool = False, create: bool = False) 
     return [path]
 
 
+def start_of(path: Path) -> bytes:
+    """What is in a file, or as much of it as tells that it is not ours; nothing where there is none."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(_LARGEST)
+
+
 def _same(there: str, text: str) -> bool:
     """Whether both say the same: versions of pydantic spell numbers differently."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         return bool(json.loads(there) == json.loads(text))
     return False

@@ -58,10 +58,11 @@ def site(
     made = project.loaded, project.ops, project.files
     documents = Documents(root)
     catalogue = Catalogue(*made, kernels_of(package), _resources(variants), documents, package, measured)
+    for folder in folders:  # first, so that what is written then is known to be ours when this fails
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _OURS).touch()
     with tempfile.TemporaryDirectory() if markdown is None else nullcontext(str(markdown)) as kept:
         _write(catalogue, Path(kept), out)
-    for folder in folders:
-        (folder / _OURS).touch()
     click.echo(f"{out}: {len(project.ops)} ops in {time.perf_counter() - start:.1f} s; open {out / 'index.html'}")
     return not report.failed
 

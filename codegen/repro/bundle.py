@@ -35,12 +35,12 @@ from ..verify.subject import Subject
 from ..verify.trial import Trial
 from .facts import FORMAT, PARTS, facts_of
 from .fits import check_fits
+from .members import LARGEST, check_file, member
 from .numbers import kind_of, packed, unpacked
 
 FOLDER = "BARACUDA_TEST_REPRO"  # where tests leave a bundle of what fails
 _FACTS = "repro.json"
 _VERSIONS = ("baracuda-gen", "numpy", "cuda-core", "torch")
-LARGEST = 128 << 20  # bytes of a file, and of the numbers in it
 _MOST_FACTS = 1 << 20
 _HOW = ("patterns", "broadcast", "shift_workspace", "repeats")
 Numbers = dict[str, np.ndarray[Any, Any]]
@@ -109,26 +109,19 @@ def read(path: Path) -> Bundle:
         if not path.is_file():
             what = "is no file" if path.exists() else "no such file"
             raise InvalidProblem(f"{what}; 'baracuda-gen compare --repro DIR' writes one")
-        if path.stat().st_size > LARGEST:
-            raise InvalidProblem(f"has {path.stat().st_size} bytes; a bundle has {LARGEST} at most")
+        check_file(path)
         with zipfile.ZipFile(path) as file:
-            facts = facts_of(json.loads(_member(file, _FACTS, _MOST_FACTS)))
+            facts = facts_of(json.loads(member(file, _FACTS, _MOST_FACTS)))
             kinds = facts["numbers"]
             held = sum(file.getinfo(f"{p}/{n}.npy").file_size for p in PARTS for n in kinds[p])
             if held > LARGEST:
                 raise InvalidProblem(f"has {held} bytes of numbers; a bundle has {LARGEST} at most")
-            numbers = {p: {n: unpacked(_member(file, f"{p}/{n}.npy"), k) for n, k in kinds[p].items()} for p in PARTS}
+            numbers = {p: {n: unpacked(member(file, f"{p}/{n}.npy"), k) for n, k in kinds[p].items()} for p in PARTS}
     except BaracudaError as error:
         raise InvalidProblem(f"{path}: {one_line(error)}") from None
     except Exception as error:  # whatever a file that is no bundle makes its readers do
         raise _damaged(path, error) from None
     return Bundle(path, facts, numbers)
-
-
-def _member(file: zipfile.ZipFile, name: str, most: int = LARGEST) -> bytes:
-    if (size := file.getinfo(name).file_size) > most:
-        raise InvalidProblem(f"has {size} bytes of {name}; a bundle has {most} at most")
-    return file.read(name)
 
 
 def _damaged(path: Path, error: Exception) -> InvalidProblem:

@@ -17,6 +17,8 @@ PARTS = ("inputs", "exact", "allowed")
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,200}$")]
 Text = Annotated[str, StringConstraints(max_length=20_000)]
+Fact = Annotated[str, StringConstraints(max_length=200)]
+Strings = Annotated[dict[Fact, Fact], Field(max_length=16)]
 Int = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 Value = bool | Int | float | Annotated[list[Int], Field(max_length=64)] | None
 Numbers = Annotated[dict[Name, Word], Field(max_length=200)]
@@ -45,8 +47,8 @@ class Facts(BaseModel):
     saw: Text
     origin: dict[str, Any]
     package: Text
-    of: dict[Text, Text]
-    versions: dict[Text, Text]
+    of: Strings
+    versions: Strings
     numbers: dict[Literal[PARTS], Numbers]  # type: ignore[valid-type]
 
 

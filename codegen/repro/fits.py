@@ -14,6 +14,7 @@ from baracuda.runtime.values import shown, some_of
 from ..verify.problem import Problem
 
 _ELEMENTS = 1 << 25  # of all tensors together
+_RUN = 1 << 30  # elements of all runs together: seconds on the host device
 _WORKSPACE = 1 << 30  # bytes
 
 Numbers = Mapping[str, Mapping[str, np.ndarray[Any, Any]]]
@@ -21,7 +22,7 @@ Numbers = Mapping[str, Mapping[str, np.ndarray[Any, Any]]]
 
 def check_fits(problem: Problem, facts: Mapping[str, Any], numbers: Numbers) -> None:
     """Raise InvalidProblem, or Unsupported for an element type, for what is of another problem or too large to try."""
-    _check_size(problem)
+    _check_size(problem, facts["repeats"])
     inputs = {name: array.shape for name, array in numbers["inputs"].items()}
     needed = {name: problem.shape_of(name) for name in inputs.keys() & problem.arguments.keys()}
     if inputs != needed:
@@ -42,10 +43,12 @@ def check_fits(problem: Problem, facts: Mapping[str, Any], numbers: Numbers) -> 
             raise Unsupported(f"{name!r} must hold {' or '.join(allowed)}, got {kind}")
 
 
-def _check_size(problem: Problem) -> None:
+def _check_size(problem: Problem, repeats: int) -> None:
     elements = sum(prod(problem.shape_of(name)) for name in problem.arguments)
     if elements > _ELEMENTS:
         raise InvalidProblem(f"needs tensors of {elements} elements; {_ELEMENTS} at most are tried")
+    if repeats * elements > _RUN:
+        raise InvalidProblem(f"needs {repeats} runs on tensors of {elements} elements; {_RUN} in all are tried at most")
     if problem.plan.workspace_bytes > _WORKSPACE:
         raise InvalidProblem(f"needs {problem.plan.workspace_bytes} bytes of workspace; {_WORKSPACE} at most are tried")
 

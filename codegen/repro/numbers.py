@@ -42,15 +42,23 @@ def unpacked(data: bytes, kind: str) -> Array:
     """The array of a file; ValueError for what is none of this kind."""
     array = _array(data)
     if kind == "sum":
-        wide = array.astype(np.clongdouble if array.dtype.kind == "c" else np.longdouble)
-        near, rest = wide
-        return np.asarray(near + rest)
+        return _summed(array)
     numpy = ElementKind.of(kind, "kind of numbers").row.numpy
-    return array if array.dtype == numpy else array.view(numpy)
+    return array.copy() if array.dtype == numpy else array.copy().view(numpy)
+
+
+def _summed(parts: Array) -> Array:
+    """Both parts added in extended numbers, which take as many bytes as the parts do."""
+    if parts.dtype.char not in "dD":
+        raise ValueError(f"a sum of numbers of dtype {parts.dtype}")
+    near, rest = parts
+    total = np.array(near, np.clongdouble if parts.dtype.kind == "c" else np.longdouble)
+    total += rest
+    return total
 
 
 def _array(data: bytes) -> Array:
-    """What NumPy would read, but that nothing is allocated for numbers that are not there."""
+    """What NumPy would read, in place, so that nothing is allocated for numbers that are not there."""
     stream = io.BytesIO(data)
     shape, by_columns, dtype = _HEADERS[npy.read_magic(stream)](stream)
     if dtype.kind not in "biufc" or not dtype.isnative:
@@ -58,4 +66,4 @@ def _array(data: bytes) -> Array:
     flat = np.frombuffer(data, dtype, offset=stream.tell())
     if min(shape, default=0) < 0 or prod(shape) != flat.size:
         raise ValueError(f"{flat.size} numbers for an array of shape {shape}")
-    return flat.reshape(shape, order="F" if by_columns else "C").copy()
+    return flat.reshape(shape, order="F" if by_columns else "C")

@@ -20,7 +20,7 @@ from .selection import Selectable, Verdict
 from .sku import KernelSku, PrecisionGuarantee
 from .stream import current_stream, raw_stream
 from .tensor import TensorView, may_share
-from .values import as_mapping, some_of
+from .values import as_mapping, shown, some_of
 from .workspace import Workspace, take_workspace
 
 D = TypeVar("D", bound=Descriptor)
@@ -91,12 +91,19 @@ class Plan(Selectable[D]):
 
     def present(self, name: str) -> bool:
         """Whether the descriptor says that argument `name` takes part."""
-        flag = self.ARGUMENTS[name].optional
+        flag = self._argument(name).optional
         return not flag or bool(getattr(self.descriptor, flag))
 
     def elements_of(self, name: str) -> tuple[ElementKind, ...]:
         """The element types argument `name` may hold, the usual one first."""
-        return self.ARGUMENTS[name].elements(self.element)
+        return self._argument(name).elements(self.element)
+
+    def _argument(self, name: str) -> Argument:
+        try:
+            return self.ARGUMENTS[name]
+        except (KeyError, TypeError):
+            names = some_of(self.ARGUMENTS)
+            raise InvalidProblem(f"no argument {shown(name)}; arguments are {names}") from None
 
     def _held(self, dtypes: Mapping[str, ElementKind | str] | None) -> tuple[ElementKind, ...]:
         """The element type of each of `CHOSEN`: the usual one, or the one that a caller gives."""

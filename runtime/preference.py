@@ -10,7 +10,7 @@ from typing import Any
 
 from .errors import InvalidProblem
 from .sku import RUNGS, BackendKind, KernelSku
-from .values import as_bool, as_int, as_names, shown, some_of, text_of
+from .values import as_bool, as_int, as_names, kind_of, one_line, shown, some_of, text_of
 
 _ARCH = re.compile(r"sm_[0-9]{1,4}a?")
 
@@ -71,7 +71,17 @@ class PlanPreference:
             return DEFAULT
         if not issubclass(type(value), cls):
             raise InvalidProblem(f"preference must be a PlanPreference or None, got {shown(value)}")
-        return value
+        return value if type(value) is cls else cls._rebuilt(value)
+
+    @classmethod
+    def _rebuilt(cls, value: object) -> PlanPreference:
+        """One with the fields of a derived class's, which may not have checked them."""
+        try:
+            return cls(*[getattr(value, name) for name in cls.__dataclass_fields__])
+        except InvalidProblem:
+            raise
+        except Exception as error:
+            raise InvalidProblem(f"preference of type {kind_of(value)} cannot be read ({one_line(error)})") from error
 
 
 def _backend(name: str, value: object) -> str:

@@ -13,15 +13,19 @@ from typing import Any, NamedTuple, NoReturn
 from weakref import ref
 
 from .device import Device, Kernel, WatchedArray
+from .errors import InvalidProblem
 from .likeness import Likeness, likeness_of
 from .stream import raw_stream
-from .tensor import PLACES, numpy_bases
+from .tensor import PLACES, memory_of, numpy_bases
 
 _REMEMBERED = 256  # calls
 
 Arrays = tuple[object, ...]
 Place = tuple[Any, ...]
 Start = Callable[[int], None]  # launches one kernel on the stream it is given
+
+
+Memory = tuple[tuple[Callable[[], tuple[int | None, int]], tuple[int | None, int]], ...]  # now, and when it was bound
 
 
 class Prepared(NamedTuple):
@@ -100,15 +104,21 @@ class BoundLaunch:
     device: Device
     watched: tuple[WatchedArray, ...]
     _in_place: tuple[object, ...] = field(init=False, repr=False)
+    _memory: Memory = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._in_place = tuple([ref(one) for array in self.keep for one in numpy_bases(array)])
+        bases = {id(one): one for array in self.keep for one in numpy_bases(array)}.values()
+        self._in_place = tuple([ref(one) for one in bases])
+        self._memory = tuple([(memory := memory_of(one), memory()) for one in bases])
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a bound plan holds addresses of this process and is not copied; pickle the plan, and bind it")
 
     def __call__(self, stream: object = None) -> None:
         """Start the kernels on `stream`; by default on the one that was current when the plan was bound."""
+        for memory, then in self._memory:
+            if memory() != then:  # as `__setstate__` of an array makes it
+                raise InvalidProblem("an array's memory moved since the plan was bound to it; bind the plan again")
         handle = self.stream if stream is None else raw_stream(stream, ())
         if self.device.watch is None:
             for start in self.starts:

@@ -17,7 +17,8 @@ _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.baracuda-tmp", re.DOTALL)
 def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644, create: bool = False) -> None:
     """Write through a temporary file beside `path`. Raises OSError, which names `path`.
 
-    With `create`, FileExistsError where there is something already. A `mode` of None is the umask's. What killed writers of `path` left beside it is removed.
+    With `create`, FileExistsError where there is something already. A `mode` of None is the umask's. What killed
+    writers of `path` left beside it is removed.
     """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ __all__ = [
     "byte_range",
     "check_span",
     "may_share",
+    "memory_of",
     "numpy_bases",
     "overlaps_itself",
     "same_view",
@@ -133,6 +134,12 @@ def numpy_bases(array: object) -> list[Any]:
     its memory: `resize` raises.
     """
     return [one for one in (array, *_bases(array)) if _is_numpy(one)] if _is_numpy(array) else []
+
+
+def memory_of(array: np.ndarray[Any, Any]) -> Callable[[], tuple[int | None, int]]:
+    """Tells where an array lies and how many bytes it has, in 0.1 us."""
+    pointer = _pointer_at(id(array) + _HEAD)
+    return lambda: (pointer.value, _nbytes_of(array))
 
 
 def _numpy_capacity(array: np.ndarray[Any, Any], name: str, pointer: int, itemsize: int) -> tuple[int, int] | None:

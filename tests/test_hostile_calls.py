@@ -379,6 +379,47 @@ def test_a_bound_array_keeps_its_memory() -> None:
     assert whole.shape == (24,)
 
 
+def moved_by_state(array: np.ndarray[Any, Any], count: int) -> None:
+    array.__setstate__(np.zeros(count, array.dtype).__reduce__()[2])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("count", [1, 5000])
+@pytest.mark.parametrize("name", ["x", "gamma", "whole"])
+def test_a_bound_plan_refuses_moved_memory(name: str, count: int) -> None:
+    """Which NumPy moves, or cuts, when an array's state is set; that of what it is a view of too."""
+    whole = np.zeros(12, np.float32)
+    own = arrays(x=np.ones((2, 3), np.float32), y=whole[:6].reshape(2, 3))
+    bound = FORWARD.bind(**own)
+    bound()
+    moved_by_state(whole if name == "whole" else own[name], count)
+    with pytest.raises(InvalidProblem, match="memory moved since the plan was bound"):
+        bound()
+
+
+def test_a_derived_preference_is_checked() -> None:
+    """Also one that was made behind the back of the checks."""
+
+    class Unchecked(rt.PlanPreference):
+        def __post_init__(self) -> None:
+            pass
+
+    given: Any = {"rungs": 5, "max_workspace_bytes": "x", "archs": frozenset({"?"})}
+    for name, value in given.items():
+        with pytest.raises(InvalidProblem, match=f"{name}"):
+            RMSNormPlan.select(problem(), Unchecked(**{name: value}), device="host")
+    with pytest.raises(InvalidProblem, match="cannot be read"):
+        RMSNormPlan.select(problem(), object.__new__(Unchecked), device="host")
+    assert RMSNormPlan.select(problem(), Unchecked(rungs=frozenset()), device="host").sku
+
+
+@pytest.mark.parametrize("name", ["zz", "x" * 10**5, None, []])
+def test_an_unknown_argument_is_named(name: Any) -> None:
+    """With those that there are."""
+    for ask in (FORWARD.elements_of, FORWARD.present):
+        with pytest.raises(InvalidProblem, match=r"no argument .*; arguments are .*gamma"):
+            ask(name)
+
+
 def test_a_derived_array_is_what_numpy_says_of_it() -> None:
     """Not what its class says; bounds are those of the memory it is in."""
 

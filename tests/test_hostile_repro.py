@@ -279,6 +279,6 @@ def test_a_trial_is_not_repeated_for_hours(good: bytes, tmp_path: Path) -> None:
     """Its repeats count with its elements."""
     case = {"input_shape": [1 << 10, 1 << 10], "softmax_axis": 1}
     text = f"SoftmaxDescriptor(input_shape=({1 << 10}, {1 << 10}), softmax_axis=1, element='f32')"
-    change = dict(case=case, descriptor=text, repeats=10_000)
+    change = {"case": case, "descriptor": text, "repeats": 10_000}
     path = with_facts(good, tmp_path / "large.zip", lambda f: f.update(change))
     assert "needs 10000 runs on tensors of 2097152 elements" in refused(run(path), path)

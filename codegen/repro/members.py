@@ -23,7 +23,7 @@ def check_file(path: Path) -> None:
         file.seek(max(0, size - _END.size - _END_64))
         end = file.read()
     mark, names, _ = _END.unpack(end[-_END.size :].rjust(_END.size))
-    if mark != zipfile.stringEndArchive or end.startswith(b"PK\x06\x07"):  # a comment, or 64-bit sizes
+    if mark != b"PK\x05\x06" or end.startswith(b"PK\x06\x07"):  # a comment, or 64-bit sizes
         raise InvalidProblem("is no bundle, or a damaged one (does not end as a small .zip file without comment)")
     if names > _NAMES:
         raise InvalidProblem(f"has {names} bytes of names; a bundle has {_NAMES} at most")

@@ -24,7 +24,6 @@ from .terminal import progress, show_json, show_table, working
 
 _WORKER = "baracuda.codegen.fuzz.worker"
 _PATIENCE = 180.0  # seconds for a case, compilation included
-_RECYCLED = 500  # cases of a target after which a process is replaced, for it keeps what it loads
 
 
 def fuzz(
@@ -47,7 +46,7 @@ def fuzz(
                 verdict = Verdict(**question, what=FAILED, why=death) if answer is None else Verdict(**answer)
                 known.add(verdict)
                 step()
-                return answer is not None and (verdict.index + 1) % _RECYCLED != 0
+                return answer is not None and (verdict.index + 1) % Target.kinds[verdict.target].recycled != 0
 
             crew = Crew(_WORKER, {"seed": seed, "folder": folder}, judged, _apart(folder), _PATIENCE)
             questions = ({"target": name, "index": index} for name, index in left)

@@ -30,6 +30,7 @@ class Target:
     name: ClassVar[str]
     pure: ClassVar[bool] = True
     seconds: ClassVar[float] = watch.SECONDS
+    recycled: ClassVar[int] = 500  # cases after which a process is replaced, for it keeps what it loads
     kinds: ClassVar[dict[str, type[Target]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -120,6 +121,7 @@ class Validate(Target):
     """Data of specs, validated without a file: ten times as many in the same time."""
 
     name = "validate"
+    recycled = 20_000
 
     def prepare(self) -> None:
         for base in bases():

@@ -247,6 +247,12 @@ def test_a_parameter_may_be_called_like_a_builtin() -> None:
 # Targets
 
 
+@pytest.fixture(autouse=True)
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case that takes too long ends its process, which here would be the tests'."""
+    monkeypatch.setattr(watch, "_limit", lambda *_: None)
+
+
 def test_specs_are_read_and_generated(tmp_path: Path) -> None:
     for kind in (Read, Generate, List):
         (folder := tmp_path / kind.name).mkdir()

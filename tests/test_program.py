@@ -304,6 +304,14 @@ def test_fma_rounds_once() -> None:
         assert value == float(x * y + z)
 
 
+@pytest.mark.parametrize("kind", ["sum", "mean", "max"])
+def test_reducing_a_plain_number_rounds_nothing(kind: str) -> None:
+    """A descriptor's field is Python's int or float, and a program of f64 sees all its digits."""
+    tree = Reduce(kind, Name("c"), ("x",))
+    value = evaluate([Line("y", tree)], {"c": 1 / 3}, Space({"x": 3}))["y"]
+    assert value.item() == np.longdouble(1 / 3) * (3 if kind == "sum" else 1)
+
+
 @pytest.mark.parametrize(
     ("text", "cuda"),
     [

@@ -98,6 +98,8 @@ def _real(value: Any) -> Any:
 
 def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) -> Any:
     """Reduce over `dims`, keeping the axes; max and min of nothing are -inf and inf."""
+    if isinstance(value, int | float):  # Python's numbers would take on the type of the zeros
+        value = np.longdouble(value)
     value = value + np.zeros(space.shape(dims), np.float32)  # of no type's precision
     axes = space.axes(dims)
     if kind in ("max", "min") and not space.count(dims):

@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from baracuda.runtime import (
-    BaracudaError,
-    KernelSku,
-    PlanPreference,
-    Tile,
-    Unsupported,
-    get_device,
-)
-from baracuda.runtime.cubin import compile_cubin
-from baracuda.runtime.sku import VECTOR_BYTES
+from baracuda.runtime import BaracudaError, KernelSku, PlanPreference, Tile, Unsupported, get_device
+from baracuda.runtime.compile.cubin import compile_cubin
+from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 from .case import Case
 from .machine import Machine

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from baracuda.codegen.conditions import evaluate_condition
-from baracuda.codegen.spec import OpSpec
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.problems.subject import Subject
+from baracuda.codegen.conditions.parse import evaluate_condition
+from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import ElementKind, PlanPreference
 
 SWEPT = ("rms_norm", "rms_norm_backward")  # what a sweep is of, unless ops are named

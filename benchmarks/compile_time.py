@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from baracuda.codegen.commands.compile import variants_of
-from baracuda.codegen.commands.compile_report import Variant
-from baracuda.codegen.commands.project import Project, specs_folder
-from baracuda.runtime.cubin import INCLUDE, assemble, compile_cubin
-from baracuda.runtime.cuda import CudaDevice
+from baracuda.cli.kernels.compile import variants_of
+from baracuda.cli.kernels.compile_report import Variant
+from baracuda.codegen.project import Project, specs_folder
+from baracuda.runtime.compile.cubin import INCLUDE, assemble, compile_cubin
+from baracuda.runtime.devices.cuda import CudaDevice
 
 from .first_times import Row, row
 

@@ -8,7 +8,7 @@ from math import ceil
 from statistics import median
 from typing import Any
 
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.problems.subject import Subject
 
 from .case import Case, Tensor, Traffic
 from .machine import Machine, Samples

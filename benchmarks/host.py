@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from baracuda.runtime import DriverError
-from baracuda.runtime.cuda import CudaDevice
+from baracuda.runtime.devices.cuda import CudaDevice
 
 from .launch_routes import GROUPS, Call, Calls
 

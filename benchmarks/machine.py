@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from importlib import metadata
 from typing import Any, Protocol
 
-from baracuda.codegen.compare.torch_values import torch_module
+from baracuda.checking.compare.torch_values import torch_module
 from baracuda.runtime import DriverError, ElementKind
-from baracuda.runtime.cubin import nvrtc_version
+from baracuda.runtime.compile.cubin import nvrtc_version
 
 from .case import Tensor
 from .peers import Call

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
-from baracuda.codegen.tuned import batch_of, promised
+from baracuda.codegen.spec.tuned import batch_of, promised
 from baracuda.runtime import BaracudaError, Facts, Measurement
 
 from .candidates import candidates, maker_of

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import baracuda.runtime as rt
-from baracuda.runtime.element import BY_NUMPY
+from baracuda.runtime.arrays.element import BY_NUMPY
 from baracuda.runtime.values import shown, text_of
 
 from .signature import Signature

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import baracuda.runtime as rt
-from baracuda.runtime.tensor import by_ancestry
+from baracuda.runtime.arrays.tensor import by_ancestry
 
 from .call import Caller, Output, element_of
 from .memory import Allocate, allocator

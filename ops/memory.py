@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import baracuda.runtime as rt
-from baracuda.runtime.tensor import by_ancestry
+from baracuda.runtime.arrays.tensor import by_ancestry
 
 Allocate = Callable[[Sequence[int], rt.ElementKind], Any]
 

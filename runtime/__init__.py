@@ -1,13 +1,12 @@
 """Select, compile and launch generated kernels."""
 
-from .arguments import Argument
-from .axes import is_suffix_mask, mask_axes, normalize_axis
-from .body import BodyPlan, body_kernels, bucket, ceil_div, round_up
-from .body_selection import BodyKernel, Box, Serves
-from .descriptor import Convert, Descriptor, same_as
+from .arrays.arguments import Argument
+from .arrays.axes import is_suffix_mask, mask_axes, normalize_axis
+from .arrays.element import ElementKind
+from .arrays.tensor import TensorRef, TensorView, view
+from .arrays.workspace import Workspace
 from .device import Device, Kernel, KernelSource, Resources
-from .devices import default_device, get_device
-from .element import ElementKind
+from .devices.named import default_device, get_device
 from .errors import (
     BaracudaError,
     BufferTooSmall,
@@ -21,22 +20,23 @@ from .errors import (
     Unsupported,
     WorkspaceTooSmall,
 )
-from .map import MapPlan, map_kernels
-from .map_geometry import MapDescriptor
-from .plan import Array, Plan, Stream
-from .preference import PlanPreference
-from .prepared import BoundLaunch
-from .registry import REGISTRY, KernelRegistry, Registered, SourceFile
-from .relations import Extent, Gradient
-from .row import RowPlan, row_kernels
-from .row_geometry import RowDescriptor
-from .schedule import Schedule
-from .selection import Explanation, Verdict
-from .sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
-from .tensor import TensorRef, TensorView, view
-from .tuned import Facts, Measurement, Tuned
+from .families.body.plan import BodyPlan, body_kernels, bucket, ceil_div, round_up
+from .families.body.selection import BodyKernel, Box, Serves
+from .families.map.geometry import MapDescriptor
+from .families.map.plan import MapPlan, map_kernels
+from .families.row.geometry import RowDescriptor
+from .families.row.plan import RowPlan, row_kernels
+from .plans.declarations import Extent, Gradient
+from .plans.descriptor import Convert, Descriptor, same_as
+from .plans.plan import Array, Plan, Stream
+from .plans.preference import PlanPreference
+from .plans.prepared import BoundLaunch
+from .plans.registry import REGISTRY, KernelRegistry, Registered, SourceFile
+from .plans.schedule import Schedule
+from .plans.selection import Explanation, Verdict
+from .plans.sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
+from .plans.tuned import Facts, Measurement, Tuned
 from .values import as_bool, as_float, as_int, as_shape
-from .workspace import Workspace
 
 __all__ = [
     "REGISTRY",

@@ -17,7 +17,7 @@ from .errors import BaracudaError, InvalidProblem
 from .values import one_line, shown
 
 if TYPE_CHECKING:
-    from .descriptor import Descriptor
+    from .plans.descriptor import Descriptor
 
 NO_VALUE = (ArithmeticError, LookupError, TypeError, ValueError)  # what arithmetic on fields may raise
 _FIELD = re.compile(r"\b(?:self|d)\.(\w+)")

@@ -8,12 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from baracuda.codegen.audit.facts import Facts
-from baracuda.codegen.commands.audit_report import Audit, Audited
-from baracuda.codegen.commands.compile import variants_of
-from baracuda.codegen.commands.compile_report import Variant
-from baracuda.codegen.commands.project import Project
-from baracuda.runtime.cubin import nvrtc_version
+from baracuda.checking.audit.facts import Facts
+from baracuda.cli.kernels.audit_report import Audit, Audited
+from baracuda.cli.kernels.compile import variants_of
+from baracuda.cli.kernels.compile_report import Variant
+from baracuda.codegen.project import Project
+from baracuda.runtime.compile.cubin import nvrtc_version
 
 ARCH = "sm_90"
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from baracuda.runtime.cuda import CudaDevice
-from baracuda.runtime.driver import query
+from baracuda.runtime.devices.cuda import CudaDevice
+from baracuda.runtime.devices.driver import query
 
 # A machine's own toolkit must neither be needed nor help.
 for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):

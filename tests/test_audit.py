@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from baracuda.codegen.audit import collect as collect_module
-from baracuda.codegen.audit import limits
-from baracuda.codegen.audit.collect import Job, Outcome, collect
-from baracuda.codegen.audit.facts import Facts, decode, encode, facts_of, serialised
-from baracuda.codegen.audit.image import machine_code
-from baracuda.codegen.audit.limits import registers_of_block
-from baracuda.codegen.audit.rules import RULES, Subject, violations
-from baracuda.codegen.audit.sass import disassemble
-from baracuda.codegen.audit.vectors import pointers
-from baracuda.codegen.commands import planned
-from baracuda.codegen.commands.audit_report import Audit
-from baracuda.codegen.commands.check import every_arch
-from baracuda.codegen.commands.compile import rows_of, sources_of, variants_of
-from baracuda.codegen.commands.compile_report import Variant
-from baracuda.codegen.commands.project import Project, installed
-from baracuda.codegen.model import Allowance, RowOp
+from baracuda.checking.audit import collect as collect_module
+from baracuda.checking.audit import limits
+from baracuda.checking.audit.collect import Job, Outcome, collect
+from baracuda.checking.audit.facts import Facts, decode, encode, facts_of, serialised
+from baracuda.checking.audit.image import machine_code
+from baracuda.checking.audit.limits import registers_of_block
+from baracuda.checking.audit.rules import RULES, Subject, violations
+from baracuda.checking.audit.sass import disassemble
+from baracuda.checking.audit.vectors import pointers
+from baracuda.cli.kernels import plan_variants as planned
+from baracuda.cli.kernels.audit_report import Audit
+from baracuda.cli.kernels.check import every_arch
+from baracuda.cli.kernels.compile import rows_of, sources_of, variants_of
+from baracuda.cli.kernels.compile_report import Variant
+from baracuda.codegen.lower.op import Allowance, RowOp
+from baracuda.codegen.project import Project, installed
 from baracuda.runtime import CompileError, KernelSource, Registered
-from baracuda.runtime.cubin import INCLUDE, Assembly, assemble
-from baracuda.runtime.row_geometry import WARP
+from baracuda.runtime.compile.cubin import INCLUDE, Assembly, assemble
+from baracuda.runtime.families.row.geometry import WARP
 
 PROJECT = Project.read(installed("baracuda.specs"))
 ARCHS = ("sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")

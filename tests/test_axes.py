@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baracuda.runtime import axes
+from baracuda.runtime.arrays import axes
 from baracuda.runtime.errors import InvalidProblem
 
 

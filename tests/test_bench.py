@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from host_machine import HostMachine
 
-import baracuda.codegen.commands.bench as commanded
+import baracuda.cli.measure.bench as commanded
 from baracuda.benchmarks import contest as contests
 from baracuda.benchmarks import peers as peer_modules
 from baracuda.benchmarks import plot, report
@@ -27,11 +27,11 @@ from baracuda.benchmarks.machine import TorchMachine
 from baracuda.benchmarks.peers import Body, Call, Maker, Tensors
 from baracuda.benchmarks.state import State, latest
 from baracuda.benchmarks.timing import Clock, spread
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.explain import Architecture
-from baracuda.codegen.commands.project import installed, plans_of
-from baracuda.codegen.load import Loaded, load_folder
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.problems.subject import Subject
+from baracuda.cli.kernels.explain import Architecture
+from baracuda.cli.main import main
+from baracuda.codegen.project import installed, plans_of
+from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, InvalidProblem, SpecError, Unsupported
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.mutation.paste import with_headers
-from baracuda.codegen.verify import checks
-from baracuda.codegen.verify.cases import problems, skus
-from baracuda.codegen.verify.memory import HostMemory
-from baracuda.codegen.verify.row_problem import RowProblem as Problem
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.mutation.mutants.inline_headers import with_headers
+from baracuda.checking.problems.cases import problems, skus
+from baracuda.checking.problems.row import RowProblem as Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.verify import checks
+from baracuda.checking.verify.memory import HostMemory
+from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelInternal, Registered
 
 ROOT = Path(__file__).parents[1]

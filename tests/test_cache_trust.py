@@ -15,17 +15,17 @@ from random import Random
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.project import installed
-from baracuda.codegen.fuzz.cache_kinds import filled
-from baracuda.codegen.remembered import Question
-from baracuda.runtime import cache_folder
-from baracuda.runtime.cache_folder import CacheFolder, entries
-from baracuda.runtime.entry_store import EntryStore
+from baracuda.checking.fuzz.cache_kinds import filled
+from baracuda.cli.main import main
+from baracuda.cli.memo import Question
+from baracuda.codegen.project import installed
+from baracuda.runtime.cache import folder as cache_folder
+from baracuda.runtime.cache.entries import EntryStore
+from baracuda.runtime.cache.folder import CacheFolder, entries
+from baracuda.runtime.cache.lock import key_lock
+from baracuda.runtime.cache.publish import publish
+from baracuda.runtime.compile.headers import header_digest
 from baracuda.runtime.errors import BaracudaError
-from baracuda.runtime.headers import header_digest
-from baracuda.runtime.key_lock import key_lock
-from baracuda.runtime.publish import publish
 
 KEY, OTHER, BODY = bytes(range(32)), b"o" * 32, b"machine code"
 Run = Callable[..., Result]
@@ -325,7 +325,7 @@ def test_locks_of_a_shared_cache_follow_the_umask(
 
 def test_fault_table() -> None:
     """Everything that is done to caches is held off."""
-    command = [sys.executable, "-m", "baracuda.codegen.fuzz.cache_faults", "60", "1"]
+    command = [sys.executable, "-m", "baracuda.checking.fuzz.cache_faults", "60", "1"]
     around = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     rows = json.loads(subprocess.run(command, env=around, check=True, capture_output=True, timeout=100).stdout)
     assert len(rows) >= 19 and [row for row in rows if row["held"] != row["tried"]] == []

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.verify import checks
-from baracuda.codegen.verify.accesses import run_watched
-from baracuda.codegen.verify.arrange import arrange
-from baracuda.codegen.verify.memory import HostMemory, check_mode
-from baracuda.codegen.verify.row_problem import RowProblem as Problem
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.problems.row import RowProblem as Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.verify import checks
+from baracuda.checking.verify.accesses import run_watched
+from baracuda.checking.verify.arrange import arrange
+from baracuda.checking.verify.memory import HostMemory, check_mode
+from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelInternal, Registered
 from baracuda.runtime.device import WatchedArray
 from baracuda.runtime.host import HostDevice

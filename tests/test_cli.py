@@ -25,26 +25,26 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-import baracuda.codegen.commands.demo as demo_steps
-import baracuda.codegen.commands.judgement as judgement
-import baracuda.codegen.verify as verify
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands import compile as compile_steps
-from baracuda.codegen.commands import doctor as doctor_steps
-from baracuda.codegen.commands import project as project_steps
-from baracuda.codegen.commands.activations import activations
-from baracuda.codegen.commands.compile import rows_of, sources_of, variants_of
-from baracuda.codegen.commands.explain import Architecture
-from baracuda.codegen.commands.machines import HostMachine
-from baracuda.codegen.commands.new import new
-from baracuda.codegen.commands.project import PACKAGE, Project, installed, plan_names, plans_of
-from baracuda.codegen.commands.rms_norm import passes
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.model import RowOp
-from baracuda.codegen.spec_wording import did_you_mean
+import baracuda.checking.verify as verify
+import baracuda.cli.demo.demo as demo_steps
+import baracuda.cli.demo.verdict as judgement
+from baracuda.cli.demo.activations import activations
+from baracuda.cli.demo.machines import HostMachine
+from baracuda.cli.demo.rms_norm import passes
+from baracuda.cli.kernels import compile as compile_steps
+from baracuda.cli.kernels.compile import rows_of, sources_of, variants_of
+from baracuda.cli.kernels.explain import Architecture
+from baracuda.cli.main import main
+from baracuda.cli.make.new import new
+from baracuda.cli.tools import doctor as doctor_steps
+from baracuda.codegen import project as project_steps
+from baracuda.codegen.lower.op import RowOp
+from baracuda.codegen.project import PACKAGE, Project, installed, plan_names, plans_of
+from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.wording import did_you_mean
 from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan, SpecError
-from baracuda.runtime.cubin import compile_cubin
-from baracuda.runtime.tuned import MARK
+from baracuda.runtime.compile.cubin import compile_cubin
+from baracuda.runtime.plans.tuned import MARK
 
 SPECS = installed("baracuda.specs")
 RMS_NORM = SPECS / "normalization" / "rms_norm.yaml"
@@ -324,7 +324,7 @@ def test_check_knows_every_architecture_and_layout(
         for index in range(len(jobs)):
             on_done(index, CompileError("refused"))
 
-    monkeypatch.setattr("baracuda.codegen.commands.audit_report.collect", none)
+    monkeypatch.setattr("baracuda.cli.kernels.audit_report.collect", none)
     assert run("check", "--all-archs").exit_code == 1
     archs = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
     assert set(asked) == {(a, f"BARACUDA_LAYOUT={x.upper()}") for a in archs for x in RowPlan.LAYOUTS}
@@ -422,7 +422,7 @@ def on_terminal(*arguments: str, columns: int = 100, **variables: str) -> str:
     """What the command line prints on a terminal, escape sequences included."""
     main_end, child_end = pty.openpty()
     fcntl.ioctl(child_end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    command = [sys.executable, "-c", "from baracuda.codegen.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from baracuda.cli.main import main; main()", *arguments]
     around = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     around |= {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color", **variables}
     with subprocess.Popen(command, stdin=child_end, stdout=child_end, stderr=child_end, env=around):
@@ -798,7 +798,7 @@ def test_demo_compiles_every_kernel(run: Run, monkeypatch: pytest.MonkeyPatch) -
         for index in range(len(jobs)):
             on_done(index, CompileError("refused"))
 
-    monkeypatch.setattr("baracuda.codegen.commands.compile_report.compile_many", refuse)
+    monkeypatch.setattr("baracuda.cli.kernels.compile_report.compile_many", refuse)
     result = run("demo", "--rows", 3, "--cols", 64)
     assert result.exit_code == 1 and "judge" not in result.stdout
     kernels = [k for k in every_kernel() if k.sku.op in ("rms_norm", "rms_norm_backward")]

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.codegen import crew
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands import compare as commanded
-from baracuda.codegen.commands.project import installed, plans_of
-from baracuda.codegen.compare import judge as judging
-from baracuda.codegen.compare import report, run, state, torch_values
-from baracuda.codegen.compare.draw import cost, draw
-from baracuda.codegen.compare.expected import values_of
-from baracuda.codegen.compare.judge import Measured, Outcome, Settings, judge
-from baracuda.codegen.load import Loaded, load_folder
-from baracuda.codegen.verify.arrange import Arranged
-from baracuda.codegen.verify.memory import memory_of
-from baracuda.codegen.verify.oracles import definition
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking import workers as crew
+from baracuda.checking.compare import judge as judging
+from baracuda.checking.compare import report, run, state, torch_values
+from baracuda.checking.compare.draw import cost, draw
+from baracuda.checking.compare.expected import values_of
+from baracuda.checking.compare.judge import Measured, Outcome, Settings, judge
+from baracuda.checking.oracles.references import definition
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.verify.arrange import Arranged
+from baracuda.checking.verify.memory import memory_of
+from baracuda.cli.main import main
+from baracuda.cli.prove import compare as commanded
+from baracuda.codegen.project import installed, plans_of
+from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, InvalidProblem, Unsupported
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.completion import Bash
-from baracuda.codegen.commands.project import installed, plan_names
+from baracuda.cli.completion import Bash
+from baracuda.cli.main import main
+from baracuda.codegen.project import installed, plan_names
 from baracuda.runtime import ElementKind
 
 VARIABLE = "_BARACUDA_GEN_COMPLETE"
@@ -81,7 +81,7 @@ def test_elements_are_those_of_the_plan() -> None:
 def test_bash_leaves_no_space_behind_a_field(tmp_path: Path) -> None:
     """The script that README tells to evaluate, in bash; what a completion is outside of one, `compopt` is told by."""
     program = tmp_path / "baracuda-gen"
-    program.write_text(f"#!{sys.executable}\nfrom baracuda.codegen.cli import main\nmain(prog_name='baracuda-gen')\n")
+    program.write_text(f"#!{sys.executable}\nfrom baracuda.cli.main import main\nmain(prog_name='baracuda-gen')\n")
     program.chmod(0o755)
     script = (
         f'eval "$({VARIABLE}=bash_source baracuda-gen)"\n'

@@ -10,19 +10,11 @@ from typing import Any
 
 import pytest
 
-from baracuda.codegen.condition_kinds import (
-    BOOL,
-    FLOAT,
-    MAX_BITS,
-    MAX_LENGTH,
-    SHAPE,
-    WORD,
-    Kind,
-    kind_of,
-)
-from baracuda.codegen.condition_values import meaning
-from baracuda.codegen.conditions import ConditionError, evaluate_condition, read_condition, to_python
-from baracuda.runtime import axes, bucket, ceil_div, round_up
+from baracuda.codegen.conditions.kinds import BOOL, FLOAT, MAX_BITS, MAX_LENGTH, SHAPE, WORD, Kind, kind_of
+from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, read_condition, to_python
+from baracuda.codegen.conditions.values import meaning
+from baracuda.runtime import bucket, ceil_div, round_up
+from baracuda.runtime.arrays import axes
 from baracuda.runtime.errors import InvalidProblem
 from baracuda.runtime.values import MAX_RANK
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.runtime import cubin as cubin_module
-from baracuda.runtime.cache_root import cache_root
-from baracuda.runtime.cubin import Assembly, compile_cubin, compile_many, cubin_key, program_options
-from baracuda.runtime.cubin_store import Cubin
+from baracuda.runtime.cache.entries import EntryStore
+from baracuda.runtime.cache.lock import key_lock
+from baracuda.runtime.cache.root import cache_root
+from baracuda.runtime.compile import cubin as cubin_module
+from baracuda.runtime.compile.cubin import Assembly, compile_cubin, compile_many, cubin_key, program_options
+from baracuda.runtime.compile.cubin_store import Cubin
 from baracuda.runtime.device import KernelSource
-from baracuda.runtime.entry_store import EntryStore
 from baracuda.runtime.errors import CompileError
-from baracuda.runtime.key_lock import key_lock
 
 AXPY = """struct Args { float* x; float a; };
 extern "C" __global__ void axpy(const __grid_constant__ Args args) {
@@ -459,7 +459,7 @@ def test_lock_is_exclusive_while_its_file_comes_and_goes(tmp_path: Path) -> None
 def test_importing_the_runtime_loads_no_cuda() -> None:
     """Importing costs no CUDA library: machines without one can import it, and no context appears."""
     code = (
-        "import sys, baracuda.runtime.cuda; print([name for name in sys.modules if name.startswith('cuda.')])"
+        "import sys, baracuda.runtime.devices.cuda; print([name for name in sys.modules if name.startswith('cuda.')])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "[]\n"

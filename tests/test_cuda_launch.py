@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from baracuda.generated import RMSNormBackwardDescriptor, RMSNormBackwardPlan
-from baracuda.runtime import cuda as cuda_module
-from baracuda.runtime import driver as driver_module
-from baracuda.runtime.cubin import Cubin
-from baracuda.runtime.cuda import CudaDevice, CudaKernel, stream_is_capturing
+from baracuda.runtime.arrays.element import ElementKind
+from baracuda.runtime.arrays.tensor import TensorView
+from baracuda.runtime.compile.cubin import Cubin
 from baracuda.runtime.device import KernelSource, Resources
-from baracuda.runtime.devices import _made
-from baracuda.runtime.element import ElementKind
+from baracuda.runtime.devices import cuda as cuda_module
+from baracuda.runtime.devices import driver as driver_module
+from baracuda.runtime.devices.cuda import CudaDevice, CudaKernel, stream_is_capturing
+from baracuda.runtime.devices.named import _made
 from baracuda.runtime.errors import DriverError, InvalidProblem, KernelInternal
-from baracuda.runtime.tensor import TensorView
 
 SOURCE = KernelSource("a.cu", "text", "axpy")
 

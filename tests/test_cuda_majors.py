@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from baracuda.runtime.cubin import nvrtc_version
+from baracuda.runtime.compile.cubin import nvrtc_version
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = int(nvrtc_version().partition(".")[0])

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands import diff as diff_module
-from baracuda.codegen.commands.compile import sources_of
-from baracuda.codegen.commands.generated_table import other_ops, read_table
-from baracuda.codegen.commands.project import Project, installed, plans_of
-from baracuda.codegen.generate import write
-from baracuda.codegen.model import RowOp
+from baracuda.cli.kernels import diff as diff_module
+from baracuda.cli.kernels.compile import sources_of
+from baracuda.cli.kernels.generated_table import other_ops, read_table
+from baracuda.cli.main import main
+from baracuda.codegen.emit.generate import write
+from baracuda.codegen.lower.op import RowOp
+from baracuda.codegen.project import Project, installed, plans_of
 from baracuda.runtime import REGISTRY
-from baracuda.runtime.cubin import INCLUDE
+from baracuda.runtime.compile.cubin import INCLUDE
 
 PROJECT = Project.read(installed("baracuda.specs"))
 TILES = 14  # of rms_norm, each in one layout below

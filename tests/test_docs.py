@@ -17,15 +17,15 @@ import click
 import pytest
 from pydantic import TypeAdapter
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.audit_report import Audit
-from baracuda.codegen.commands.compile import variants_of
-from baracuda.codegen.commands.project import Project
-from baracuda.codegen.generate import generate, lower_all
-from baracuda.codegen.load import load_folder
+from baracuda.cli.kernels.audit_report import Audit
+from baracuda.cli.kernels.compile import variants_of
+from baracuda.cli.main import main
+from baracuda.codegen.emit.generate import generate, lower_all
 from baracuda.codegen.program.ops import CASTS, OPS, QUERIES, REDUCTIONS
-from baracuda.codegen.spec import FAMILY_SPECS
-from baracuda.codegen.yaml_source import read_yaml
+from baracuda.codegen.project import Project
+from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.spec import FAMILY_SPECS
+from baracuda.codegen.spec.yaml_source import read_yaml
 from baracuda.runtime import KernelSku
 
 ROOT = Path(__file__).resolve().parents[1]

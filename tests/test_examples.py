@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-COMMAND = "from baracuda.codegen.cli import main; main()"
+COMMAND = "from baracuda.cli.main import main; main()"
 BUILD = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from baracuda.codegen.audit.facts import serialised
-from baracuda.codegen.audit.image import machine_code
-from baracuda.codegen.audit.sass import disassembler
-from baracuda.codegen.commands.explain import Architecture
+from baracuda.checking.audit.facts import serialised
+from baracuda.checking.audit.image import machine_code
+from baracuda.checking.audit.sass import disassembler
+from baracuda.cli.kernels.explain import Architecture
 from baracuda.generated import FlashSdpaBackwardDescriptor, FlashSdpaBackwardPlan
 from baracuda.runtime import KernelSource, PlanPreference, Schedule
-from baracuda.runtime.cubin import assemble
+from baracuda.runtime.compile.cubin import assemble
 from baracuda.runtime.errors import Unsupported
 
 HOPPER = Architecture("sm_90", "sm_90")

@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from baracuda.codegen.audit.facts import serialised
-from baracuda.codegen.audit.image import machine_code
-from baracuda.codegen.audit.sass import disassembler
-from baracuda.codegen.commands.explain import Architecture
+from baracuda.checking.audit.facts import serialised
+from baracuda.checking.audit.image import machine_code
+from baracuda.checking.audit.sass import disassembler
+from baracuda.cli.kernels.explain import Architecture
 from baracuda.generated import FlashSdpaDescriptor, FlashSdpaSm90Plan
-from baracuda.runtime import KernelSku, KernelSource, Schedule, tensor_map
-from baracuda.runtime.cubin import assemble
-from baracuda.runtime.element import ElementKind
+from baracuda.runtime import KernelSku, KernelSource, Schedule
+from baracuda.runtime.arrays.element import ElementKind
+from baracuda.runtime.arrays.tensor_view import TensorView
+from baracuda.runtime.compile.cubin import assemble
+from baracuda.runtime.devices import tensor_map
 from baracuda.runtime.errors import DriverError, Unsupported
-from baracuda.runtime.span import TensorView
 
 HOPPER = Architecture("sm_90", "sm_90")
 

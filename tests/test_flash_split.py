@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from baracuda.codegen.commands.explain import Architecture
-from baracuda.codegen.verify.memory import check_mode
-from baracuda.codegen.verify.oracles import definition
+from baracuda.checking.oracles.references import definition
+from baracuda.checking.verify.memory import check_mode
+from baracuda.cli.kernels.explain import Architecture
 from baracuda.generated import FlashSdpaDescriptor, FlashSdpaPlan, FlashSdpaSm89Plan, FlashSdpaSm90Plan
 from baracuda.runtime import PlanPreference, Schedule
 

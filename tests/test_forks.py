@@ -10,8 +10,8 @@ import threading
 import time
 from pathlib import Path
 
-from baracuda.runtime.forks import unforked
-from baracuda.runtime.key_lock import key_lock
+from baracuda.runtime.cache.lock import key_lock
+from baracuda.runtime.compile.forks import unforked
 
 # A thread imports the compiler, which takes a while; the child that is forked meanwhile compiles, and says so.
 _WHILE_IMPORTING = """

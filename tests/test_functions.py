@@ -14,9 +14,9 @@ import pytest
 import baracuda.generated
 import baracuda.ops
 import baracuda.runtime as rt
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.verify.oracle import Problem
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.oracles.oracle import Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.codegen.spec.load import load_folder
 from baracuda.ops.usual import USUAL
 
 LOADED = load_folder(Path(__file__).parents[1] / "specs")

@@ -16,24 +16,25 @@ import pytest
 from click.testing import CliRunner
 from pydantic import Field
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.project import installed
-from baracuda.codegen.crew import Answer, Crew, Question
-from baracuda.codegen.fuzz import places, specs, watch
-from baracuda.codegen.fuzz.all_targets import SHARES, Target
-from baracuda.codegen.fuzz.calls import Calls, hostile
-from baracuda.codegen.fuzz.entries import Entries
-from baracuda.codegen.fuzz.generated import problems
-from baracuda.codegen.fuzz.listing import List
-from baracuda.codegen.fuzz.mutate import change, garble
-from baracuda.codegen.fuzz.payloads import MARK, value
-from baracuda.codegen.fuzz.programs import program_spec
-from baracuda.codegen.fuzz.report import WHAT, markdown
-from baracuda.codegen.fuzz.specs import spec_case
-from baracuda.codegen.fuzz.state import State
-from baracuda.codegen.fuzz.targets import Generate, Read
-from baracuda.codegen.fuzz.verdict import ACCEPTED, FAILED, REFUSED, Fault, Verdict, refusal
-from baracuda.codegen.spec import FAMILY_SPECS, RowSpec
+from baracuda.checking.fuzz import watch
+from baracuda.checking.fuzz.draw import places, specs
+from baracuda.checking.fuzz.draw.mutate import change, garble
+from baracuda.checking.fuzz.draw.payloads import MARK, value
+from baracuda.checking.fuzz.draw.programs import program_spec
+from baracuda.checking.fuzz.draw.specs import spec_case
+from baracuda.checking.fuzz.generated import problems
+from baracuda.checking.fuzz.report import WHAT, markdown
+from baracuda.checking.fuzz.state import State
+from baracuda.checking.fuzz.targets.all import SHARES, Target
+from baracuda.checking.fuzz.targets.calls import Calls, hostile
+from baracuda.checking.fuzz.targets.entries import Entries
+from baracuda.checking.fuzz.targets.listing import List
+from baracuda.checking.fuzz.targets.target import Generate, Read
+from baracuda.checking.fuzz.verdict import ACCEPTED, FAILED, REFUSED, Fault, Verdict, refusal
+from baracuda.checking.workers import Answer, Crew, Question
+from baracuda.cli.main import main
+from baracuda.codegen.project import installed
+from baracuda.codegen.spec.spec import FAMILY_SPECS, RowSpec
 from baracuda.runtime import InvalidProblem, SpecError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -269,7 +270,7 @@ def test_a_swapped_entry_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_parameter_of_a_call_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from baracuda.codegen.fuzz.calls import Call, Good
+    from baracuda.checking.fuzz.targets.calls import Call, Good
 
     monkeypatch.setattr(Calls, "prepare", lambda self: self.good.append(Good("f", dict, {"a": 1, "b": 2, "c": 3})))
     target = Calls(0, tmp_path)

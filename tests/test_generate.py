@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.codegen.generate import MARK, compare, generate, lower_all, texts, write
-from baracuda.codegen.load import load_folder
+from baracuda.codegen.emit.generate import MARK, compare, generate, lower_all, texts, write
+from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import SpecError
 
 ROOT = Path(__file__).parents[1]
@@ -303,10 +303,10 @@ def test_no_op_is_known_to_the_generator() -> None:
 
 # Definitions of ops that no program gives, torch's own, and the commands that show the library off on an op of it.
 KNOW_AN_OP = (
-    "codegen/verify/oracles/",
-    "codegen/compare/torch_values.py",
-    "codegen/cli.py",
-    *(f"codegen/commands/{name}.py" for name in ("activations", "demo", "judgement", "rms_norm")),
+    "checking/oracles/references/",
+    "checking/compare/torch_values.py",
+    "cli/main.py",
+    *(f"cli/demo/{name}.py" for name in ("activations", "demo", "verdict", "rms_norm")),
 )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from host.fragments import INSTRUCTIONS, Instruction, Matrix
 
-from baracuda.runtime.cuda import CudaDevice
 from baracuda.runtime.device import Device, KernelSource
+from baracuda.runtime.devices.cuda import CudaDevice
 from baracuda.runtime.host import HostDevice
 
 pytestmark = pytest.mark.gpu

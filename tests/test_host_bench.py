@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 import baracuda.runtime as rt
 from baracuda.benchmarks import compile_time, first_times, host
-from baracuda.codegen.cli import main
+from baracuda.cli.main import main
 from baracuda.generated import RMSNormDescriptor, RMSNormPlan
-from baracuda.runtime import prepared
-from baracuda.runtime.cuda import CudaDevice
-from baracuda.runtime.likeness import likeness_of
+from baracuda.runtime.arrays.signature import likeness_of
+from baracuda.runtime.devices.cuda import CudaDevice
+from baracuda.runtime.plans import prepared
 
 HEAVY = ("pydantic", "jinja2", "rich", "ruamel", "click", "cuda.core", "cupy", "torch", "baracuda.runtime.host")
 

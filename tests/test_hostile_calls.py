@@ -25,7 +25,7 @@ from baracuda.generated import (
     SoftmaxDescriptor,
 )
 from baracuda.runtime import BaracudaError, InvalidProblem
-from baracuda.runtime.tensor import check_span, view
+from baracuda.runtime.arrays.tensor import check_span, view
 
 LONGEST = 2000  # characters of a message
 

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.project import installed, plans_of
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.repro import bundle
-from baracuda.codegen.repro.bundle import read, replay, write
-from baracuda.codegen.verify import checks
-from baracuda.codegen.verify.memory import HostMemory
-from baracuda.codegen.verify.problem import Problem
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.problems.problem import Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.repro import bundle
+from baracuda.checking.repro.bundle import read, replay, write
+from baracuda.checking.verify import checks
+from baracuda.checking.verify.memory import HostMemory
+from baracuda.cli.main import main
+from baracuda.codegen.project import installed, plans_of
+from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import BaracudaError
 
 PACKAGE, FACTS = "baracuda.generated", "repro.json"

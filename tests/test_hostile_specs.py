@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 
 import baracuda.runtime as rt
-from baracuda.codegen.commands.explain import Architecture
-from baracuda.codegen.commands.planned import planned_variants
-from baracuda.codegen.commands.plans import plan_of, rows_of
-from baracuda.codegen.generate import lower_all, texts
-from baracuda.codegen.load import Loaded, checked, load_folder, load_spec
-from baracuda.codegen.remembered import Question
-from baracuda.codegen.tuned import read_table, read_tables
-from baracuda.codegen.verify.cases import refuse_bad_cases
-from baracuda.codegen.verify.subject import Subject
-from baracuda.codegen.yaml_source import MAX_KEY, MAX_VALUES, YamlSource, read_yaml
+from baracuda.checking.problems.cases import refuse_bad_cases
+from baracuda.checking.problems.subject import Subject
+from baracuda.cli.kernels.explain import Architecture
+from baracuda.cli.kernels.plan_variants import planned_variants
+from baracuda.cli.memo import Question
+from baracuda.codegen.emit.generate import lower_all, texts
+from baracuda.codegen.emit.plan_classes import plan_of, rows_of
+from baracuda.codegen.spec.load import Loaded, checked, load_folder, load_spec
+from baracuda.codegen.spec.tuned import read_table, read_tables
+from baracuda.codegen.spec.yaml_source import MAX_KEY, MAX_VALUES, YamlSource, read_yaml
 from baracuda.runtime import InvalidProblem, SpecError, Unsupported
-from baracuda.runtime.tuned import Tuned
+from baracuda.runtime.plans.tuned import Tuned
 
 SPECS = Path(__file__).resolve().parents[1] / "specs"
 CONV = SPECS / "convolution" / "causal_conv1d.yaml"

@@ -18,10 +18,10 @@ import pytest
 import baracuda.generated
 import baracuda.ops
 import baracuda.runtime as rt
-from baracuda.codegen.generate import generate
-from baracuda.codegen.verify.oracle import Problem
+from baracuda.checking.oracles.oracle import Problem
+from baracuda.codegen.emit.generate import generate
 from baracuda.frontends.wiring import Wiring
-from baracuda.runtime.element import ELEMENTS
+from baracuda.runtime.arrays.element import ELEMENTS
 
 jax = pytest.importorskip("jax")
 bj = pytest.importorskip("baracuda.frontends.jax")

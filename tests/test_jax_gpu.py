@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import baracuda.runtime as rt
-from baracuda.runtime.element import ELEMENTS
+from baracuda.runtime.arrays.element import ELEMENTS
 
 jax = pytest.importorskip("jax")
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baracuda.codegen.commands.compile import rows_of, sources_of
-from baracuda.codegen.commands.project import Project
-from baracuda.codegen.line_map import render_mapped
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.render import environment
-from baracuda.codegen.spec_place import place_of, with_field
+from baracuda.cli.kernels.compile import rows_of, sources_of
+from baracuda.codegen.emit.line_map import render_mapped
+from baracuda.codegen.emit.render import environment
+from baracuda.codegen.project import Project
+from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.place import place_of, with_field
 from baracuda.generated import RMSNormDescriptor, RMSNormPlan
 from baracuda.runtime import CompileError, KernelInternal, KernelSource, Registered, SourceFile, get_device
-from baracuda.runtime.cubin import assemble
-from baracuda.runtime.line_map import Place, line_map, with_line_directives
+from baracuda.runtime.compile.cubin import assemble
+from baracuda.runtime.compile.line_map import Place, line_map, with_line_directives
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "templates" / "row.cu.jinja"  # of the op that is broken below

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import baracuda.runtime as rt
-from baracuda.codegen.commands.audit_report import Audit
-from baracuda.codegen.commands.compile import variants_of
-from baracuda.codegen.commands.project import Project
-from baracuda.codegen.generate import generate, texts
-from baracuda.codegen.load import load_folder, load_spec
-from baracuda.codegen.lower import lower
-from baracuda.codegen.verify import run
-from baracuda.codegen.verify.accuracy import compare
+from baracuda.checking.oracles.accuracy import compare
+from baracuda.checking.verify import run
+from baracuda.cli.kernels.audit_report import Audit
+from baracuda.cli.kernels.compile import variants_of
+from baracuda.codegen.emit.generate import generate, texts
+from baracuda.codegen.lower.lower import lower
+from baracuda.codegen.project import Project
+from baracuda.codegen.spec.load import load_folder, load_spec
 from baracuda.generated import (
     AlibiBackwardDescriptor,
     AlibiBackwardPlan,
@@ -33,10 +33,10 @@ from baracuda.generated import (
     RepeatDescriptor,
     RepeatPlan,
 )
-from baracuda.runtime import map as map_
-from baracuda.runtime import map_geometry
-from baracuda.runtime.map_geometry import MAX_AXES, space_words
-from baracuda.runtime.schedule import Schedule
+from baracuda.runtime.families.map import geometry as map_geometry
+from baracuda.runtime.families.map import plan as map_
+from baracuda.runtime.families.map.geometry import MAX_AXES, space_words
+from baracuda.runtime.plans.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
 SPECS = Path(__file__).parents[1] / "specs"

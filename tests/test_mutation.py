@@ -17,21 +17,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from baracuda.codegen.commands import mutate as mutate_module
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.mutation import name_operators, operators, probes, python_operators, remember, verdict
-from baracuda.codegen.mutation.bench import Outcome
-from baracuda.codegen.mutation.code import Code
-from baracuda.codegen.mutation.mutants import KERNEL_OPERATORS, Mutant
-from baracuda.codegen.mutation.paste import with_headers
-from baracuda.codegen.mutation.plan_mutants import PLAN_OPERATORS, of_plan
-from baracuda.codegen.mutation.report import Report
-from baracuda.codegen.mutation.run import jobs_of
-from baracuda.codegen.mutation.sample import sample, shard
-from baracuda.codegen.mutation.scopes import definitions, reached
-from baracuda.codegen.mutation.state import State
-from baracuda.codegen.mutation.survivors import Declared, declared, unused
-from baracuda.codegen.mutation.tokens import tokenize
+from baracuda.checking.mutation import remember, verdict
+from baracuda.checking.mutation.mutants import name_operators, operators, probes, python_operators
+from baracuda.checking.mutation.mutants.code import Code
+from baracuda.checking.mutation.mutants.inline_headers import with_headers
+from baracuda.checking.mutation.mutants.kernels import KERNEL_OPERATORS, Mutant
+from baracuda.checking.mutation.mutants.plans import PLAN_OPERATORS, of_plan
+from baracuda.checking.mutation.mutants.scopes import definitions, reached
+from baracuda.checking.mutation.mutants.tokens import tokenize
+from baracuda.checking.mutation.report import Report
+from baracuda.checking.mutation.run import jobs_of
+from baracuda.checking.mutation.sample import sample, shard
+from baracuda.checking.mutation.state import State
+from baracuda.checking.mutation.survivors import Declared, declared, unused
+from baracuda.checking.mutation.worker import Outcome
+from baracuda.cli.prove import mutate as mutate_module
+from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import InvalidProblem, SpecError, Unsupported
 
 ROOT = Path(__file__).parents[1]
@@ -351,7 +352,7 @@ def test_the_oracle_is_asked_once_for_each_question(monkeypatch: pytest.MonkeyPa
 
 
 def mutate(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from baracuda.codegen.cli import main; main()", "mutate", *arguments]
+    command = [sys.executable, "-c", "from baracuda.cli.main import main; main()", "mutate", *arguments]
     paths = os.pathsep.join(filter(None, [str(ROOT / ".imports"), os.environ.get("PYTHONPATH")]))
     variables = {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(scratch)}
     return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True)

@@ -11,10 +11,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from baracuda.codegen.condition_values import FUNCTIONS
-from baracuda.codegen.generate import generate, lower_all, texts
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.names import INTERFACE, KEYWORDS, LANGUAGE, OF_OPS
+from baracuda.codegen.conditions.values import FUNCTIONS
+from baracuda.codegen.emit.generate import generate, lower_all, texts
+from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.names import INTERFACE, KEYWORDS, LANGUAGE, OF_OPS
 from baracuda.runtime import REGISTRY, SpecError
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -58,12 +58,12 @@ sys.addaudithook(hook)
 
 import baracuda.codegen.generate as generation
 from ruamel.yaml import YAML
-from baracuda.codegen.commands.check import check
-from baracuda.codegen.commands.generate import generate
-from baracuda.codegen.commands.compile import variants_of
-from baracuda.codegen.commands.project import Project
-from baracuda.codegen.verify.cases import refuse_bad_cases
-from baracuda.codegen.verify.subject import Subject
+from baracuda.cli.kernels.check import check
+from baracuda.cli.make.generate import generate
+from baracuda.cli.kernels.compile import variants_of
+from baracuda.codegen.project import Project
+from baracuda.checking.problems.cases import refuse_bad_cases
+from baracuda.checking.problems.subject import Subject
 from baracuda.runtime import BaracudaError
 
 yaml = YAML(typ="safe", pure=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from baracuda.codegen.commands import plans
-from baracuda.codegen.commands.compile import variants_of
-from baracuda.codegen.commands.project import Project
+from baracuda.cli.kernels.compile import variants_of
+from baracuda.codegen.emit import plan_classes as plans
+from baracuda.codegen.project import Project
 from baracuda.runtime import REGISTRY, InvalidProblem, PlanPreference, SpecError
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,4 +1,4 @@
 """Every op of the repository keeps every promise of its spec; the tests themselves are those of `baracuda-gen test`."""
 
-from baracuda.codegen.verify.suite import *  # noqa: F403
-from baracuda.codegen.verify.suite import pytest_generate_tests  # noqa: F401
+from baracuda.checking.verify.suite import *  # noqa: F403
+from baracuda.checking.verify.suite import pytest_generate_tests  # noqa: F401

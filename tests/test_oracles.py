@@ -11,7 +11,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 
-from baracuda.codegen.verify.oracles import Units, definition
+from baracuda.checking.oracles.references import Units, definition
 
 Fields = dict[str, Any]
 Arrays = dict[str, np.ndarray]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.codegen.generate import MARK, generate
-from baracuda.codegen.output import MANIFEST, Changes, compare, manifest_of, write
+from baracuda.codegen.emit.generate import MARK, generate
+from baracuda.codegen.emit.output import MANIFEST, Changes, compare, manifest_of, write
 from baracuda.runtime import SpecError
 
 TEXT = f'"""{MARK} from x. Do not edit."""\n'

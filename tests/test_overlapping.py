@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.spec import BodySpec
+from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.spec import BodySpec
 from baracuda.generated import FlashSdpaDescriptor, FlashSdpaPlan
 from baracuda.runtime import view
-from baracuda.runtime.cubin import INCLUDE
+from baracuda.runtime.compile.cubin import INCLUDE
 
 SPECS = [one.spec for one in load_folder(Path(__file__).parents[1] / "specs").values()]
 PAIRS = [

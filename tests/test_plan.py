@@ -11,10 +11,10 @@ import pytest
 
 import baracuda.generated
 import baracuda.runtime as rt
-from baracuda.codegen.commands.explain import Architecture
+from baracuda.cli.kernels.explain import Architecture
 from baracuda.generated import RMSNormBackwardDescriptor, RMSNormBackwardPlan, RMSNormDescriptor, RMSNormPlan
-from baracuda.runtime.registry import REGISTRY, KernelRegistry
-from baracuda.runtime.sku import VECTOR_BYTES
+from baracuda.runtime.plans.registry import REGISTRY, KernelRegistry
+from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 baracuda.generated.import_all()
 
@@ -288,7 +288,7 @@ def test_more_blocks_than_lie_side_by_side(monkeypatch: pytest.MonkeyPatch) -> N
     """Blocks that a grid has no room for along x go on along y, and those behind the last row do nothing."""
     arrays = _arrays(rows=200)
     RMSNormPlan.select(_forward((200, 64))).run(**arrays)
-    monkeypatch.setattr("baracuda.runtime.row.MAX_GRID", 4)
+    monkeypatch.setattr("baracuda.runtime.families.row.plan.MAX_GRID", 4)
     plan, again = RMSNormPlan.select(_forward((200, 64))), _arrays(rows=200)
     plan._geometries.clear()
     plan.run(**again)
@@ -328,7 +328,7 @@ def test_importing_plans_is_quick_and_creates_nothing() -> None:
 
 def test_headers_of_the_machine_are_not_seen() -> None:
     """A toolkit that happens to be installed is never mixed in: its headers cannot be found."""
-    from baracuda.runtime.cubin import compile_cubin
+    from baracuda.runtime.compile.cubin import compile_cubin
     from baracuda.runtime.device import KernelSource
 
     text = '#include <cuda_fp16.h>\nextern "C" __global__ void k(int x) {}\n'

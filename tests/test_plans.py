@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from baracuda.codegen.commands.explain import Architecture
-from baracuda.codegen.commands.plans import plan_of, rows_of
-from baracuda.codegen.commands.project import PACKAGE, SPECS, Project
+from baracuda.cli.kernels.explain import Architecture
+from baracuda.codegen.emit.plan_classes import plan_of, rows_of
+from baracuda.codegen.project import PACKAGE, SPECS, Project
 from baracuda.runtime import BaracudaError, ElementKind
 
 PROJECT = Project.read(SPECS)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baracuda.codegen.conditions import ConditionError, evaluate_condition, read_condition
+from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, read_condition
 from baracuda.codegen.program import (
     Call,
     Const,
@@ -36,7 +36,7 @@ from baracuda.codegen.program.evaluate import reduce as reduce_values
 from baracuda.codegen.program.ops import OPS, NumPy
 from baracuda.codegen.program.tree import Cast, Query, walk
 from baracuda.runtime.device import KernelSource
-from baracuda.runtime.devices import get_device
+from baracuda.runtime.devices.named import get_device
 
 DIMS = ("rows", "cols")
 EACH = frozenset(DIMS)

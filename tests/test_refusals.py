@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import baracuda.runtime as rt
-from baracuda.codegen.generate import texts
-from baracuda.codegen.load import load_spec
-from baracuda.codegen.lower import lower
+from baracuda.codegen.emit.generate import texts
+from baracuda.codegen.lower.lower import lower
+from baracuda.codegen.spec.load import load_spec
 from baracuda.generated import (
     AlibiPlan,
     FlashSdpaDescriptor,
@@ -28,7 +28,7 @@ from baracuda.generated import (
     SdpaDescriptor,
     SdpaPlan,
 )
-from baracuda.runtime import body
+from baracuda.runtime.families.body import plan as body
 
 SPECS = Path(__file__).parents[1] / "specs"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import baracuda.runtime as rt
-from baracuda.codegen.extents import extents_of
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.verify.oracle import Problem
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.oracles.oracle import Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.codegen.lower.extents import extents_of
+from baracuda.codegen.spec.load import load_folder
 
 LOADED = load_folder(Path(__file__).parents[1] / "specs")
 SUBJECTS = {op: Subject(one, LOADED, "baracuda.generated") for op, one in LOADED.items()}

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.codegen import remembered
-from baracuda.codegen.audit import facts
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands import audit_report
-from baracuda.codegen.commands.project import installed
-from baracuda.codegen.remembered import Question
-from baracuda.runtime import CompileError, cubin
+from baracuda.checking.audit import facts
+from baracuda.cli import memo as remembered
+from baracuda.cli.kernels import audit_report
+from baracuda.cli.main import main
+from baracuda.cli.memo import Question
+from baracuda.codegen.project import installed
+from baracuda.runtime import CompileError
+from baracuda.runtime.compile import cubin
 
 Run = Callable[..., Result]
 FILES = {

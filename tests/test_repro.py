@@ -16,19 +16,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands import repro as commanded
-from baracuda.codegen.commands.project import installed, plans_of
-from baracuda.codegen.compare.judge import Outcome, Settings
-from baracuda.codegen.compare.worker import Judge
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.repro import bundle
-from baracuda.codegen.repro.bundle import read, write
-from baracuda.codegen.verify import checks
-from baracuda.codegen.verify.cases import problems, skus
-from baracuda.codegen.verify.memory import HostMemory
-from baracuda.codegen.verify.subject import Subject
-from baracuda.codegen.verify.trial import Trial, trial
+from baracuda.checking.compare.judge import Outcome, Settings
+from baracuda.checking.compare.worker import Judge
+from baracuda.checking.problems.cases import problems, skus
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.repro import bundle
+from baracuda.checking.repro.bundle import read, write
+from baracuda.checking.verify import checks
+from baracuda.checking.verify.memory import HostMemory
+from baracuda.checking.verify.trial import Trial, trial
+from baracuda.cli.main import main
+from baracuda.cli.prove import repro as commanded
+from baracuda.codegen.project import installed, plans_of
+from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import ElementKind, KernelInternal
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"
@@ -225,7 +225,7 @@ def project(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     (tmp_path / "mine").mkdir()
 
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        code = "from baracuda.codegen.cli import main; main(prog_name='baracuda-gen')"
+        code = "from baracuda.cli.main import main; main(prog_name='baracuda-gen')"
         around = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "BARACUDA_CACHE_DIR": str(tmp_path / "cache")}
         whole = [sys.executable, "-c", code, *arguments]
         return subprocess.run(whole, cwd=tmp_path, env=around, capture_output=True, text=True)

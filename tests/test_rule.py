@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import baracuda.generated as plans
-from baracuda.codegen.commands.explain import Architecture
-from baracuda.codegen.commands.project import Project, installed
-from baracuda.codegen.model import RowOp
+from baracuda.cli.kernels.explain import Architecture
+from baracuda.codegen.lower.op import RowOp
+from baracuda.codegen.project import Project, installed
 from baracuda.runtime import REGISTRY, ElementKind, PlanPreference, Tile
-from baracuda.runtime.sku import VECTOR_BYTES
+from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 plans.import_all()
 LONGEST = 131072

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.new import new
-from baracuda.codegen.schema import schema_text
-from baracuda.codegen.spec import spec_of
-from baracuda.codegen.yaml_source import read_yaml
+from baracuda.cli.main import main
+from baracuda.cli.make.new import new
+from baracuda.codegen.spec.schema import schema_text
+from baracuda.codegen.spec.spec import spec_of
+from baracuda.codegen.spec.yaml_source import read_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "specs" / "schema.json"

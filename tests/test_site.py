@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.project import Project, installed, kernels_of
-from baracuda.codegen.compare.judge import Measured, Outcome, Settings
-from baracuda.codegen.compare.state import State
+from baracuda.checking.compare.judge import Measured, Outcome, Settings
+from baracuda.checking.compare.state import State
+from baracuda.cli.main import main
+from baracuda.cli.tools.site_pictures import Measurements
+from baracuda.codegen.project import Project, installed, kernels_of
 from baracuda.codegen.site.dead_links import dead_links
 from baracuda.codegen.site.documents import Documents
 from baracuda.codegen.site.excerpts import excerpt, marked_ops
@@ -24,7 +25,6 @@ from baracuda.codegen.site.links import relinked, targets
 from baracuda.codegen.site.meters import metered
 from baracuda.codegen.site.op_page import path_of
 from baracuda.codegen.site.pages import Catalogue, navigation, pages
-from baracuda.codegen.site.pictures import Measurements
 from baracuda.codegen.site.table import Ready, code, fenced, plain, table
 from baracuda.codegen.site.tree import Tree, link
 from baracuda.runtime import Unsupported

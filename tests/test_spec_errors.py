@@ -20,8 +20,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from baracuda.codegen.spec_errors import explain
-from baracuda.codegen.yaml_source import read_yaml
+from baracuda.codegen.spec.errors import explain
+from baracuda.codegen.spec.yaml_source import read_yaml
 
 
 class Strict(BaseModel):

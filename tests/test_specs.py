@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.codegen.commands.compile import rows_of, sources_of
-from baracuda.codegen.generate import generate, lower_all, texts, write
-from baracuda.codegen.load import load_folder, load_spec
-from baracuda.codegen.model import Op
-from baracuda.codegen.names import PARTS, is_reserved_category, is_reserved_in_programs, is_reserved_op
+from baracuda.cli.kernels.compile import rows_of, sources_of
+from baracuda.codegen.emit.generate import generate, lower_all, texts, write
+from baracuda.codegen.lower.op import Op
+from baracuda.codegen.spec.load import load_folder, load_spec
+from baracuda.codegen.spec.names import PARTS, is_reserved_category, is_reserved_in_programs, is_reserved_op
 from baracuda.runtime import KernelSource, SpecError
-from baracuda.runtime.cubin import assemble
-from baracuda.runtime.devices import get_device
+from baracuda.runtime.compile.cubin import assemble
+from baracuda.runtime.devices.named import get_device
 from baracuda.runtime.host.build import _EXPORT, _INCLUDES
 from baracuda.runtime.host.toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS
 

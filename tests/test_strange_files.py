@@ -12,15 +12,15 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands import site as site_command
-from baracuda.codegen.commands.new import new
-from baracuda.codegen.commands.schema import FILE, renew
-from baracuda.codegen.commands.settled import Known
-from baracuda.codegen.output import MANIFEST, compare, manifest_of, write
-from baracuda.codegen.schema import schema_text
+from baracuda.cli.main import main
+from baracuda.cli.make.new import new
+from baracuda.cli.make.schema import FILE, renew
+from baracuda.cli.make.settled import Known
+from baracuda.cli.tools import site as site_command
+from baracuda.codegen.emit.output import MANIFEST, compare, manifest_of, write
+from baracuda.codegen.spec.schema import schema_text
 from baracuda.runtime import SpecError
-from baracuda.runtime.tuned import MARK
+from baracuda.runtime.plans.tuned import MARK
 
 TEXT = f'"""{MARK} from x. Do not edit."""\n'
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import baracuda.ops as ops
-from baracuda.codegen.generate import generate
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.verify.oracle import with_saved
-from baracuda.codegen.verify.problem import Problem
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.oracles.oracle import with_saved
+from baracuda.checking.problems.problem import Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.codegen.emit.generate import generate
+from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import REGISTRY, InvalidProblem, SpecError
 
 SPECS = Path(__file__).resolve().parent.parent / "specs"

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from baracuda.runtime.arrays.tensor import TensorView
+from baracuda.runtime.devices.stream import raw_stream
 from baracuda.runtime.errors import InvalidProblem
-from baracuda.runtime.stream import raw_stream
-from baracuda.runtime.tensor import TensorView
 
 
 def on(device, owner):

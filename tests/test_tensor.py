@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from baracuda.runtime.element import BY_NUMPY, ELEMENTS
-from baracuda.runtime.errors import BufferTooSmall, InvalidProblem, MisalignedOperand, Unsupported
-from baracuda.runtime.tensor import (
+from baracuda.runtime.arrays.element import BY_NUMPY, ELEMENTS
+from baracuda.runtime.arrays.tensor import (
     TensorRef,
     TensorView,
     byte_range,
@@ -23,6 +22,7 @@ from baracuda.runtime.tensor import (
     same_view,
     view,
 )
+from baracuda.runtime.errors import BufferTooSmall, InvalidProblem, MisalignedOperand, Unsupported
 
 
 class Exported:

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baracuda.codegen.generate import generate, lower_all, texts
-from baracuda.codegen.load import load_spec
-from baracuda.codegen.model import Op
-from baracuda.codegen.plan_tree import check_plan, check_stub
-from baracuda.codegen.render import environment
+from baracuda.codegen.emit.generate import generate, lower_all, texts
+from baracuda.codegen.emit.plan_tree import check_plan, check_stub
+from baracuda.codegen.emit.render import environment
+from baracuda.codegen.lower.op import Op
+from baracuda.codegen.spec.load import load_spec
 from baracuda.codegen.text import Name, Text, in_comment, in_docstring, in_html, in_markdown, python
 from baracuda.runtime import REGISTRY, SpecError
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import baracuda.generated
-from baracuda.codegen.compare.torch_values import FORWARD
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.verify.oracle import Problem
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.compare.torch_values import FORWARD
+from baracuda.checking.oracles.oracle import Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import Unsupported
 
 torch = pytest.importorskip("torch")

@@ -18,17 +18,17 @@ from click.testing import CliRunner
 from host_machine import HostMachine
 
 import baracuda.benchmarks.candidates as candidates_module
-import baracuda.codegen.commands.tune as commanded
+import baracuda.cli.measure.tune as commanded
 from baracuda.benchmarks import tuning
 from baracuda.benchmarks.candidates import candidates
 from baracuda.benchmarks.case import Case, cases_of, sweep_of
 from baracuda.benchmarks.contest import OURS, Measured
 from baracuda.benchmarks.tuning import Trial, decided, groups, objection, tried, winner
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.project import installed, plans_of
-from baracuda.codegen.load import Loaded, load_folder
-from baracuda.codegen.tuned import path_of, read_table, write_table
-from baracuda.codegen.verify.subject import Subject
+from baracuda.checking.problems.subject import Subject
+from baracuda.cli.main import main
+from baracuda.codegen.project import installed, plans_of
+from baracuda.codegen.spec.load import Loaded, load_folder
+from baracuda.codegen.spec.tuned import path_of, read_table, write_table
 from baracuda.runtime import REGISTRY, ElementKind, Facts, Measurement
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-import baracuda.codegen.commands.check as check_module
+import baracuda.cli.kernels.check as check_module
 import baracuda.generated as plans
 import baracuda.runtime as rt
-from baracuda.codegen import tuned
-from baracuda.codegen.commands.explain import Architecture
-from baracuda.codegen.generate import generate
-from baracuda.codegen.load import load_folder
-from baracuda.codegen.verify import checks
-from baracuda.codegen.verify.memory import HostMemory
-from baracuda.codegen.verify.problem import Problem
-from baracuda.codegen.verify.subject import Subject
-from baracuda.runtime.tuned import nearest
+from baracuda.checking.problems.problem import Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.verify import checks
+from baracuda.checking.verify.memory import HostMemory
+from baracuda.cli.kernels.explain import Architecture
+from baracuda.codegen.emit.generate import generate
+from baracuda.codegen.spec import tuned
+from baracuda.codegen.spec.load import load_folder
+from baracuda.runtime.plans.tuned import nearest
 
 plans.import_all()
 SdpaPlan, SdpaDescriptor = plans.SdpaPlan, plans.SdpaDescriptor
@@ -318,7 +318,7 @@ def test_check_warns_and_goes_on(
     """What was measured of other kernels is no reason to fail: it is measured anew, or a guess like the rule's."""
     tuned.write_table(tuned.path_of(project, "sm_90", "softmax"), [rows()])
     generate(project, project.parent / "plans")
-    monkeypatch.setattr("baracuda.codegen.commands.compile.variants_of", lambda *_, **__: [])
+    monkeypatch.setattr("baracuda.cli.kernels.compile.variants_of", lambda *_, **__: [])
     assert check_module.check(project, project.parent / "plans")
     shown = capsys.readouterr().out.splitlines()
     assert [line for line in shown if "warning: tuned/sm_90/softmax.json: 1 of 1 measurements" in line]

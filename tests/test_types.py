@@ -15,7 +15,7 @@ import pytest
 import baracuda.generated
 import baracuda.ops
 import baracuda.runtime as rt
-from baracuda.codegen.generate import generate
+from baracuda.codegen.emit.generate import generate
 from baracuda.ops.signature import plans_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,8 +54,8 @@ def test_a_type_checker_sees_plans_and_functions(tmp_path: Path) -> None:
         "d = RMSNormDescriptor(input_shape=(2, 4), norm_axes_mask=2, eps=1e-6, has_gamma=False, element='f32')": "",
         "plan = RMSNormPlan.select(d)": "",
         "reveal_type(plan)": '"baracuda.generated.normalization.rms_norm.RMSNormPlan"',
-        "reveal_type(plan.bind(x=x, y=x, rms=x))": '"baracuda.runtime.prepared.BoundLaunch"',
-        "reveal_type(plan.can_implement(x=x, y=x, rms=x))": '"baracuda.runtime.selection.Verdict"',
+        "reveal_type(plan.bind(x=x, y=x, rms=x))": '"baracuda.runtime.plans.prepared.BoundLaunch"',
+        "reveal_type(plan.can_implement(x=x, y=x, rms=x))": '"baracuda.runtime.plans.selection.Verdict"',
         "plan.run(x=x, y=x, rms=x, workspace=None, stream=0)": "",
         "y, rms = ops.rms_norm(x, eps=1e-5, rms_dtype='f32')": "",
         "ops.rms_norm(x).rms": "",

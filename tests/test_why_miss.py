@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.codegen.cli import main
-from baracuda.codegen.commands.why_miss import changes, lookup
-from baracuda.runtime import cubin as cubin_module
-from baracuda.runtime import key_records
-from baracuda.runtime.cubin import compile_cubin, cubin_key, key_parts
-from baracuda.runtime.cubin_store import Cubin, CubinStore
+from baracuda.cli.kernels.why_miss import changes, lookup
+from baracuda.cli.main import main
+from baracuda.runtime.compile import cubin as cubin_module
+from baracuda.runtime.compile import provenance as key_records
+from baracuda.runtime.compile.cubin import compile_cubin, cubin_key, key_parts
+from baracuda.runtime.compile.cubin_store import Cubin, CubinStore
+from baracuda.runtime.compile.provenance import MAKER, KeyRecords
 from baracuda.runtime.device import KernelSource, Resources
 from baracuda.runtime.errors import CompileError
-from baracuda.runtime.key_records import MAKER, KeyRecords
 
 TEXT = '#include <baracuda/a.cuh>\nextern "C" __global__ void k(float* x) { *x = A; }\n'
 SOURCE = KernelSource("map/k.cu", TEXT, "k", defines=("A=1", "BARACUDA_LAYOUT=PACKED"))

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baracuda.codegen.yaml_source import YamlSource, read_yaml
-from baracuda.codegen.yaml_text import MAX_BYTES
+from baracuda.codegen.spec.yaml_source import YamlSource, read_yaml
+from baracuda.codegen.spec.yaml_text import MAX_BYTES
 from baracuda.runtime.errors import SpecError
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from baracuda.runtime.element import ELEMENTS
+from baracuda.runtime.arrays.element import ELEMENTS
 
 from .ops import OPS, NumPy
 from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from baracuda.runtime import ElementKind, KernelSku, Registered, Tile
 
-from ..body_model import BodyOp
-from ..model import Op, arch_number
+from ..lower.body_op import BodyOp
+from ..lower.op import Op, arch_number
 from ..text import Name
 from .table import Ready, Row, code
 

@@ -9,8 +9,8 @@ import jinja2
 
 from baracuda.runtime import Registered
 
-from ..load import Loaded
-from ..model import Op
+from ..lower.op import Op
+from ..spec.load import Loaded
 from ..text import Code, names
 from .kernel_rows import Resources, grid_rows, kernels_by_element, tuned_rows
 from .op_rows import (

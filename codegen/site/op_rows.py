@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from baracuda.runtime import ElementKind
-from baracuda.runtime.sku import RUNGS
+from baracuda.runtime.plans.sku import RUNGS
 
-from ..load import Loaded
-from ..model import Op
-from ..spec import Arch, ArchSpec, BodyTensor, BoundSpec, OpSpec, TensorSpec
+from ..lower.op import Op
+from ..spec.load import Loaded
+from ..spec.spec import Arch, ArchSpec, BodyTensor, BoundSpec, OpSpec, TensorSpec
 from .table import Ready, Row, code, plain
 
 _STRIDES = {"any": "any", "contiguous": "contiguous", "inner": "any, the last 1"}

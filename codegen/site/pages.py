@@ -9,18 +9,18 @@ from typing import Any
 
 import jinja2
 
+from baracuda.cli.tools.site_pictures import Measurements
 from baracuda.runtime import Registered
-from baracuda.runtime.cubin import INCLUDE
+from baracuda.runtime.compile.cubin import INCLUDE
 
-from ..generate import TEMPLATES
-from ..load import Loaded
-from ..model import Op
-from ..render import environment
+from ..emit.generate import TEMPLATES
+from ..emit.render import environment
+from ..lower.op import Op
+from ..spec.load import Loaded
 from ..text import Text
 from .documents import Documents, heading_of
 from .kernel_rows import Resources, by_arch
 from .op_page import Extras, Named, op_page, path_of
-from .pictures import Measurements
 from .source_pages import SourcePages
 from .table import Ready, Row, code, indented, plain, table
 from .tree import Tree, link

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from baracuda.runtime.publish import publish
+from baracuda.runtime.cache.publish import publish
 
 Content = str | bytes
 

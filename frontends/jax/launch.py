@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import baracuda.runtime as rt
 from baracuda.ops.call import element_of
-from baracuda.runtime.axes import contiguous_strides
+from baracuda.runtime.arrays.axes import contiguous_strides
 
 _APART = 4096  # bytes, and a multiple of the alignment of XLA's buffers
 _CUDA = 2  # kDLCUDA

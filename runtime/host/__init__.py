@@ -1,5 +1,5 @@
 """The host device: generated CUDA C++ kernels, executed on the CPU."""
 
-from .device import HostDevice, HostKernel
+from .host_device import HostDevice, HostKernel
 
 __all__ = ["HostDevice", "HostKernel"]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ..compiler_message import compiler_message
+from ..compile.headers import header_digest
+from ..compile.message import compiler_message
 from ..device import KernelSource
 from ..errors import CompileError
-from ..headers import header_digest
 from .cache import BuildCache, content, digest
 from .library import RuntimeLibrary
 from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain, check_flags

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ..cache_folder import SEAL_BYTES, CacheFolder
+from ..cache.folder import SEAL_BYTES, CacheFolder
 from ..errors import CompileError
 
 log = logging.getLogger(__name__)

@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baracuda.runtime import devices, host
-from baracuda.runtime.cache_folder import entries
+from baracuda.runtime import host
+from baracuda.runtime.cache.folder import entries
+from baracuda.runtime.cache.lock import key_lock
 from baracuda.runtime.device import KernelSource
+from baracuda.runtime.devices import named as devices
 from baracuda.runtime.errors import BaracudaError, CompileError
 from baracuda.runtime.host import HostDevice
 from baracuda.runtime.host.build import Builder
-from baracuda.runtime.key_lock import key_lock
 
 TEXT = """
 struct Args { long long* out; };

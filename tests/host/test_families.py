@@ -6,7 +6,7 @@ import pytest
 from host import families
 from host.jobs import Job, run_in_every_order
 
-from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.host import HostDevice
 
 JOBS = {

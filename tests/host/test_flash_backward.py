@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.device import KernelSource, WatchedArray
 from baracuda.runtime.host import HostDevice
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from host.conftest import KERNELS
 
-from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.device import KernelSource, WatchedArray
 from baracuda.runtime.host import HostDevice
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.host import HostDevice
 
 FILE = "mma_tile.cu"

@@ -6,7 +6,7 @@ import pytest
 from host.jobs import run_in_every_order
 from host.odd_patterns import PATTERNS
 
-from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.host import HostDevice
 
 EACH = pytest.mark.parametrize("pattern", PATTERNS)

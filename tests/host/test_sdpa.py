@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.device import WatchedArray
 from baracuda.runtime.host import HostDevice
 

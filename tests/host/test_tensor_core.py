@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from host.fragments import INSTRUCTIONS, Instruction
 
-from baracuda.runtime.cubin import compile_cubin
+from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.errors import CompileError
 

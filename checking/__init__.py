@@ -1,0 +1,1 @@
+"""Holds kernels and plans to their specs; nothing here generates."""

@@ -1,0 +1,88 @@
+"""What a compiled kernel is: a function of its source, the compiler and the architecture, and cached as such."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from baracuda.runtime import Resources
+from baracuda.runtime.cache.entries import EntryStore, entry_store
+from baracuda.runtime.cache.root import cache_root
+from baracuda.runtime.compile.cubin import Assembly
+
+from .image import code_digest
+from .ptx import Ptx, read_ptx
+from .sass import Sass, disassembler
+
+_REVISION = 3  # of how facts are read; entries of another revision are not found
+_SERIALISED = re.compile(r"^.*\bwgmma\b.*\bserialized\b.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that rules look at."""
+
+    resources: Resources
+    ptx: Ptx
+    sass: Sass
+    hidden: dict[str, int]  # contracted and flushing operations that only a strict compilation brings to light
+    serialised: tuple[str, ...]  # the assembler's complaints about wgmma
+    digest: str  # of all that is executed
+
+    @property
+    def widest_load(self) -> int:
+        """In bytes, from global memory; 0 when nothing is loaded."""
+        return max(self.sass.loads, default=0)
+
+    @property
+    def widest_store(self) -> int:
+        return max(self.sass.stores, default=0)
+
+
+def facts_of(assembly: Assembly, sass: Sass, strict: Callable[[], Assembly]) -> Facts:
+    """What is known of a compilation; `strict` compiles the same source without contraction and flushing."""
+    ptx = read_ptx(assembly.ptx)
+    hidden = ptx.beyond(read_ptx(strict().ptx)) if ptx.doubtful else {}
+    return Facts(
+        assembly.cubin.resources, ptx, sass, hidden, serialised(assembly.log), code_digest(assembly.cubin.image)
+    )
+
+
+def serialised(log: str) -> tuple[str, ...]:
+    """What the assembler says of wgmma instructions that it makes wait for each other, each once."""
+    return tuple(dict.fromkeys(line.strip() for line in _SERIALISED.findall(log)))
+
+
+def facts_store() -> EntryStore:
+    return entry_store(cache_root() / "audit")
+
+
+def facts_key(cubin_key: bytes) -> bytes:
+    """What stands for the facts of the cubin of that key."""
+    schema = [f.name for part in (Facts, Ptx, Sass, Resources) for f in fields(part)]
+    text = f"{_REVISION} {disassembler()[1]} {' '.join(schema)}".encode()
+    return hashlib.sha256(text + cubin_key, usedforsecurity=False).digest()
+
+
+def encode(facts: Facts) -> bytes:
+    """As JSON; how long it took to compile is no fact of the kernel."""
+    return json.dumps({**asdict(facts), "resources": {**asdict(facts.resources), "seconds": 0.0}}).encode()
+
+
+def decode(body: bytes) -> Facts:
+    held = json.loads(body)
+    ptx, sass = held["ptx"], held["sass"]
+    for side in ("loads", "stores"):
+        ptx[side] = {offset: _numbered(widths) for offset, widths in _numbered(ptx[side]).items()}
+        sass[side] = _numbered(sass[side])
+    resources, serialised = Resources(**held["resources"]), tuple(held["serialised"])
+    return Facts(resources, Ptx(**ptx), Sass(**sass), held["hidden"], serialised, held["digest"])
+
+
+def _numbered(held: dict[str, Any]) -> dict[int, Any]:
+    """Widths and offsets as the numbers they are, for which JSON has no keys."""
+    return {int(key): value for key, value in held.items()}

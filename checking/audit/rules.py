@@ -1,0 +1,141 @@
+"""What a contract forbids of a kernel's binary: each rule yields what was seen and what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from baracuda.codegen.lower.op import Op
+from baracuda.runtime import KernelSku
+from baracuda.runtime.devices.limits import STATIC_SHARED_BYTES
+
+from .facts import Facts
+from .limits import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK, registers_of_block
+from .vectors import vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A compiled kernel and the contract it is held to."""
+
+    op: Op
+    sku: KernelSku
+    layout: str
+    arch: str
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule that a kernel breaks."""
+
+    subject: Subject
+    rule: str
+    what: str  # values seen, values needed
+
+    def __str__(self) -> str:
+        s = self.subject
+        return f"{s.sku} ({s.layout}, {s.arch}): {self.rule}: {self.what}"
+
+
+def registers(s: Subject) -> Iterator[str]:
+    """A thread's registers, and those of its block."""
+    used, threads = s.facts.resources.registers, s.sku.schedule.threads
+    allowed = min(s.op.allowance(s.sku.arch).registers or REGISTERS_PER_THREAD, REGISTERS_PER_THREAD)
+    if used > allowed:
+        yield f"{used} registers a thread, allowed are {allowed}"
+    if threads > THREADS_PER_BLOCK:
+        yield f"{threads} threads a block, {s.arch} has {THREADS_PER_BLOCK}"
+    if (taken := registers_of_block(used, threads)) > REGISTERS_PER_BLOCK:
+        yield f"{taken} registers a block, {s.arch} has {REGISTERS_PER_BLOCK}"
+
+
+def shared_memory(s: Subject) -> Iterator[str]:
+    """Static shared memory, which no launch can extend beyond 48 KiB."""
+    used, given = s.facts.resources.shared_bytes, s.op.allowance(s.sku.arch).shared_bytes
+    allowed = STATIC_SHARED_BYTES if given is None else min(given, STATIC_SHARED_BYTES)
+    if used > allowed:
+        yield f"{used} bytes of shared memory a block, allowed are {allowed}"
+
+
+def spills(s: Subject) -> Iterator[str]:
+    """Registers kept in memory for lack of room."""
+    used, allowed = s.facts.resources.spill_bytes, s.op.allowance(s.sku.arch).spills(s.layout, s.arch)
+    if used > allowed:
+        keys = f"spill_bytes: {{{s.layout}: {used}}}"
+        yield f"{used} bytes spilled, allowed are {allowed}; keep fewer values, or allow it by {keys} under arch"
+
+
+def local_memory(s: Subject) -> Iterator[str]:
+    """A stack that spills do not account for."""
+    held, found, allowed = s.facts.resources, s.facts.sass.local, s.op.allowance(s.sku.arch).stack_bytes
+    if held.stack_bytes > held.spill_bytes + allowed or (found and not held.spill_bytes + allowed):
+        yield (
+            f"{held.stack_bytes} bytes of stack ({_shown(found) or 'not used'}) for {held.spill_bytes} bytes spilled, "
+            f"allowed are {allowed} more; an array is indexed at run time, which stack_bytes under arch allows"
+        )
+
+
+def flushing(s: Subject) -> Iterator[str]:
+    """Subnormal results and operands that become zero."""
+    found = {**s.facts.ptx.flushing, **_only(s.facts.hidden, ".ftz")}
+    if found and not s.op.flush_subnormals:
+        yield f"{_shown(found)} in the PTX; precision.subnormals is keep"
+
+
+def contraction(s: Subject) -> Iterator[str]:
+    """Products and sums that were fused, or that the assembler is free to fuse."""
+    found = {**s.facts.ptx.fusable, **_only(s.facts.hidden, "fma")}
+    if found and not s.op.contraction:
+        yield f"{_shown(found)} in the PTX, which may be or were fused; precision.contraction is false"
+
+
+def rounding(s: Subject) -> Iterator[str]:
+    """Divisions and square roots that are not correctly rounded."""
+    if s.facts.ptx.loose:
+        yield f"{_shown(s.facts.ptx.loose)} in the PTX; division and square root are correctly rounded"
+
+
+_BULK = ("UBLKRED", "cp.reduce.")  # sums that the copy engine adds to memory
+
+
+def float_atomics(s: Subject) -> Iterator[str]:
+    """Sums in the order in which threads happen to arrive; compare-and-swap is how such a sum is written by hand."""
+    found = s.facts.sass.atomics or s.facts.ptx.atomics
+    if s.op.allowance(s.sku.arch).in_turns:
+        found = {name: n for name, n in found.items() if not name.startswith(_BULK)}
+    bound = [name for name, rungs in s.op.promises if rungs]
+    if found and bound:
+        yield f"{_shown(found)}; {', '.join(bound)} promise the same bits"
+
+
+def wgmma(s: Subject) -> Iterator[str]:
+    """Matrix instructions that wait for each other."""
+    yield from s.facts.serialised
+
+
+RULES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
+    "registers": registers,
+    "shared memory": shared_memory,
+    "spills": spills,
+    "local memory": local_memory,
+    "flushing": flushing,
+    "contraction": contraction,
+    "rounding": rounding,
+    "float atomics": float_atomics,
+    "vector width": lambda s: vectors(s.op, s.sku, s.layout, s.facts),
+    "wgmma": wgmma,
+}
+
+
+def violations(subject: Subject) -> list[Violation]:
+    """Every rule that `subject` breaks."""
+    return [Violation(subject, name, what) for name, rule in RULES.items() for what in rule(subject)]
+
+
+def _only(found: Mapping[str, int], name: str) -> dict[str, int]:
+    return {name: found[name]} if name in found else {}
+
+
+def _shown(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in found.items())

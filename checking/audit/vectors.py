@@ -1,0 +1,105 @@
+"""How wide a packed kernel must read and write, and whether it does.
+
+A thread of the row family owns packs of 16 bytes of elements: what it reads and writes along a row goes in moves of
+16 bytes, or of the whole pack where a narrower type makes it smaller. Held to that, in the packed layout, are the
+tensors that a walk along the row touches:
+
+- every move is at least so wide, by the PTX, which tells whose memory it is;
+- each tensor has a move for every pack of the tile, so that all of them are under way at once;
+- the machine code has no fewer moves of that width than the tile needs: the assembler took none apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from baracuda.codegen.lower.op import Op, RowOp, Tensor
+from baracuda.runtime import ElementKind, KernelSku
+from baracuda.runtime.families.row.geometry import MAX_AXES
+from baracuda.runtime.plans.sku import VECTOR_BYTES
+
+from .facts import Facts
+from .ptx import UNKNOWN
+
+_WORD = 8
+_HEAD_WORDS = 1 + 3 + 2 * (1 + MAX_AXES)  # the stage, the sizes with 1 over the columns, the axes of both with extents
+_WORDS = {"element": 1 + 2 * MAX_AXES + 2, "row": 1 + MAX_AXES, "col": 1 + MAX_AXES}
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """`moves` instructions of at least `width` bytes each."""
+
+    tensor: Tensor
+    width: int
+    moves: int
+
+
+def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
+    """What is narrower than the schedule says."""
+    if layout != "packed" or not isinstance(op, RowOp):
+        return
+    where = pointers(op)
+    sides = (
+        ("read", _reads(op, sku), facts.ptx.loads, facts.sass.loads),
+        ("written", _writes(op, sku), facts.ptx.stores, facts.sass.stores),
+    )
+    for how, claims, by_pointer, in_machine_code in sides:
+        if UNKNOWN in by_pointer:
+            yield f"memory {how} through a pointer that is not followed: {_shown(by_pointer[UNKNOWN])}"
+        needed = 0
+        for claim in claims:
+            seen = by_pointer.get(where[claim.tensor.name], {})
+            wide = sum(count for width, count in seen.items() if width >= claim.width)
+            if any(width < claim.width for width in seen) or wide < claim.moves:
+                yield (
+                    f"{claim.tensor.name!r} is {how} in moves of {_shown(seen) or 'nothing'}, "
+                    f"needed are {claim.moves} or more, all of {claim.width} bytes"
+                )
+            elif claim.width == VECTOR_BYTES:
+                needed += claim.moves
+        found = sum(count for width, count in in_machine_code.items() if width >= VECTOR_BYTES)
+        if found < needed:
+            yield f"{found} moves of {VECTOR_BYTES} bytes are {how} in the machine code, needed are {needed}"
+
+
+def pointers(op: RowOp) -> dict[str, int]:
+    """Where in the kernel's parameter each tensor's pointer is, in bytes."""
+    offsets: dict[str, int] = {}
+    at = _HEAD_WORDS
+    for tensor in op.tensors:
+        offsets[tensor.name] = at * _WORD
+        at += _WORDS[tensor.over]
+    return offsets
+
+
+def _reads(op: RowOp, sku: KernelSku) -> list[_Claim]:
+    """Of each tensor that walks along the row read, except columns that are also read one by one at the end."""
+    by_strip = sku.tile.wide and bool(op.column_sums)  # the last pass takes one pack at a time
+    claims = []
+    for tensor in op.tensors:
+        passes = [p for p in op.passes if tensor in p.reads and p.walks]
+        if not passes or tensor in op.columns.reads:
+            continue
+        one = by_strip and passes == [op.last]
+        claims.append(_claim(tensor, sku, 1 if one else sku.tile.chunks))
+    return claims
+
+
+def _writes(op: RowOp, sku: KernelSku) -> list[_Claim]:
+    packs = 1 if sku.tile.wide and op.column_sums else sku.tile.chunks
+    return [_claim(store.tensor, sku, packs) for store in op.last.stores]
+
+
+def _claim(tensor: Tensor, sku: KernelSku, packs: int) -> _Claim:
+    element = sku.element.row
+    kinds = {"T": element, "acc": element.acc.row}
+    stored = kinds.get(tensor.dtypes[0]) or ElementKind(tensor.dtypes[0]).row
+    pack = VECTOR_BYTES // element.bytes * stored.bytes
+    width = min(pack, VECTOR_BYTES)
+    return _Claim(tensor, width, packs * (pack // width))
+
+
+def _shown(widths: Mapping[int, int]) -> str:
+    return " and ".join(f"{count} x {width} bytes" for width, count in sorted(widths.items()))

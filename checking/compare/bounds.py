@@ -1,0 +1,89 @@
+"""How far a plan may be from what torch computes: the declared bound, and what torch's own arithmetic may be off by.
+
+Only to a plan that works in float64 itself do torch's roundoffs matter. They are bounded as the plan's are, except that
+nothing is known of the order torch adds in: sums count as one long chain, or what has no program some times over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from baracuda.runtime import ElementKind
+
+from ..oracles.oracle import tolerances
+from ..problems.body import BodyProblem
+from ..problems.problem import Arrays, Problem
+from ..problems.subject import Subject
+from .expected import Expected, Hidden
+
+_CHAINS = {True: 16.0, False: 2.0}  # torch's errors in units of our bound: of hand-written kernels, of programs
+_ROUNDOFFS = 2.0**-50  # relative errors of what torch saves, where they are not bounded
+
+
+def allowed(problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[str, ElementKind]) -> dict[str, Any]:
+    """The bound on each element of each output, in the form that `Problem.flat` gives."""
+    arrays, exact = expected.arrays, expected.exact
+    with np.errstate(all="ignore"):
+        saved = _saved(problem, expected, hidden, held)
+        bound = tolerances(problem, arrays, exact, held, saved=saved)
+        if not _as_torch(problem):
+            return bound
+        own = _of_torch(problem, arrays, exact, held, saved)
+    return {name: np.asarray(value) + own[name] for name, value in bound.items()}
+
+
+def _as_torch(problem: Problem) -> bool:
+    """Whether the plan computes in the type that torch does."""
+    return problem.element.row.acc == ElementKind.F64
+
+
+def _of_torch(
+    problem: Problem,
+    arrays: Arrays,
+    exact: Mapping[str, Any],
+    held: Mapping[str, ElementKind],
+    saved: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A bound on torch's errors in the problem's outputs."""
+    chained: Any = copy(problem)
+    chained.depth = lambda dims, count: float(count)
+    found = tolerances(chained, arrays, exact, held, saved=saved)
+    return {name: _CHAINS[isinstance(problem, BodyProblem)] * np.asarray(value) for name, value in found.items()}
+
+
+def _saved(
+    problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[str, ElementKind]
+) -> dict[str, Any] | None:
+    """Values of saved inputs as far from what is stored as the real ones may be."""
+    there = problem.saved & expected.arrays.keys()
+    if not there:
+        return None
+    errors = _forward_errors(problem, expected, hidden) if _as_torch(problem) else {}
+    found = {}
+    for name in there:
+        stored, exact = expected.arrays[name].astype(np.float64), expected.exact[name]
+        value = problem.flat(name, stored).astype(np.longdouble)
+        own = problem.flat(name, errors[name].reshape(stored.shape)) if errors else _ROUNDOFFS * np.abs(exact)
+        found[name] = value - np.abs(value - exact) - own
+    return found
+
+
+def _forward_errors(problem: Problem, expected: Expected, hidden: Hidden) -> dict[str, Any]:
+    """A bound on torch's errors in what the forward gives, in the caller's shapes."""
+    forward, subject = problem.forward, problem.subject
+    assert forward is not None
+    case = {name: hidden.fields[name] for name in forward.descriptor}
+    twin = Problem.of(Subject(subject.others[forward.op], subject.others, subject.package), case, problem.element)
+    inputs = {n: a for n, a in {**expected.arrays, **hidden.arrays}.items() if n in twin.spec.inputs}
+    shapes = {name: twin.shape_of(name) for name in twin.results}
+    exact = {n: twin.flat(a, expected.forward[n].reshape(shapes[a])) for a, n in twin.results.items()}
+    found = _of_torch(twin, inputs, exact, twin.held())
+    return {n: np.asarray(twin.caller(a, _filled(found[a], exact[n]), shapes[a])) for a, n in twin.results.items()}
+
+
+def _filled(bound: Any, like: Any) -> np.ndarray[Any, Any]:
+    return np.broadcast_to(np.asarray(bound, np.float64), like.shape)

@@ -1,0 +1,222 @@
+"""Random problems from all that an op allows: each a function of a seed, the op and a number.
+
+Also of what is there to run: the architectures of the op's kernels that the device can run take turns.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.spec.spec import RangeSpec
+from baracuda.runtime import ElementKind, InvalidProblem, KernelSku, PlanPreference, Unsupported, get_device
+
+from ..problems.cases import can_be_laid_out, drawn_cases
+from ..problems.problem import Problem
+from ..problems.row import RowProblem
+from ..problems.row_cases import random_rows, skus_of
+from ..problems.subject import Subject
+from ..verify.memory import PATTERNS
+
+_TRIES = 512  # draws of fields before giving up
+_ATTENTION = ("batch_size", "num_heads", "query_len", "key_len")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A problem, and how its tensors are filled, stored and laid out in memory."""
+
+    problem: Problem
+    style: str
+    seed: int  # of the numbers
+    choice: Mapping[str, ElementKind]  # stored types where the caller may choose
+    patterns: Mapping[str, str]
+    broadcast: Mapping[str, int]  # inputs of stride 0, and along which axis
+    shift_workspace: int
+
+    @property
+    def layouts(self) -> str:
+        """What is out of the ordinary, in a line."""
+        parts = []
+        for name in self.problem.arguments:
+            kind = [str(self.choice[name])] if name in self.choice else []
+            pattern = [self.patterns[name]] if self.patterns[name] != "contiguous" else []
+            flat = [f"stride 0 along axis {self.broadcast[name]}"] if name in self.broadcast else []
+            if found := kind + pattern + flat:
+                parts.append(f"{name} {' '.join(found)}")
+        return ", ".join(parts) or "contiguous"
+
+
+def draw(subject: Subject, seed: int, index: int, device: str, limit: int = 1 << 20) -> Drawn:
+    """Problem `index`, of at most `limit` elements, for "host" or "cuda"; raises Unsupported where there is none."""
+    spec = subject.spec
+    rng = np.random.default_rng([seed, zlib.crc32(spec.op.encode()), index])
+    kinds = len(spec.dtypes)
+    element = ElementKind(spec.dtypes[index % kinds])
+    skus = skus_for(subject, element, device)
+    archs = _archs(skus, device)
+    arch = archs[index // kinds % len(archs)]
+    if problem := next(_problems(subject, element, arch, skus, rng, device, limit), None):
+        return _arranged(problem, rng)
+    raise Unsupported(f"{spec.op}: no problem of {element} on {arch or 'any architecture'} below {limit} elements")
+
+
+def skus_for(subject: Subject, element: ElementKind, device: str) -> list[KernelSku]:
+    """The kernels for an element that the device can run."""
+    where = get_device(_called(device)).arch
+    found = [sku for sku in skus_of(subject) if sku.element == element and sku.fits(where) is None]
+    if not found:
+        raise Unsupported(f"{subject.spec.op}: no kernel for {element} runs on {where}")
+    return found
+
+
+def _called(device: str) -> str:
+    return "cuda:0" if device == "cuda" else device
+
+
+def _archs(skus: list[KernelSku], device: str) -> list[str | None]:
+    """The architectures that selection is held to in turn; on a GPU also none at all, as callers have it."""
+    return [*sorted({sku.arch for sku in skus}), *([None] if device == "cuda" else [])]
+
+
+def _problems(
+    subject: Subject,
+    element: ElementKind,
+    arch: str | None,
+    skus: list[KernelSku],
+    rng: np.random.Generator,
+    device: str,
+    limit: int,
+) -> Iterator[Problem]:
+    where = get_device(_called(device))
+    preference = PlanPreference(archs=frozenset({arch})) if arch else None
+    if subject.spec.family == "row":
+        of_arch = [sku for sku in skus if arch in (None, sku.arch)]
+        cases = _row_cases(subject, of_arch, rng, limit)
+    else:
+        cases = _cases(subject, rng)
+    own = [None, *sorted({sku.layout for sku in skus if sku.layout})]
+    for case in islice(cases, _TRIES):
+        layout = own[int(rng.integers(len(own)))]
+        try:
+            problem = Problem.of(subject, case, element, arch, layout)
+            asked = None if layout is None else [layout]
+            problem.plan = subject.plan.select(problem.descriptor, preference, device=where, layouts=asked)
+        except (Unsupported, InvalidProblem):
+            continue
+        if cost(problem) <= limit and can_be_laid_out(problem):
+            yield problem
+
+
+def cost(problem: Problem) -> int:
+    """What `limit` bounds: elements, and where there is attention, scores."""
+    scores = math.prod(int(problem.values[n]) for n in _ATTENTION) if _ATTENTION[2] in problem.values else 0
+    return max(problem.size, scores)
+
+
+def _cases(subject: Subject, rng: np.random.Generator) -> Iterator[Mapping[str, Any]]:
+    """As the spec draws them, or some of its extents far longer; without instructions, the spec's cases."""
+    if rng.random() < 0.5:
+        yield from islice(drawn_cases(_stretched(subject, rng), rng), _TRIES // 2)
+    yield from drawn_cases(subject, rng)
+    own = subject.spec.tests.cases
+    for _ in range(_TRIES):
+        yield {n: v for n, v in own[int(rng.integers(len(own)))].items() if n != "dtype"}
+
+
+def _stretched(subject: Subject, rng: np.random.Generator) -> Subject:
+    """The same op with each range that is not short itself up to 64 times as long."""
+    spec, longer = subject.spec, {}
+    for name, how in spec.tests.draw.items():
+        if isinstance(how, RangeSpec) and how.high >= 10:
+            longer[name] = how.model_copy(update={"high": how.high << int(rng.integers(0, 7))})
+    tests = spec.tests.model_copy(update={"draw": {**spec.tests.draw, **longer}})
+    loaded = replace(subject.loaded, spec=spec.model_copy(update={"tests": tests}))
+    return replace(subject, loaded=loaded)
+
+
+def _row_cases(
+    subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
+) -> Iterator[Mapping[str, Any]]:
+    """Rows as long as suit one of the tiles, of as many axes as one of the spec's cases, with any fields beside."""
+    spec = subject.spec
+    while True:
+        sku = skus[int(rng.integers(len(skus)))]
+        near = random_rows(subject, sku, 2, int(rng.integers(1 << 31)), limit)
+        own = spec.tests.cases[int(rng.integers(len(spec.tests.cases)))]
+        case = {n: v for n, v in own.items() if n != "dtype"}
+        if not near:
+            yield case
+            continue
+        size = near[int(rng.integers(len(near)))]
+        like = RowProblem(subject, case, sku.element)
+        rows, cols = size.rows, size.cols
+        if rng.random() < 0.5:
+            rows = int(math.exp(rng.uniform(0, math.log(max(1, limit // cols) + 1))))
+        if rng.random() < 0.03:
+            rows, cols = (0, cols) if rng.random() < 0.5 else (rows, 0)
+        shape = [1] * len(like.shape)
+        for axes, extent in ((like.row_axes, rows), (like.col_axes, cols)):
+            for axis, part in zip(axes, _split(extent, len(axes), rng), strict=True):
+                shape[axis] = part
+        drawn = {n: _any_value(f.type, like.values[n], rng) for n, f in spec.descriptor.items() if f.type != "shape"}
+        yield {**like.values, **drawn, like.descriptor._shape: shape}
+
+
+def _split(extent: int, axes: int, rng: np.random.Generator) -> list[int]:
+    """Extents of several axes whose product is `extent` or a little less."""
+    parts = []
+    for _ in range(axes - 1):
+        part = int(math.exp(rng.uniform(0, math.log(extent + 1)))) if extent else 1
+        parts.append(max(1, min(part, extent or 1)))
+        extent //= parts[-1]
+    return [int(n) for n in rng.permutation([*parts, extent])] if axes else []
+
+
+def _any_value(kind: str, value: Any, rng: np.random.Generator) -> Any:
+    """Another value of a field: a flag either way, a number of another size; whole numbers name axes and stay."""
+    if kind == "bool":
+        return bool(rng.integers(2))
+    return value * 10.0 ** rng.integers(-3, 4) if kind == "float" else value
+
+
+def _is_mapped(problem: Problem) -> bool:
+    """Whether only the kernels of one architecture may be chosen, which address arrays by tensor maps."""
+    return problem.arch in getattr(problem.plan, "MAPS", {})
+
+
+def _arranged(problem: Problem, rng: np.random.Generator) -> Drawn:
+    """Styles, stored types and layouts for a problem; fast paths get their share."""
+    style = str(rng.choice(problem.STYLES))
+    choice = {}
+    for name in problem.arguments:
+        kinds = problem.plan.elements_of(name)
+        kind = kinds[int(rng.integers(len(kinds)))]
+        if kind != kinds[0]:
+            choice[name] = kind
+    mixed = rng.random()
+    mixed = mixed / 2 if _is_mapped(problem) else mixed  # the copy engine addresses no others
+    same = "contiguous" if mixed < 0.4 else "gap"
+    patterns = {n: str(rng.choice(list(PATTERNS))) if mixed >= 0.5 else same for n in problem.arguments}
+    shift = 16 * int(rng.integers(3))
+    return Drawn(problem, style, int(rng.integers(1 << 31)), choice, patterns, _broadcast(problem, rng), shift)
+
+
+def _broadcast(problem: Problem, rng: np.random.Generator) -> dict[str, int]:
+    """Some of the inputs, and an axis along which they shall have stride 0."""
+    found = {}
+    for name, tensor in problem.arguments.items():
+        shape, argument = problem.shape_of(name), problem.plan.ARGUMENTS[name]
+        free = shape[:-1] if tensor.layout == "inner" else shape if tensor.layout == "any" else ()
+        free = free[:-1] if _is_mapped(problem) else free  # a tensor map cannot repeat rows
+        axes = [axis for axis, extent in enumerate(free) if extent > 1 and axis != problem.packed_axis(name)]
+        offsets = problem.held()[name].value[0] in "iu" and problem.element.value[0] not in "iu"
+        if axes and not argument.written and name not in problem.saved and not offsets and rng.random() < 0.1:
+            found[name] = int(rng.choice(axes))
+    return found

@@ -1,0 +1,132 @@
+"""What an op's outputs should be according to torch, its gradients by torch's own differentiation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.spec.spec import BodySpec, BodyTensor, OpSpec, TensorSpec
+from baracuda.runtime import ElementKind
+
+from ..problems import body as body_problem
+from ..problems.body import BodyProblem
+from ..problems.problem import Arrays, Problem
+from .torch_values import FORWARD, Values, torch_module
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Inputs of the forward that its gradient does not take, and every field of the forward."""
+
+    fields: Mapping[str, Any]
+    arrays: Arrays
+
+
+@dataclass(frozen=True)
+class Expected:
+    """All inputs, what the forward saves rounded as it is stored; and real results as `Problem.flat` gives them.
+
+    Of a gradient also what the forward gives, in the caller's shapes.
+    """
+
+    arrays: Arrays
+    exact: Mapping[str, Any]
+    forward: Mapping[str, Any] = field(default_factory=dict)
+
+
+def values_of(spec: OpSpec) -> Values | None:
+    """torch's version of an op, or for a gradient of its forward."""
+    return FORWARD.get(spec.gradient.of if spec.gradient else spec.op)
+
+
+def expect(problem: Problem, arrays: Arrays, hidden: Hidden, held: Mapping[str, ElementKind], device: str) -> Expected:
+    """Let torch compute on `device` ("cpu", "cuda") what the plan should give for `arrays`."""
+    torch = torch_module()
+    values = values_of(problem.spec)
+    assert values is not None
+    tensors = {name: torch.from_numpy(_plain(array)).to(device) for name, array in {**arrays, **hidden.arrays}.items()}
+    if problem.spec.gradient is None:
+        outputs = values(torch, hidden.fields, tensors)
+        found = {argument: outputs[name] for argument, name in problem.results.items()}
+        flat = {problem.results[a]: problem.flat(a, _shaped(problem, a, t)) for a, t in found.items()}
+        return Expected(arrays, flat)
+    results, outputs = _gradients(torch, values, problem, hidden.fields, tensors)
+    full, flat = dict(arrays), {}
+    for name, tensor in results.items():
+        array = _shaped(problem, name, tensor)
+        flat[name] = problem.flat(name, array)
+        if name in problem.saved:
+            full[name] = array.astype(held[name].row.numpy)
+    return Expected(full, flat, {name: tensor.detach().cpu().numpy() for name, tensor in outputs.items()})
+
+
+def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
+    """What only the forward has; where saved tensors carry what its field says, such as a mask, any value of it."""
+    forward = problem.forward
+    if forward is None:
+        return Hidden(problem.values, {})
+    rng = np.random.default_rng([seed, 1])
+    missing = {n: f for n, f in forward.descriptor.items() if n not in problem.values}
+    fields: dict[str, Any] = {n: forward.tests.defaults.get(n, f.default) for n, f in missing.items()}
+    if isinstance(forward, BodySpec):
+        fields |= {n: bool(rng.integers(2)) for n, f in missing.items() if f.type == "bool"}
+    fields |= problem.values
+    arrays = {}
+    for name, tensor in forward.inputs.items():
+        if name in problem.spec.inputs:
+            continue
+        like = _gradient_of(problem, name)
+        if tensor.optional and like in problem.arguments:
+            fields[tensor.optional] = True
+        if not tensor.optional or fields[tensor.optional]:
+            arrays[name] = _drawn(problem, tensor, name, style, rng, problem.shape_of(like))
+    return Hidden(fields, arrays)
+
+
+def _gradient_of(problem: Problem, name: str) -> str:
+    """The output here that is the gradient with respect to the forward's input `name`: both have one shape."""
+    gradient = problem.spec.gradient
+    assert gradient is not None
+    return next((here for here, there in gradient.wrt.items() if there == name), "")
+
+
+def _drawn(
+    problem: Problem, tensor: TensorSpec, name: str, style: str, rng: np.random.Generator, shape: tuple[int, ...]
+) -> Any:
+    how = tensor.test if isinstance(tensor, BodyTensor) else None
+    if isinstance(problem, BodyProblem) and how is not None:
+        return np.asarray(body_problem.DRAWN[how](problem, rng, shape)).astype(problem.element.row.numpy)
+    return Problem._values(problem, rng, style, shape, problem.element, name)
+
+
+def _gradients(
+    torch: Any, values: Values, problem: Problem, fields: Mapping[str, Any], tensors: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the forward saves, the slope of its weighted outputs along each input, and the outputs themselves."""
+    gradient = problem.spec.gradient
+    assert gradient is not None
+    inputs = {here: tensors[there] for here, there in gradient.wrt.items() if here in problem.written}
+    for tensor in inputs.values():
+        tensor.requires_grad_()
+    outputs = values(torch, fields, tensors)
+    cotangents = {there: tensors[here] for here, there in gradient.cotangents.items() if here in tensors}
+    loss = sum((outputs[n] * g.reshape(outputs[n].shape)).sum() for n, g in cotangents.items())
+    found = {name: outputs[name] if name in outputs else tensors[name] for name in gradient.saved}
+    there = {name: tensor.detach() for name, tensor in found.items() if name in problem.arguments}
+    if not getattr(loss, "requires_grad", False):
+        return there | {name: torch.zeros_like(x) for name, x in inputs.items()}, outputs
+    slopes = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
+    return there | dict(zip(inputs, slopes, strict=True)), outputs
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """As torch is to compute with it: reals in float64, what is exact as it is."""
+    return np.array(array if array.dtype.kind in "iubc" else array.astype(np.float64))
+
+
+def _shaped(problem: Problem, name: str, tensor: Any) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = tensor.detach().cpu().numpy()
+    return found.reshape(problem.shape_of(name))

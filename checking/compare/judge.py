@@ -1,0 +1,110 @@
+"""One problem: the plan runs, torch computes, the difference is held against the declared bound; then again and again,
+for the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.spec.spec import BoundSpec
+from baracuda.runtime import ElementKind
+
+from ..problems.problem import Arrays
+from ..problems.subject import Subject
+from ..verify.memory import Memory
+from ..verify.trial import Trial, message_of
+from .bounds import allowed
+from .draw import Drawn, draw
+from .expected import draw_hidden, expect
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run does to each problem."""
+
+    seed: int
+    device: str
+    limit: int
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How an output compares: its worst error in units of the bound, and by itself; norms of error over value."""
+
+    ratio: float
+    error: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of problem `index` of an op; `failure` is empty if all is well."""
+
+    op: str
+    index: int
+    element: str = ""
+    arch: str = ""
+    kernel: str = ""
+    descriptor: str = ""
+    style: str = ""
+    layouts: str = ""
+    c1: float = 1.0
+    c2: float = 1.0
+    outputs: Mapping[str, Measured] = field(default_factory=dict)
+    failure: str = ""
+    fatal: bool = False  # whether the device is of no use to this process any more
+
+
+def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torch_device: str) -> Outcome:
+    """Draw problem `index` and judge the plan on it; whatever goes wrong is part of the outcome."""
+    known: dict[str, Any] = {}
+    outputs: dict[str, Measured] = {}
+    try:
+        drawn = draw(subject, settings.seed, index, settings.device, settings.limit)
+        known = _described(drawn)
+        seen, failure = trial_of(drawn, torch_device, settings.repeats).verdict(memory)
+        outputs = {name: Measured(a.worst_ratio, a.max_error, a.relative) for name, a in seen.items()}
+    except Exception as error:
+        failure = message_of(error)
+    dead = bool(failure) and not _alive(memory)
+    return Outcome(subject.spec.op, index, **known, outputs=outputs, failure=failure, fatal=dead)
+
+
+def trial_of(drawn: Drawn, torch_device: str, repeats: int) -> Trial:
+    """A drawn problem with its numbers, and what torch makes of them."""
+    problem = drawn.problem
+    held = problem.held(drawn.choice)
+    hidden = draw_hidden(problem, drawn.style, drawn.seed)
+    expected = expect(problem, _inputs(drawn, held), hidden, held, torch_device)
+    exact = {argument: expected.exact[name] for argument, name in problem.results.items()}
+    bound = allowed(problem, expected, hidden, held)
+    how = drawn.choice, drawn.patterns, drawn.broadcast, drawn.shift_workspace
+    return Trial(problem, expected.arrays, exact, bound, *how, repeats=repeats)
+
+
+def _described(drawn: Drawn) -> dict[str, Any]:
+    problem = drawn.problem
+    bound = problem.spec.precision.bound.get(problem.element.value, BoundSpec())  # type: ignore[call-overload]
+    sku, how = problem.plan.sku, {"style": drawn.style, "layouts": drawn.layouts}
+    named = {"element": str(problem.element), "arch": sku.arch, "kernel": sku.symbol}
+    return {**named, **how, "descriptor": str(problem.descriptor), "c1": bound.c1, "c2": bound.c2}
+
+
+def _alive(memory: Memory) -> bool:
+    try:
+        memory.finish()
+    except Exception:  # a launch went wrong for good
+        return False
+    return True
+
+
+def _inputs(drawn: Drawn, held: Mapping[str, ElementKind]) -> Arrays:
+    arrays = {}
+    for name, array in drawn.problem.draw(drawn.style, drawn.seed).items():
+        axis, stored = drawn.broadcast.get(name), array.astype(held[name].row.numpy)
+        arrays[name] = stored if axis is None else np.broadcast_to(stored.take([0], axis), stored.shape)
+    return arrays

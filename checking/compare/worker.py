@@ -1,0 +1,75 @@
+"""A process that judges problems: it reads lines of JSON, first what to work with, then an op and a number each."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from baracuda.codegen.project import plans_of
+from baracuda.codegen.spec.load import load_folder
+from baracuda.runtime import Unsupported
+
+from ..problems.subject import Subject
+from ..repro.bundle import write
+from ..verify.memory import memory_of
+from .draw import draw
+from .judge import Outcome, Settings, judge, trial_of
+from .torch_values import torch_module
+
+
+class Judge:
+    """What problems of many ops have in common."""
+
+    def __init__(self, specs: Path, package: str, settings: Settings) -> None:
+        plans_of(package)
+        loaded = load_folder(specs)
+        self.settings, self.memory = settings, memory_of(settings.device)
+        self.subjects = {op: Subject(one, loaded, package) for op, one in loaded.items()}
+        torch = torch_module()
+        on_gpu = settings.device == "cuda" and torch.cuda.is_available()
+        self.torch_device = "cuda" if on_gpu else "cpu"
+
+    def __call__(self, op: str, index: int) -> Outcome:
+        return judge(self.subjects[op], index, self.settings, self.memory, self.torch_device)
+
+    def keep(self, outcome: Outcome, folder: Path) -> Path | None:
+        """Keep the problem of a failure in a file below `folder`, or nothing where drawing it is what failed."""
+        given = self.settings
+        try:
+            drawn = draw(self.subjects[outcome.op], given.seed, outcome.index, given.device, given.limit)
+            trial = trial_of(drawn, self.torch_device, given.repeats)
+        except Exception:  # whatever it is, it is the failure
+            return None
+        origin = {"compare": outcome.index, "style": drawn.style, **asdict(given)}
+        return write(trial, folder, outcome.failure, self.memory, origin)
+
+
+def main() -> None:
+    """Answer on stdout, where nothing else is printed."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else prints does so to stderr
+
+    def answer(value: dict[str, Any]) -> None:
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    given = json.loads(sys.stdin.readline())
+    torch_module().set_num_threads(1)
+    try:
+        judged = Judge(Path(given["specs"]), given["package"], Settings(**given["settings"]))
+    except Unsupported as error:
+        sys.exit(str(error))
+    answer({})
+    for line in sys.stdin:
+        outcome = judged(**json.loads(line))
+        answer(asdict(outcome))
+        if outcome.fatal:
+            return
+
+
+if __name__ == "__main__":
+    main()

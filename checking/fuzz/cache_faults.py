@@ -1,0 +1,299 @@
+"""The fault table of caches: what is done to them, how often, and how often it was held off. Nothing is compiled."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from baracuda.codegen.emit.output import MANIFEST, manifest_of, write
+from baracuda.runtime.cache import folder as cache_folder
+from baracuda.runtime.cache.folder import entries, is_intact
+from baracuda.runtime.errors import UnsafeCache
+from baracuda.runtime.host.cache import BuildCache, content
+from baracuda.runtime.plans.tuned import MARK
+
+from .cache_kinds import Held, filled, kernel, record
+
+_NOBODY = 65534
+_AN_HOUR = 3600
+_PROCESSES = 32
+_A_DISK = 1 << 20  # bytes of the disk that is filled
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fault, how often it was tried, and how often nothing wrong came of it; why where it could not be tried."""
+
+    fault: str
+    tried: int
+    held: int
+    skipped: str = ""
+
+
+def run(count: int = 1000, seed: int = 0) -> list[Row]:
+    """Do everything to caches below a temporary folder; `count` is of the faults that are drawn at random."""
+    rng, before = Random(seed), os.environ.get("BARACUDA_CACHE_DIR")
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # everything is synchronised with the disk
+    with tempfile.TemporaryDirectory(prefix="baracuda-faults-", dir=memory) as name:
+        cache_folder.log.disabled = True
+        try:
+            return [row for fault in _FAULTS for row in fault(_cache_in(Path(name)), rng, count)]
+        finally:
+            cache_folder.log.disabled = False
+            _set_root(before)
+
+
+def _cache_in(folder: Path) -> Path:
+    """An empty cache, which from now on is the one of this process."""
+    root = Path(tempfile.mkdtemp(dir=folder)) / "cache"
+    _set_root(str(root))
+    return root
+
+
+def _set_root(name: str | None) -> None:
+    if name is None:
+        os.environ.pop("BARACUDA_CACHE_DIR", None)
+    else:
+        os.environ["BARACUDA_CACHE_DIR"] = name
+
+
+def _damaged(root: Path, rng: Random, count: int) -> Iterator[Row]:
+    """A bit or a tail of a file of each kind, at random."""
+    for fault, damage in (("bit flipped", _flipped), ("file truncated", _truncated)):
+        for kind, held in filled(root, rng).items():
+            right = 0
+            for _ in range(count):
+                one = rng.choice(held)
+                whole = one.path.read_bytes()
+                one.path.write_bytes(damage(whole, rng))
+                right += one.read() is None
+                one.path.write_bytes(whole)
+            yield Row(f"{fault}: {kind}", count, right)
+
+
+def _flipped(whole: bytes, rng: Random) -> bytes:
+    at = rng.randrange(len(whole))
+    return whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :]
+
+
+def _truncated(whole: bytes, rng: Random) -> bytes:
+    return whole[: rng.randrange(len(whole))]
+
+
+def _swapped(root: Path, rng: Random, count: int) -> Iterator[Row]:
+    """Every entry, of every kind, under the name of every other one."""
+    held = [one for kind in filled(root, rng).values() for one in kind]
+    whole = {one.path: one.path.read_bytes() for one in held}
+    pairs = [(one, other) for one in held for other in held if one is not other]
+    right = 0
+    for one, other in pairs:
+        one.path.write_bytes(whole[other.path])
+        right += one.read() is None
+        one.path.write_bytes(whole[one.path])
+    yield Row("under another key", len(pairs), right)
+
+
+def _owned(root: Path, rng: Random, count: int) -> Iterator[Row]:
+    """Each folder and file of the cache: another user's, or one that others may write."""
+    held = [one for kind in filled(root, rng, 1).values() for one in kind]
+    folders = {folder for one in held for folder in one.path.parents if folder.is_relative_to(root)}
+    modes = [(at, partial(at.chmod, mode)) for at in folders for mode in (0o720, 0o702, 0o777)]
+    yield Row("folder that others may write", *_refused(held, modes))
+    changes = [(one.path, partial(one.path.chmod, 0o666)) for one in held]
+    yield Row("file that others may write", *_refused(held, changes))
+    if os.geteuid():
+        yield Row("another user's folder or file", 0, 0, "needs root")
+        return
+    owners = [(at, partial(os.chown, at, _NOBODY, -1)) for at in (*folders, *(one.path for one in held))]
+    yield Row("another user's folder or file", *_refused(held, owners))
+
+
+def _refused(held: list[Held], changes: Sequence[tuple[Path, Callable[[], None]]]) -> tuple[int, int]:
+    """How many changes there were, and after how many nothing that they touch was read."""
+    right = 0
+    for at, change in changes:
+        was = os.stat(at)
+        change()
+        right += all(_is_refused(one) for one in held if one.path.is_relative_to(at))
+        os.chown(at, was.st_uid, was.st_gid)
+        at.chmod(stat.S_IMODE(was.st_mode))
+    return len(changes), right
+
+
+def _is_refused(one: Held) -> bool:
+    try:
+        return one.read() is None
+    except UnsafeCache:
+        return True
+
+
+def _timed(root: Path, rng: Random, count: int) -> Iterator[Row]:
+    """Files from the past and from the future, which is what remains of a clock that jumped."""
+    held = [one for kind in filled(root, rng).values() for one in kind]
+    right = 0
+    for one in held:
+        stamp = time.time() + rng.choice((-1, 1)) * rng.randrange(_AN_HOUR, 10**9)
+        os.utime(one.path, (stamp, stamp))
+        right += one.is_right(gone=False)
+    cache_folder.prune(root)
+    right += sum(one.is_right() for one in held)
+    yield Row("clock that jumped", 2 * len(held), right)
+
+
+def _full(root: Path, rng: Random, count: int) -> Iterator[Row]:
+    """A disk that is full in the middle of writing, and one that cannot be written."""
+    for fault, room in (("full disk", _disk), ("read-only disk", _read_only)):
+        with room(root) as why:
+            if why:
+                yield Row(fault, 0, 0, why)
+                continue
+            held = [make(root, rng) for make in (kernel("cubin"), record) for _ in range(40)]
+            left = sum(not is_intact(one.path) for one in entries(root))
+            yield Row(fault, len(held), sum(one.is_right() for one in held) if not left else 0)
+
+
+@contextmanager
+def _disk(root: Path) -> Iterator[str]:
+    """A small disk, filled up but for some kilobytes."""
+    with _mounted(root) as why:
+        if not why:
+            (root / ".ballast").write_bytes(bytes(_A_DISK - (48 << 10)))
+        yield why
+
+
+@contextmanager
+def _read_only(root: Path) -> Iterator[str]:
+    with _mounted(root) as why:
+        yield why or _ran("mount", "-o", "remount,ro", str(root))
+
+
+@contextmanager
+def _mounted(root: Path) -> Iterator[str]:
+    """Why nothing could be mounted there; an empty text if it was."""
+    root.mkdir(parents=True, exist_ok=True)
+    if why := _ran("mount", "-t", "tmpfs", "-o", f"size={_A_DISK},mode=700", "none", str(root)):
+        yield why
+        return
+    try:
+        yield ""
+    finally:
+        _ran("umount", str(root))
+
+
+def _ran(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        return f"{command[0]}: {error.strerror}"
+    return f"{command[0]} is not allowed" if done.returncode else ""
+
+
+def _killed(root: Path, rng: Random, count: int) -> Iterator[Row]:
+    """Processes that build the same files in a cold cache, killed whatever they are doing."""
+    names, right, rounds = [f"{index:040x}.so" for index in range(4)], 0, max(1, count // 100)
+    for _ in range(rounds):
+        shutil.rmtree(root, ignore_errors=True)
+        children = [_forked(lambda: _build_all(root, names)) for _ in range(_PROCESSES)]
+        for child in rng.sample(children, _PROCESSES // 2):
+            time.sleep(rng.random() / 100)
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            os.waitpid(child, 0)
+        _build_all(root, names)
+        cache_folder.sweep(root / "host")
+        whole = all(is_intact(one.path) for one in entries(root))
+        right += whole and _files(root) == {f"host/{name}" for name in names}
+    yield Row(f"{_PROCESSES} processes on a cold cache, half of them killed", rounds, right)
+
+
+def _build_all(root: Path, names: list[str]) -> None:
+    builds = BuildCache(root / "host")
+
+    def build(target: Path) -> None:
+        with target.open("wb") as file:
+            for _ in range(10):
+                file.write(b"part" * 100)
+                file.flush()
+                time.sleep(1e-3)
+
+    for name in names:
+        if content(builds.get(name, build)) != b"part" * 1000:
+            os._exit(1)
+
+
+def _files(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+
+
+def _forked(work: Callable[[], None]) -> int:
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            work()
+            os._exit(0)
+        os._exit(1)
+    return child
+
+
+def _interrupted(root: Path, rng: Random, count: int) -> Iterator[Row]:
+    """Writing generated files, of which one is new and one is gone, killed before each call to the file system."""
+    old, new = _files_of("abc", "1"), _files_of("bcd", "2")
+    out, tried, right = root / "out", 0, 0
+    while True:
+        shutil.rmtree(out, ignore_errors=True)
+        write(old, out)
+        child = _forked(partial(_write_until, new, out, tried))
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            break
+        tried += 1
+        found = {path: (out / path).read_text() for path in {*old, *new} - {MANIFEST} if (out / path).exists()}
+        whole = all(text in (old.get(path), new.get(path)) for path, text in found.items())
+        write(new, out)
+        right += whole and {path: (out / path).read_text() for path in _files(out)} == new
+    yield Row("generate killed at each call to the file system", tried, right)
+
+
+def _files_of(names: str, text: str) -> dict[str, str]:
+    """What is generated, and the list of it."""
+    files = {f"{part}/{name}.py": f'"""{MARK}."""\n{text}' for part in "xy" for name in names}
+    return {**files, MANIFEST: manifest_of(files)}
+
+
+def _write_until(files: dict[str, str], out: Path, calls: int) -> None:
+    left = calls
+
+    def count(event: str, _: object) -> None:
+        nonlocal left
+        if event.startswith(("open", "os.", "fcntl.", "shutil.")):
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+
+    sys.addaudithook(count)
+    write(files, out)
+
+
+_FAULTS = (_damaged, _swapped, _owned, _timed, _full, _killed, _interrupted)
+
+
+def main() -> None:
+    """Print the table as JSON, for a process of its own."""
+    count, seed = map(int, sys.argv[1:])
+    print(json.dumps([asdict(row) for row in run(count, seed)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Entries of each kind that the cache keeps, as the fault table writes and reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+from baracuda.runtime.cache.entries import EntryStore
+from baracuda.runtime.cache.folder import CacheFolder
+from baracuda.runtime.compile.provenance import KeyRecords
+from baracuda.runtime.host.cache import BuildCache, content
+
+Read = Callable[[], bytes | None]
+
+
+@dataclass(frozen=True)
+class Held:
+    """An entry of some kind: its file, what it is, and how it is read."""
+
+    path: Path
+    body: bytes
+    read: Read
+
+    def is_right(self, *, gone: bool = True) -> bool:
+        """Whether what is read is what was written, or, if it may be `gone`, nothing."""
+        found = self.read()
+        return found == self.body or (gone and found is None)
+
+
+def filled(root: Path, rng: Random, each: int = 6) -> dict[str, list[Held]]:
+    """Some entries of each kind, by kind."""
+    return {kind: [make(root, rng) for _ in range(each)] for kind, make in KINDS.items()}
+
+
+def kernel(kind: str) -> Callable[[Path, Random], Held]:
+    def make(root: Path, rng: Random) -> Held:
+        key, body, store = rng.randbytes(32), rng.randbytes(rng.randrange(1, 500)), EntryStore(root / kind)
+        store.put(key, body)
+        path = root / kind / "entries" / key.hex()[:2] / key.hex()[2:]
+        return Held(path, body, lambda: store.get(key))
+
+    return make
+
+
+def record(root: Path, rng: Random) -> Held:
+    key, parts, records = rng.randbytes(32), {"kernel": rng.randbytes(20).hex()}, KeyRecords(root / "cubin/records")
+    records.put(key, parts)
+
+    def read() -> bytes | None:
+        found = records.get(key)
+        return None if found is None else json.dumps(dict(found)).encode()
+
+    return Held(root / "cubin/records" / key.hex(), json.dumps(parts).encode(), read)
+
+
+def _file(kind: str) -> Callable[[Path, Random], Held]:
+    def make(root: Path, rng: Random) -> Held:
+        name, body, files = sha256(rng.randbytes(8)).hexdigest(), rng.randbytes(300), CacheFolder(root / kind)
+        files.write(name, body)
+        return Held(root / kind / name, body, lambda: files.read(name))
+
+    return make
+
+
+def _library(root: Path, rng: Random) -> Held:
+    """What the host device builds: a damaged one is built again, so it is read as if nobody could."""
+    name, body, builds = f"{rng.randbytes(20).hex()}.so", rng.randbytes(300), BuildCache(root / "host")
+
+    def nobody(_: Path) -> None:
+        raise FileNotFoundError(name)
+
+    def read() -> bytes | None:
+        return content(root / "host" / name) if CacheFolder(root / "host").read(name) is not None else None
+
+    return Held(builds.get(name, lambda target: _put(target, body)), body, read)
+
+
+def _put(target: Path, body: bytes) -> None:
+    target.write_bytes(body)
+
+
+KINDS: dict[str, Callable[[Path, Random], Held]] = {
+    "cubin": kernel("cubin"),
+    "audit": kernel("audit"),
+    "record": record,
+    "host": _library,
+    "answer": _file("answers"),
+}

@@ -1,0 +1,1 @@
+"""What is drawn: changed specs, payloads, random programs."""

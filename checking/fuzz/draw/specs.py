@@ -1,0 +1,155 @@
+"""Hostile specs: those of this distribution, changed in one of several ways, and random ones with hostile names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from baracuda.codegen.project import installed
+from baracuda.codegen.spec.spec import FAMILY_SPECS
+from baracuda.codegen.spec.yaml_source import read_yaml
+
+from . import mutate, payloads, places
+from .programs import program_spec
+
+_NAMED = ("descriptor", "dims", "inputs", "outputs", "workspace", "terms", "settings")
+_PROSE = ("doc", "formula", "source")
+_BYTES = 5  # of ten cases the one whose bytes are changed
+_TRIES = 30  # draws of a payload for one that fits
+_WORD = r"(?<![A-Za-z0-9_]){}(?![A-Za-z0-9_])"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The files of a folder of specs, and what was done to make the first of them hostile."""
+
+    files: Mapping[str, bytes]
+    how: str
+
+
+@dataclass(frozen=True)
+class Base:
+    """A spec of this distribution: its file, and the forward's that it differentiates."""
+
+    path: Path
+    data: Any
+    forward: Path | None
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What has to stand beside it."""
+        return {} if self.forward is None else {self.forward.name: self.forward.read_bytes()}
+
+
+@cache
+def bases() -> tuple[Base, ...]:
+    """The specs of this distribution, some of every family."""
+    paths = {path.stem: path for path in sorted(installed("baracuda.specs").rglob("*.yaml"))}
+    found = [(path, read_yaml(path).data) for path in paths.values()]
+    return tuple(Base(path, data, paths.get(data.get("gradient", {}).get("of"))) for path, data in found)
+
+
+def spec_case(index: int, rng: Random) -> Case:
+    """Hostile spec number `index`; those that put a payload at each place of the model take turns."""
+    match index % 10:
+        case 0 | 1:
+            return _injected(index // 10 * 2 + index % 10, rng)
+        case 2 | 3:
+            return _at_a_place(index // 10 * 2 + index % 10 - 2, rng)
+        case 4:
+            return _in_all_texts(rng)
+        case 5:  # as _BYTES says
+            base = rng.choice(bases())
+            data = mutate.garble(base.path.read_bytes(), rng)
+            return Case({"a.yaml": data, **base.files}, f"bytes of {base.path.name}")
+        case 6 | 7:
+            base, data = _copy(rng)
+            mutate.change(data, rng, payloads.value)
+            return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"values of {base.path.name}")
+        case 8:
+            return _renamed(rng)
+    return Case({"a.yaml": mutate.as_yaml(program_spec(rng), rng)}, "a random program")
+
+
+def spec_data(index: int, rng: Random) -> Any:
+    """What a parser makes of hostile spec number `index`, of those that are no matter of bytes."""
+    kinds = [kind for kind in range(10) if kind != _BYTES]
+    case = spec_case(index // len(kinds) * 10 + kinds[index % len(kinds)], rng)
+    return json.loads(case.files["a.yaml"].decode("utf-8", "surrogatepass"))
+
+
+def _copy(rng: Random, family: str | None = None) -> tuple[Base, Any]:
+    base = rng.choice([b for b in bases() if family in (None, b.data["family"])])
+    return base, deepcopy(base.data)
+
+
+def _injected(turn: int, rng: Random) -> Case:
+    """A text that leaves whatever it is printed into, at the next place that takes texts, alone or as a comment."""
+    paths = _text_places()
+    path = paths[turn % len(paths)]
+    base, data = _copy(rng, rng.choice([family for family in FAMILY_SPECS if path in places.places(family)]))
+    behind = turn // len(paths) % 2 == 0
+
+    def given(old: Any) -> Any:
+        return f"{old}  # {payloads.EVERYWHERE}" if behind else payloads.EVERYWHERE
+
+    places.put(data, base.data["family"], path, given, rng)
+    shown = ".".join(path)
+    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"a payload in {shown} of {base.path.name}")
+
+
+@cache
+def _text_places() -> tuple[places.Path, ...]:
+    """The places of all families that take more of a text than a name."""
+    found = (path for family in FAMILY_SPECS for path in places.places(family) if places.fits(family, path, "(n,)"))
+    return tuple(dict.fromkeys(found))
+
+
+def _at_a_place(turn: int, rng: Random) -> Case:
+    """A payload at the next place of the model."""
+    all_places = [(family, path) for family in FAMILY_SPECS for path in places.places(family)]
+    family, path = all_places[turn % len(all_places)]
+    base, data = _copy(rng, family)
+
+    places.put(data, family, path, lambda old: _fitting(family, path, old, rng), rng)
+    shown = ".".join(path)
+    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"{shown} of {base.path.name}")
+
+
+def _fitting(family: str, path: places.Path, old: Any, rng: Random) -> Any:
+    """A payload for a place, mostly of a form that the model takes."""
+    for _ in range(_TRIES if rng.random() < 0.8 else 1):
+        leaf = isinstance(old, str) and rng.random() < 0.8
+        found = payloads.text(rng, old) if leaf else payloads.value(rng, old)
+        if places.fits(family, path, found):
+            break
+    return found
+
+
+def _in_all_texts(rng: Random) -> Case:
+    """Payloads in prose: in one text, in some, or in all that there may be."""
+    base, data = _copy(rng)
+    family = data["family"]
+    prose = [path for path in places.places(family) if path[-1] in _PROSE]
+    for path in rng.sample(prose, rng.choice((1, 1, 2, len(prose)))):
+        found = payloads.EVERYWHERE if rng.random() < 0.5 else _fitting(family, path, "some text", rng)
+        places.put(data, family, path, lambda _, found=found: found, rng)
+    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"texts of {base.path.name}")
+
+
+def _renamed(rng: Random) -> Case:
+    """Some names of a spec, wherever they stand, become hostile ones."""
+    base, data = _copy(rng)
+    text = mutate.as_yaml(data, rng).decode("utf-8")
+    ours = sorted({name for section in _NAMED for name in data.get(section, {})} | {data["op"], data["plan"]})
+    for name in rng.sample(ours, min(len(ours), rng.choice((1, 1, 2, 5)))):
+        new = payloads.legal_name(rng) if name.islower() else rng.choice(payloads.all_names())
+        text = re.sub(_WORD.format(re.escape(name)), new + ("Plan" if name == data["plan"] else ""), text)
+    return Case({"a.yaml": text.encode(), **base.files}, f"names of {base.path.name}")

@@ -1,0 +1,90 @@
+"""What generated files may hold, whatever a spec says: known statements, known names, and no payload's code."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from baracuda.codegen.project import installed
+
+from .draw.payloads import MARK
+
+_MODULE = (ast.Expr, ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.AnnAssign, ast.If)
+_NAMES_BUILT_IN = frozenset(dir(builtins))
+_APART = re.compile(
+    r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|^[ \t]*#[ \t]*line[^\n]*', re.DOTALL | re.MULTILINE
+)
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # categories of what shows as something else than it is
+
+
+def problems(files: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with generated files, by their texts alone."""
+    for path, text in files.items():
+        if bad := hidden_in(text):
+            yield f"{path}: holds the character {bad!a}"
+        found = _of_python(text) if path.endswith((".py", ".pyi")) else _of_cuda(text) if path.endswith(".cu") else ()
+        yield from (f"{path}: {problem}" for problem in found)
+
+
+def hidden_in(text: str) -> str:
+    """The first control character, or one that changes the order or the lines of what is shown; or ""."""
+    if text.replace("\n", "").isprintable():
+        return ""
+    return next((c for c in text if c != "\n" and unicodedata.category(c) in _HIDDEN), "")
+
+
+def _of_python(text: str) -> Iterator[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        yield f"does not parse: {error}"
+        return
+    for node in tree.body:
+        if not isinstance(node, _MODULE):
+            yield f"line {node.lineno}: a module holds no {type(node).__name__}"
+        if isinstance(node, ast.Expr) and not _is_expected(node.value):
+            yield f"line {node.lineno}: {ast.unparse(node)[:80]!r} is not expected here"
+    if strange := sorted(n for n in _loaded(tree) if MARK in n or (n in _NAMES_BUILT_IN and n not in usual_names())):
+        yield f"uses {', '.join(strange[:3])}"
+
+
+def _is_expected(value: ast.expr) -> bool:
+    """A docstring, or what registers the kernels."""
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, str) or value.value is ...
+    return isinstance(value, ast.Call) and ast.unparse(value.func) == "rt.REGISTRY.register"
+
+
+def _loaded(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
+    """Names that code reads and that are no parameters of the functions around it; and attributes with a payload."""
+    if isinstance(tree, ast.FunctionDef):
+        given = tree.args
+        bound |= {argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+    if isinstance(tree, ast.Name):
+        return {tree.id} - bound if isinstance(tree.ctx, ast.Load) else set()
+    found = {tree.attr} if isinstance(tree, ast.Attribute) and MARK in tree.attr else set()
+    return found.union(*(_loaded(inner, bound) for inner in ast.iter_child_nodes(tree)))
+
+
+@cache
+def usual_names() -> frozenset[str]:
+    """The builtins that the plans of this distribution use."""
+    paths = [p for p in installed("baracuda.generated").rglob("*") if p.suffix in (".py", ".pyi")]
+    found = {name for path in paths for name in _loaded(ast.parse(path.read_text(encoding="utf-8")))}
+    return frozenset(found & _NAMES_BUILT_IN | {"bool", "float", "int", "str", "tuple", "len", "min", "max", "abs"})
+
+
+def _of_cuda(text: str) -> Iterator[str]:
+    code = _APART.sub(" ", text)
+    if MARK in code:
+        at = code.index(MARK)
+        yield f"has a payload outside of comments and strings: {code[max(0, at - 40) : at + 40]!r}"
+    if any(line.rstrip().endswith(("\\", "??/")) and "//" in line for line in text.splitlines()):
+        yield "a comment goes on in the next line"
+    for opens, closes in ("()", "{}", "[]"):
+        if code.count(opens) != code.count(closes):
+            yield f"has {code.count(opens)} {opens} and {code.count(closes)} {closes}"

@@ -1,0 +1,97 @@
+"""Judging the mutants of one kernel: what the unchanged one compiles to, and the device that runs a mutant instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from baracuda.runtime import CompileError, KernelSku, Registered
+from baracuda.runtime.cache.root import cache_root
+from baracuda.runtime.device import KernelSource
+from baracuda.runtime.host.build import Builder
+from baracuda.runtime.host.cache import BuildCache
+from baracuda.runtime.host.toolchain import find_toolchain
+
+from ..verify import suite
+from ..verify.memory import HostMemory
+from . import stages
+from .mutants import probes
+from .mutants.kernels import Mutant, pasted, reached_by
+from .verdict import SAME, STILLBORN, Verdict, first_objection, in_one_line
+
+
+class KernelBench:
+    """Runs tests of a SKU on its text, mutated or not."""
+
+    def __init__(self, row: Registered, memory: HostMemory) -> None:
+        self.sku, self.memory, self.text = row.sku, memory, pasted(row.source)
+        self.stages = stages.of_kernel(row.sku, memory)
+        self.builder = Builder(find_toolchain(), BuildCache(cache_root() / "host"))
+        self.variants = _variants(row.sku, self.text)
+        self.originals = {one: self._code(one) for one in self.variants}
+        self.statements = probes.statements(reached_by(row, self.text))
+        marked = probes.marked(self.text, self.statements)
+        self.marks = {one: self._marks(replace(one, text=marked)) for one in self.variants}
+
+    @cache  # noqa: B019  there is one bench to a process
+    def unchanged(self, rest: bool) -> Verdict:
+        """What the tests say of the kernel as it is."""
+        with _instead(self.memory.device, self.sku, self.text):
+            return first_objection(self.stages[rest])
+
+    def compare(self, mutant: Mutant) -> Verdict | None:
+        """The verdict on a mutant that need not run: its code is the same, or it has none."""
+        built = [replace(one, text=mutant.apply(self.text)) for one in self.variants if self._reaches(mutant, one)]
+        try:
+            differs = any(self._code(one) != self.originals[replace(one, text=self.text)] for one in built)
+            return None if differs else Verdict(SAME)
+        except CompileError as error:
+            return Verdict(STILLBORN, "", in_one_line(error))
+
+    def judge(self, mutant: Mutant, rest: bool) -> Verdict:
+        """Run the quick tests of a mutant, or the rest of them."""
+        if not rest and (verdict := self.compare(mutant)):
+            return verdict
+        with _instead(self.memory.device, self.sku, mutant.apply(self.text)):
+            return first_objection(self.stages[rest])
+
+    def _code(self, source: KernelSource) -> bytes:
+        return self.builder.code(source)
+
+    def _marks(self, source: KernelSource) -> frozenset[int]:
+        try:
+            return probes.marks(self._code(source))
+        except CompileError:  # where a mark may not stand; every statement may then count
+            return frozenset(range(len(self.statements)))
+
+    def _reaches(self, mutant: Mutant, variant: KernelSource) -> bool:
+        number = probes.statement_at(self.statements, mutant.start)
+        return number is None or number in self.marks[variant]
+
+
+def _variants(sku: KernelSku, text: str) -> list[KernelSource]:
+    """Of the sources the tests load, each layout with each choice of optional tensors, those of small problems first.
+
+    Other element types of a tensor change conversions, not the statements that there are.
+    """
+    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    sources = [replace(source, text=text) for problem in found for source in problem.plan.sources()]
+    return list(dict.fromkeys(sources))
+
+
+@contextmanager
+def _instead(device: Any, sku: KernelSku, text: str) -> Iterator[None]:
+    """Have the host device run `text` for kernel `sku`."""
+    load = type(device).load
+
+    def changed(source: KernelSource) -> Any:
+        return load(device, replace(source, text=text) if source.symbol == sku.symbol else source)
+
+    device.load, device.is_loaded = changed, lambda source: False
+    try:
+        yield
+    finally:
+        del device.load, device.is_loaded

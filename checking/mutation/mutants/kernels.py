@@ -1,0 +1,195 @@
+"""Which mutants there are: of each kernel text on chosen SKUs, and of each plan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from zlib import crc32
+
+from baracuda.runtime import REGISTRY, ElementKind, KernelSku, Registered, SourceFile
+
+from . import name_operators, operators
+from .code import Code, Edit
+from .inline_headers import with_headers
+from .operators import Operator
+from .scopes import Definition, definitions, reached
+from .tokens import Token, tokenize
+
+KERNEL_OPERATORS: dict[str, Operator] = {
+    function.__name__: function
+    for function in (
+        operators.comparison,
+        operators.connective,
+        operators.guard,
+        operators.arithmetic,
+        operators.constant,
+        operators.index,
+        operators.assignment,
+        operators.step,
+        operators.statement,
+        operators.barrier,
+        operators.accumulator,
+        operators.width,
+        name_operators.tensor,
+        name_operators.offset,
+        name_operators.sibling,
+        name_operators.twin,
+        name_operators.function,
+    )
+}
+PLAN = "plan"
+_NARROW = {ElementKind.F16: "f16", ElementKind.F64: "float"}  # a type that a sum of such elements does not fit in
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One defect: `before` at `start` of the text becomes `after`. `target` is a kernel's symbol, or PLAN."""
+
+    op: str
+    target: str
+    operator: str
+    file: str
+    line: int
+    code: str  # the line as it is
+    start: int
+    before: str
+    after: str
+    use: str = ""  # which of the places this is that a template fills in from the line: "2 of 3"
+
+    @property
+    def id(self) -> str:
+        """The same in every run, as long as the text is the same."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:12]
+
+    @property
+    def change(self) -> str:
+        """What is done to the line, in one line."""
+        return " ".join(f"{self.before or 'nothing'} -> {self.after or 'nothing'}".split())
+
+    def apply(self, text: str) -> str:
+        assert text.startswith(self.before, self.start), f"{self.file}:{self.line} is no longer {self.before!r}"
+        return text[: self.start] + self.after + text[self.start + len(self.before) :]
+
+
+@cache
+def pasted(source: SourceFile) -> str:
+    """The kernel text with the project's headers."""
+    return with_headers(source.text, source.path)
+
+
+def representatives(op: str) -> list[Registered]:
+    """Three kernels of `op` that differ in all that a kernel's text branches on.
+
+    A tile whose rows lie within a warp, of f32; one whose rows are several warps, of 16 bits; a wide one, of f64. Where
+    the op has none of these, another of its element types.
+    """
+    rows = REGISTRY.candidates(op)
+    halves = (ElementKind.BF16, ElementKind.F16) if len(op) % 2 else (ElementKind.F16, ElementKind.BF16)
+    wanted = {"warp": (ElementKind.F32,), "block": halves, "wide": (ElementKind.F64,)}
+    found = []
+    for kind, elements in wanted.items():
+        of_kind = [row for row in rows if _kind(row.sku) == kind]
+        fit = [row for element in elements for row in of_kind if row.sku.element == element]
+        found += (fit or of_kind)[:1]
+    return found
+
+
+def _kind(sku: KernelSku) -> str:
+    return "wide" if sku.tile.wide else "warp" if sku.tile.lanes <= 32 else "block"
+
+
+def of_kernels(op: str, ops: Sequence[str]) -> Iterator[Mutant]:
+    """Every mutant of the kernels of `op`, where `ops` are all there are.
+
+    A line that no other op has is changed in each representative. One that several ops have, in headers or between the
+    lines that a template fills in, does the same in all of them: together they change it once in each kind of kernel.
+    """
+    rows, lines = representatives(op), {other: _lines(other) for other in sorted(ops)}
+    for place, row in enumerate(rows):
+        for mutant in _of_kernel(row, pasted(row.source)):
+            having = [other for other in lines if mutant.code in lines[other]]
+            turn = having.index(op) + crc32(mutant.code.encode())
+            if (place - turn) % len(having) == 0:
+                yield mutant
+
+
+@cache
+def _lines(op: str) -> frozenset[str]:
+    """The lines of code that the kernels of `op` use."""
+    found: set[str] = set()
+    for row in representatives(op):
+        text = pasted(row.source)
+        found |= {_line_at(text, token.start) for one in reached_by(row, text) for token in one.tokens}
+    return frozenset(found)
+
+
+def _line_at(text: str, start: int) -> str:
+    return text[_start_of(text, start) : text.find("\n", start)].strip()
+
+
+def reached_by(row: Registered, text: str) -> list[Definition]:
+    """The definitions in the pasted `text` that the kernel of `row` uses."""
+    tokens = tokenize(text, row.source.path, frozenset({f"SKU_{row.sku.symbol}"}))
+    return reached(list(definitions(tokens)), row.sku.symbol)
+
+
+def _of_kernel(row: Registered, text: str) -> Iterator[Mutant]:
+    sku, found = row.sku, reached_by(row, text)
+    own = [d for d in found if not d.tokens[0].file.startswith("baracuda/")]
+    siblings = list(dict.fromkeys(t.text for d in own for t in d.tokens if t.kind == "name"))
+    kinds = _kinds(next((d for d in own if d.name == "kernel_args"), None))
+    uses = _uses(text, found)
+    seen: set[Edit] = set()
+    for one in found:
+        code = Code(text, one, siblings, kinds, _NARROW.get(sku.element, "bf16"))
+        places = {t.start: t for t in one.tokens}
+        for name, operator in KERNEL_OPERATORS.items():
+            for edit in operator(code):
+                if edit not in seen:
+                    seen.add(edit)
+                    at = places[edit.start]
+                    yield _mutant(sku, name, text, at, edit, uses[at.file, at.line])
+
+
+def _mutant(sku: KernelSku, operator: str, text: str, at: Token, edit: Edit, starts: list[int]) -> Mutant:
+    line, before = _line_at(text, edit.start), text[edit.start : edit.end]
+    use = f"{starts.index(_start_of(text, edit.start)) + 1} of {len(starts)}"
+    return Mutant(sku.op, sku.symbol, operator, at.file, at.line, line, edit.start, before, edit.after, use)
+
+
+def _uses(text: str, found: Sequence[Definition]) -> dict[tuple[str, int], list[int]]:
+    """Where in `text` each line of a template or header begins, once for each time it is there."""
+    starts: dict[tuple[str, int], list[int]] = {}
+    for token in (token for one in found for token in one.tokens):
+        start = _start_of(text, token.start)
+        if start not in (known := starts.setdefault((token.file, token.line), [])):
+            known.append(start)
+    return starts
+
+
+def _start_of(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def _kinds(struct: Definition | None) -> dict[str, str]:
+    """The struct of each tensor, by the names of the kernel's argument struct."""
+    found = {}
+    kind = ""
+    for token, behind in zip(struct.tokens, struct.tokens[1:], strict=False) if struct else ():
+        if token.text.startswith("Per"):
+            kind = token.text
+        elif kind and token.kind == "name" and behind.text == ";":
+            found[token.text], kind = kind, ""
+    return found
+
+
+def digest_of(*folders: Path) -> str:
+    """Changes with every source file below `folders`."""
+    found = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".cuh", ".cpp", ".h", ".yaml")):
+            found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()[:16]

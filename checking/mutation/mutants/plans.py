@@ -1,0 +1,65 @@
+"""Which mutants there are of a generated plan, and how one takes the place of the plan."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from . import python_operators
+from .kernels import PLAN, Mutant
+from .python_operators import Operator
+
+PLAN_OPERATORS: dict[str, Operator] = {
+    function.__name__: function
+    for function in (
+        python_operators.comparison,
+        python_operators.connective,
+        python_operators.constant,
+        python_operators.check,
+        python_operators.error,
+        python_operators.table,
+        python_operators.wiring,
+    )
+}
+
+
+def source_of(module: ModuleType) -> tuple[str, str]:
+    """The path of a plan's module as findings show it, and its text."""
+    assert module.__file__ is not None
+    return "/".join(module.__name__.split(".")[1:]) + ".py", Path(module.__file__).read_text(encoding="utf-8")
+
+
+def of_plan(op: str, module: ModuleType) -> Iterator[Mutant]:
+    """Every mutant of the plan of `op` that `module` holds."""
+    path, text = source_of(module)
+    seen: set[tuple[int, str, str]] = set()
+    for name, operator in PLAN_OPERATORS.items():
+        for node, after in operator(ast.parse(text)):
+            mutant = _mutant(op, path, text, name, node, after)
+            if (where := (mutant.start, mutant.before, after)) not in seen and mutant.before != after:
+                seen.add(where)
+                yield mutant
+
+
+def _mutant(op: str, path: str, text: str, operator: str, node: ast.AST, after: str) -> Mutant:
+    before = ast.get_source_segment(text, node)
+    line: int = node.lineno  # type: ignore[attr-defined]
+    lines = text.splitlines(keepends=True)
+    inside = len(lines[line - 1].encode()[: node.col_offset].decode())  # type: ignore[attr-defined]
+    assert before is not None
+    start = sum(map(len, lines[: line - 1])) + inside
+    return Mutant(op, PLAN, operator, path, line, lines[line - 1].strip(), start, before, after)
+
+
+def put_in_place(name: str, text: str) -> ModuleType:
+    """Run `text` as module `name`, from now on in this process."""
+    there = import_module(name)
+    module = ModuleType(name)
+    module.__file__, module.__package__ = there.__file__, there.__package__
+    sys.modules[name] = module
+    exec(compile(text, str(there.__file__), "exec"), module.__dict__)
+    return module

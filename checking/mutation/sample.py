@@ -1,0 +1,50 @@
+"""A part of the mutants that says something of all: drawn alike in every run, some of each op and operator."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from baracuda.runtime import InvalidProblem
+
+from .mutants.kernels import Mutant
+
+_WORTH = 8  # mutants for which it is worth to find out what an unchanged kernel or plan does
+
+
+def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """`count` of `mutants`: as many of one op as of another, of as many operators as there are.
+
+    A small sample takes one target of each op, another kind of target in the next op.
+    """
+    ops = sorted({m.op for m in mutants})
+    chosen = {target for turn, op in enumerate(ops) for target in _targets(mutants, op, turn + seed, count // len(ops))}
+    drawn = [m for m in mutants if (m.op, m.target) in chosen]
+    drawn.sort(key=lambda m: hashlib.sha256(f"{seed} {m.id}".encode()).digest())
+    of_operators = _in_turns(drawn, lambda m: (m.op, m.operator))
+    return _in_turns(of_operators, lambda m: m.op)[:count]
+
+
+def _in_turns(mutants: Sequence[Mutant], kind: Callable[[Mutant], object]) -> list[Mutant]:
+    """The first of each kind, then the second of each, and so on."""
+    seen: dict[object, int] = {}
+    turns = []
+    for place, mutant in enumerate(mutants):
+        seen[kind(mutant)] = seen.get(kind(mutant), 0) + 1
+        turns.append((seen[kind(mutant)], place))
+    return [mutants[place] for _, place in sorted(turns)]
+
+
+def _targets(mutants: Sequence[Mutant], op: str, turn: int, count: int) -> list[tuple[str, str]]:
+    targets = list(dict.fromkeys((m.op, m.target) for m in mutants if m.op == op))
+    first = turn % len(targets)
+    return [*targets[first:], *targets[:first]][: max(1, count // _WORTH)]
+
+
+def shard(mutants: Sequence[Mutant], part: str) -> list[Mutant]:
+    """The I-th of N parts, for "I/N"; the targets stay together."""
+    index, _, count = part.partition("/")
+    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+        raise InvalidProblem(f"--shard is I/N with 1 <= I <= N, got {part!r}")
+    start, end = (len(mutants) * (int(index) - 1 + i) // int(count) for i in range(2))
+    return list(mutants[start:end])

@@ -1,0 +1,115 @@
+"""In which order a mutant is asked whether it is one: what is quick and tells most first, then all the spec's tests."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from baracuda.runtime import KernelSku
+
+from ..problems.subject import Subject
+from ..verify import accesses, checks, suite
+from ..verify.memory import HostMemory, check_mode
+from ..verify.smallest import fills_packs
+
+# The suite's tests, the most telling for their time first; others come behind these, in the suite's order.
+_FIRST = (
+    "layouts",
+    "special_values",
+    "in_place",
+    "explicit_formula",
+    "argument_refusals",
+    "stored_types",
+    "batch_invariance",
+    "broadcast_inputs",
+    "huge_strides",
+)
+_LAST = ("accuracy",)
+_SHORTENED = "accesses"  # on every problem it takes as long as all else together and kills no more than on two
+_ORDERS = ("reverse", "random")
+_PATIENCE = 60.0  # seconds for a launch of the dearest tests, which mutants that never end do not get to
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the judgement: `run` raises what is wrong."""
+
+    name: str
+    run: Callable[[], None]
+
+
+def of_kernel(sku: KernelSku, memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
+    """The stages that a kernel goes through: quick ones, and the rest."""
+    first, *tests = _tests(sku, memory)
+    orders = [Stage(f"{order} order", partial(_ordered, sku, memory, order)) for order in _ORDERS]
+    dear = [stage for stage in tests if stage.name in _LAST]
+    cheap = [stage for stage in tests if stage not in dear]
+    quick = [Stage("smallest", partial(_smallest, sku, memory)), first]
+    return quick, [*cheap, Stage(_SHORTENED, partial(_patiently, partial(_accesses, sku), memory)), *orders, *dear]
+
+
+def of_plan(subject: Subject, skus: list[KernelSku], memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
+    """The stages that a plan goes through: the tests of the op, then those of some of its kernels."""
+    quick = []
+    for name, test in _functions():
+        if "subject" in inspect.signature(test).parameters:
+            quick.append(Stage(name, partial(test, subject)))
+    first, *others = ([*_tests(sku, memory)] for sku in skus)
+    rest = [stage for tests in (first[1:], *others) for stage in tests if stage.name not in _LAST]
+    return quick + first[:1], rest + [stage for stage in first if stage.name in _LAST]
+
+
+def _tests(sku: KernelSku, memory: HostMemory) -> Iterator[Stage]:
+    for name, test in _functions():
+        takes = inspect.signature(test).parameters
+        if "sku" in takes:
+            given = {"sku": sku, "memory": memory}
+            run = partial(test, **{name: given[name] for name in takes})
+            yield Stage(name, partial(_patiently, run, memory) if name in _LAST else run)
+
+
+def _functions() -> list[tuple[str, Callable[..., None]]]:
+    named = [(name.removeprefix("test_"), test) for name, test in vars(suite).items() if name.startswith("test_")]
+    named = [one for one in named if one[0] != _SHORTENED]
+    order = {name: place for place, name in enumerate((*_FIRST, "", *_LAST))}
+    return sorted(named, key=lambda one: order.get(one[0], len(_FIRST)))
+
+
+def _patiently(run: Callable[[], None], memory: HostMemory) -> None:
+    before, memory.device.timeout = memory.device.timeout, _PATIENCE
+    try:
+        run()
+    finally:
+        memory.device.timeout = before
+
+
+def _accesses(sku: KernelSku) -> None:
+    """What check mode finds on the smallest problem of several rows that fills vectors, and on one that does not."""
+    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    vec = 16 // sku.element.row.bytes
+    several = [p for p in found if p.several]
+    with check_mode() as watched:
+        for packed in (True, False):
+            for problem in [p for p in several if fills_packs(p, vec) == packed][:1]:
+                accesses.check_accesses(problem, watched, thoroughly=False)
+
+
+def _smallest(sku: KernelSku, memory: HostMemory, count: int = 3) -> None:
+    """The accuracy of ordinary inputs on a few small problems of several rows, and on the smallest of all."""
+    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    several = [p for p in found if p.several]
+    for problem in [*several[:count], *found[:1]]:
+        for name, accuracy in checks.measured(problem, memory, "normal").items():
+            if not accuracy.worst_ratio <= 1:
+                raise AssertionError(f"{sku.symbol} on {problem.descriptor}: {name!r} is off by {accuracy}")
+
+
+def _ordered(sku: KernelSku, memory: HostMemory, order: str) -> None:
+    memory.device.order = order
+    try:
+        _smallest(sku, memory)
+        suite.test_layouts(sku, memory)
+    finally:
+        memory.device.order = "forward"

@@ -1,0 +1,42 @@
+"""What is known of mutants already, a line of JSON each, so that an interrupted run continues where it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .verdict import Verdict
+from .worker import Outcome
+
+
+class State:
+    """Outcomes in a file, or in memory only. Lines that were judged `against` other texts or tests do not count."""
+
+    def __init__(self, path: Path | None, against: str) -> None:
+        self.path, self.against = path, against
+        self.outcomes: dict[str, Outcome] = {}
+        for line in path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else ():
+            if (outcome := _outcome(line, against)) is not None:
+                self.outcomes[outcome.id] = outcome
+
+    def add(self, outcome: Outcome) -> None:
+        """Remember it, and have it in the file before returning."""
+        self.outcomes[outcome.id] = outcome
+        if self.path is not None:
+            with self.path.open("a+b") as file:  # a line that an interrupted run left unfinished stays alone
+                file.seek(0, 2)
+                torn = file.tell() > 0 and (file.seek(-1, 2), file.read(1))[1] != b"\n"
+                line = json.dumps({"against": self.against, **asdict(outcome)})
+                file.write(b"\n" * torn + line.encode() + b"\n")
+
+
+def _outcome(line: str, against: str) -> Outcome | None:
+    try:
+        found: dict[str, Any] = json.loads(line)
+        if found.pop("against") != against:
+            return None
+        return Outcome(**{**found, "verdict": Verdict(**found["verdict"])})
+    except (ValueError, KeyError, TypeError):
+        return None

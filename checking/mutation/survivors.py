@@ -1,0 +1,66 @@
+"""Mutants that are none, for a reason that no tool finds: declared, with the reason, beside the templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from baracuda.codegen.emit.generate import TEMPLATES
+from baracuda.codegen.spec.yaml_source import read_yaml
+from baracuda.runtime import SpecError
+
+from .mutants.kernels import Mutant
+
+_FIELDS = {"line", "change", "reason"}
+_OPTIONAL = {"ops", "targets", "uses"}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """`line` is a line of code, `change` what is done to it, both as reports show them; "*" in any of them is anything.
+
+    `uses` are those of the line: "1 of 2" where a template fills it in twice.
+    """
+
+    line: str
+    change: str
+    reason: str
+    ops: str
+    targets: str
+    uses: str
+    place: str
+
+    def matches(self, mutant: Mutant) -> bool:
+        patterns = self.line, self.change, self.ops, self.targets, self.uses
+        texts = mutant.code, mutant.change, mutant.op, mutant.target, mutant.use
+        return all(map(_matches, patterns, texts))
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
+
+
+def declared(folder: Path = TEMPLATES) -> list[Declared]:
+    """Every entry of the `*.survivors.yaml` files in `folder`."""
+    found = []
+    for path in sorted(folder.glob("*.survivors.yaml")):
+        source = read_yaml(path)
+        for number, entry in enumerate(source.data["survivors"]):
+            if not isinstance(entry, Mapping) or not _FIELDS <= set(entry) <= _FIELDS | _OPTIONAL:
+                raise SpecError(f"{path.name}: entry {number + 1} needs {', '.join(sorted(_FIELDS))}; got {entry!r}")
+            texts = {name: str(entry.get(name, "*")) for name in (*_FIELDS, *_OPTIONAL)}
+            found.append(Declared(**texts, place=f"{path.name}: entry {number + 1}"))
+    return found
+
+
+def reason_of(mutant: Mutant, known: Sequence[Declared]) -> str:
+    """Why `mutant` is declared to be none, or nothing."""
+    return next((one.reason for one in known if one.matches(mutant)), "")
+
+
+def unused(known: Iterable[Declared], mutants: Sequence[Mutant]) -> list[str]:
+    """A line for each entry that none of `mutants` matches."""
+    rest = [one for one in known if not any(one.matches(mutant) for mutant in mutants)]
+    return [f"{one.place} matches no survivor; remove it: {one.line!r}, {one.change!r}" for one in rest]

@@ -1,0 +1,98 @@
+"""Judging some mutants of one kernel or plan, in a process of its own that knows what the unchanged one does.
+
+``python -m baracuda.checking.mutation.worker`` reads a `Job` as JSON and writes an `Outcome` per line, also as JSON;
+the environment variables of `verify.suite` say where specs and plans are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from baracuda.runtime import REGISTRY, InvalidProblem
+
+from ..problems.subject import Subject
+from ..verify import suite
+from ..verify.memory import HostMemory
+from .kernel_trial import KernelBench
+from .mutants.kernels import Mutant, of_kernels
+from .mutants.plans import of_plan
+from .plan_trial import PlanBench
+from .remember import remember_oracle
+from .verdict import SURVIVED, Verdict, judged_apart
+
+LAUNCH_SECONDS = 3.0  # that a launch may take, which unchanged takes a few milliseconds
+
+
+@dataclass(frozen=True)
+class Job:
+    """Mutants of one target of `op`."""
+
+    op: str
+    target: str
+    mutants: tuple[Mutant, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A mutant's verdict, and the seconds it took."""
+
+    id: str
+    verdict: Verdict
+    seconds: float
+
+
+def mutants_of(subject: Subject, others: Mapping[str, Subject]) -> list[Mutant]:
+    """All mutants of an op, of its kernels and of its plan, where `others` are all the ops there are."""
+    modules = {op: sys.modules[other.plan.__module__] for op, other in others.items()}  # all of them imported
+    return [*of_kernels(subject.spec.op, tuple(modules)), *of_plan(subject.spec.op, modules[subject.spec.op])]
+
+
+def judge(job: Job, subjects: dict[str, Subject], report: Callable[[Outcome], None]) -> None:
+    """Report on each mutant of `job`; raises InvalidProblem when the unchanged target does not pass its tests."""
+    remember_oracle()
+    memory = HostMemory()
+    memory.device.workers, memory.device.timeout = 1, LAUNCH_SECONDS
+    subject = subjects[job.op]
+    subject.plan  # noqa: B018  imports it
+    row = next((r for r in REGISTRY if r.sku.symbol == job.target), None)
+    bench = PlanBench(subject, memory) if row is None else KernelBench(row, memory)
+    for mutant in job.mutants:
+        start = time.monotonic()
+        verdict = _judged(bench, job, mutant)
+        report(Outcome(mutant.id, verdict, round(time.monotonic() - start, 2)))
+
+
+def _judged(bench: KernelBench | PlanBench, job: Job, mutant: Mutant) -> Verdict:
+    """By the quick tests, and if they are content by the rest; the unchanged target has to pass them before."""
+    verdict = Verdict(SURVIVED)
+    for rest in (False, True):
+        if (unchanged := bench.unchanged(rest)).what != SURVIVED:
+            said = f"{unchanged.stage}: {unchanged.said}"
+            raise InvalidProblem(f"{job.op}: {job.target} does not pass its own tests, so mutants say nothing: {said}")
+        verdict = judged_apart(partial(bench.judge, mutant, rest))
+        if verdict.what != SURVIVED:
+            break
+    return verdict
+
+
+def main() -> None:
+    op, target, mutants = json.load(sys.stdin).values()
+    job = Job(op, target, tuple(Mutant(**one) for one in mutants))
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what tests print is no answer
+
+    def report(outcome: Outcome) -> None:
+        answers.write(json.dumps(asdict(outcome)) + "\n")
+        answers.flush()
+
+    judge(job, {s.spec.op: s for s in suite.subjects()}, report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""How a result compares with what was expected, in units of the bound that was declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.spec.spec import BoundSpec
+from baracuda.runtime import ElementKind
+from baracuda.runtime.arrays.element import Element
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How an output compares with what was expected; `worst_ratio` is the largest error in units of its bound.
+
+    The element with that ratio is at `index`, counted in (rows, columns) as far as the output varies along them.
+    """
+
+    max_error: float
+    worst_ratio: float
+    relative: float  # error over expected, as norms
+    bound_there: float = 0.0
+    index: tuple[int, ...] = ()
+    got: float = 0.0
+    expected: float = 0.0
+
+    def __str__(self) -> str:
+        where = f"element {self.index}" if self.index else "the element"
+        off = f"got {self.got:.9g}, expected {self.expected:.9g} within {self.bound_there:.3g}"
+        return f"{where}: {off} ({self.worst_ratio:.3g} times the bound)"
+
+
+def _parts(numbers: Any) -> Any:
+    """Real and imaginary parts, as a last axis."""
+    return np.stack([np.real(numbers), np.imag(numbers)], -1)
+
+
+def as_float(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """`array` for comparisons: float64, or what cannot become that as it is."""
+    return array if array.dtype.kind in "iubc" else array.astype(np.float64)
+
+
+def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accuracy:
+    """Measure `got`, stored as `kind`, against `expected`; the ratio is infinite where only one of them is finite.
+
+    An infinity is right where the expected value lies beyond what `kind` can hold, give or take the tolerance; a NaN
+    in f8e4m3, which has no infinities.
+    """
+    if kind.value[0] == "c":
+        got, expected = _parts(got), _parts(expected)
+        tolerance = _parts(np.broadcast_to(np.asarray(tolerance, np.float64) * (1 + 1j), got.shape[:-1]))
+    largest = kind.row.largest or np.inf
+    doubles = all(np.asarray(numbers).dtype == np.float64 for numbers in (got, expected))
+    wide = np.float64 if doubles else np.longdouble  # which takes thrice the time
+    got, expected = np.asarray(got, wide), np.asarray(expected, wide)
+    if not got.size:
+        return Accuracy(0.0, 0.0, 0.0)
+    tolerance = np.broadcast_to(np.asarray(tolerance, wide), got.shape)
+    with np.errstate(all="ignore"):
+        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        beyond = np.isnan(got) if kind == ElementKind.F8E4M3 else np.isinf(got)
+        alike = (np.sign(got) == np.sign(expected)) | np.isnan(got) | (tolerance >= largest)
+        same |= beyond & (np.abs(expected) + tolerance >= largest) & alike
+        error = np.where(same, 0, np.abs(got - expected))
+        ratio = np.where(same, 0, error / tolerance)
+        ratio = np.where(np.isnan(ratio) | np.isinf(error), np.inf, ratio)
+        finite = np.isfinite(got) & np.isfinite(expected)
+        norm = float(np.sqrt(np.sum(np.where(finite, expected, 0) ** 2)))
+        distance = float(np.sqrt(np.sum(np.where(finite, got - expected, 0) ** 2)))
+    worst = int(np.argmax(ratio))
+    relative = distance / norm if norm else distance
+    index = tuple(int(i) for i, n in zip(np.unravel_index(worst, got.shape), got.shape, strict=True) if n > 1)
+    return Accuracy(
+        max_error=float(error.max()),
+        worst_ratio=float(ratio.max()),
+        relative=relative,
+        bound_there=float(tolerance.flat[worst]),
+        index=index,
+        got=float(got.flat[worst]),
+        expected=float(np.broadcast_to(expected, got.shape).flat[worst]),
+    )
+
+
+def stored(value: Any, error: Any, kind: ElementKind, declared: BoundSpec) -> Any:
+    """The bound on a value of type `kind` whose error was at most `error` before it was stored."""
+    error = declared.c2 * np.asarray(error, np.float64)
+    row = kind.row
+    if not row.unit_roundoff:
+        return error
+    return error + declared.c1 * row.unit_roundoff * (np.abs(np.asarray(value, np.float64)) + error) + smallest(row)
+
+
+def smallest(row: Element) -> float:
+    """The smallest subnormal number."""
+    return 2 * row.unit_roundoff * row.smallest_normal

@@ -1,0 +1,70 @@
+"""The oracle of ops with hand-written kernels: the definition that their spec names, or its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.spec.spec import BodySpec, BoundSpec
+from baracuda.runtime import ElementKind
+
+from ..problems.body import BodyProblem
+from .accuracy import stored
+from .references import Definition, Units, definition
+from .wide import wide_type
+
+# Below the smallest normal number of the accumulator's type a value may be lost, and what it is a factor of with it.
+_LOST = 1e6
+
+
+def reference(problem: BodyProblem, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Expected outputs by the definition, or for a gradient by differentiating the forward's; see `program_oracle`."""
+    if problem.spec.gradient is None:
+        return dict(_values(problem.spec)(np, problem.values, arrays))
+    import autograd
+    import autograd.numpy as anp
+
+    gradient, forward = problem.spec.gradient, problem.forward
+    assert isinstance(forward, BodySpec)
+    values, fields = _values(forward), problem.forward_values
+    wrt = {there: here for here, there in gradient.wrt.items() if there in arrays and here in problem.written}
+    cotangents = {there: arrays[here] for here, there in gradient.cotangents.items() if here in arrays}
+
+    def loss(*inputs: Any) -> Any:
+        outputs = values(anp, fields, {**arrays, **dict(zip(wrt, inputs, strict=True))})
+        return sum((anp.sum(outputs[there] * g) for there, g in cotangents.items()), 0.0)
+
+    outputs = values(np, fields, arrays) if gradient.saved else {}
+    results = {name: outputs[name] if name in outputs else arrays[name] for name in gradient.saved}
+    if any(g.size for g in cotangents.values()):
+        slopes = autograd.grad(loss, tuple(range(len(wrt))))(*(arrays[name] for name in wrt))
+        return results | dict(zip(wrt.values(), slopes, strict=True))
+    return results | {here: np.zeros_like(arrays[there]) for there, here in wrt.items()}
+
+
+def _values(spec: BodySpec) -> Any:
+    found: Definition = definition(spec.oracle)
+    assert found.values is not None, f"{spec.oracle} has no values"
+    return found.values
+
+
+def tolerances(
+    problem: BodyProblem, arrays: Mapping[str, Any], exact: Mapping[str, Any], held: Mapping[str, ElementKind]
+) -> dict[str, Any]:
+    """The declared bound on each element of each output: ``c1 * u * |y| + c2 * E``, E as the definition bounds it."""
+    spec, element = problem.spec, problem.element
+    units = Units(element.row.acc.row.unit_roundoff, element.row.unit_roundoff)
+    slack = {}
+    for name in problem.saved & exact.keys() & arrays.keys():
+        with np.errstate(invalid="ignore"):
+            off = np.abs(arrays[name] - exact[name])
+        slack[name] = np.where(np.isnan(off), 0.0, off)
+    with np.errstate(all="ignore"):
+        errors = definition(spec.oracle).errors(problem.values, arrays, slack, units)
+    declared = spec.precision.bound.get(element.value, BoundSpec())  # type: ignore[call-overload]
+    noise = float(np.finfo(wide_type(element)).eps) / units.acc
+    lost = _LOST * element.row.acc.row.smallest_normal
+    found = {n: np.asarray(errors[n], np.float64) * (1 + noise) + lost for n in problem.results.values()}
+    return {a: stored(exact[n], found[n], held[a], declared) for a, n in problem.results.items()}

@@ -1,0 +1,192 @@
+"""The oracle of ops whose math is a program: their reference, or the derivative of their forward's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.program import Line, Name, Scope, parse
+from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
+from baracuda.codegen.program.ops import NumPy
+from baracuda.codegen.spec.checks import scope_of
+from baracuda.codegen.spec.spec import BoundSpec, MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
+from baracuda.runtime import ElementKind
+
+from ..problems.map import MapProblem
+from ..problems.row import RowProblem
+from .accuracy import smallest, stored
+from .wide import wide_type
+
+Flat = dict[str, Any]
+Programmed = RowProblem | MapProblem
+Spec = RowSpec | MapSpec
+
+
+def reference(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
+    """Expected outputs of `problem` for `arrays` (rows x columns, wide), by the definition.
+
+    A forward op evaluates its reference; a gradient op differentiates its forward's, with nothing taken from its own
+    program. Saved tensors among the results are what the forward would have saved.
+    """
+    if problem.spec.gradient is None:
+        lines = _reference_lines(problem.spec)
+        return evaluate(lines, _environment(problem.spec, problem.values, problem.space, arrays), problem.space)
+    return _gradient(problem, arrays)
+
+
+def explicit(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
+    """Expected outputs by the op's own program, for saved tensors of any value."""
+    names = _environment(problem.spec, problem.values, problem.space, arrays)
+    return evaluate(_program(problem.spec), names, problem.space)
+
+
+def _reference_lines(spec: Spec) -> tuple[Line, ...]:
+    assert spec.reference is not None
+    return _lines(spec.reference, spec)
+
+
+def _program(spec: Spec) -> tuple[Line, ...]:
+    return _lines(spec.program, spec)
+
+
+def _lines(text: str, spec: Spec) -> tuple[Line, ...]:
+    scope = scope_of(spec)
+    return _parsed(text, scope.dims, tuple(scope.values.items()), scope.optional)
+
+
+@cache
+def _parsed(
+    text: str, dims: tuple[str, ...], values: tuple[tuple[str, frozenset[str]], ...], optional: frozenset[str]
+) -> tuple[Line, ...]:
+    return parse(text, Scope(dims, dict(values), optional))
+
+
+def _environment(spec: Spec, values: Mapping[str, Any], space: Space, arrays: Mapping[str, Any]) -> Flat:
+    """Everything a program of `spec` may read: arrays, defaults of those that are absent, and scalars."""
+    names: Flat = {n: f for n, f in values.items() if n in spec.descriptor and spec.descriptor[n].type != "shape"}
+    for name, tensor in spec.inputs.items():
+        if name in arrays:
+            names[name] = arrays[name]
+        elif tensor.default is not None:
+            names[name] = np.full(flat_shape(spec, space, tensor), tensor.default, np.float64)
+    return names
+
+
+def flat_shape(spec: Spec, space: Space, tensor: TensorSpec) -> tuple[int, ...]:
+    """The shape of a tensor as the program sees it: an axis per dim, of extent 1 where it does not vary."""
+    if isinstance(tensor, MapTensor):
+        return space.shape(tuple(dim for group in tensor.groups for dim in group))
+    assert isinstance(tensor, RowTensor)
+    return space.shape(tensor.dims)
+
+
+def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
+    import autograd
+
+    gradient = problem.spec.gradient
+    assert gradient is not None
+    forward = problem.forward
+    assert isinstance(forward, RowSpec | MapSpec)
+    lines, xp = _reference_lines(forward), _differentiable()
+    values = {**_scalars(forward), **problem.values}
+    space = Space(dict(zip(forward.dims, problem.space.extents.values(), strict=True)), problem.space.present)
+    fixed = _environment(forward, values, space, arrays)
+    wrt = {there: here for here, there in gradient.wrt.items() if there in fixed and here in problem.written}
+
+    def loss(*inputs: Any) -> Any:
+        outputs = evaluate(lines, {**fixed, **dict(zip(wrt, inputs, strict=True))}, space, xp)
+        total = 0.0
+        for here, there in gradient.cotangents.items():
+            total = total + xp.sum(outputs[there] * arrays[here])
+        return total
+
+    results: Flat = {}
+    for name in gradient.saved:
+        results[name] = (evaluate(lines, fixed, space) if name in forward.outputs else fixed)[name]
+    if problem.size:
+        slopes = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt)) if wrt else ()
+        results |= dict(zip(wrt.values(), slopes, strict=True))
+    else:
+        of = problem.spec.tensors
+        results |= {here: np.zeros(flat_shape(problem.spec, problem.space, of[here])) for here in wrt.values()}
+    return results
+
+
+def _scalars(spec: Spec) -> dict[str, Any]:
+    """Values for scalars of the forward that its gradient's descriptor does not have."""
+    return {n: spec.tests.defaults.get(n, f.default) for n, f in spec.descriptor.items() if f.type != "shape"}
+
+
+def _differentiable() -> Any:
+    """autograd's NumPy, with the functions it lacks."""
+    import autograd.numpy as anp
+    from autograd.extend import defvjp, primitive
+
+    plain = NumPy()
+    slope = 2 / np.sqrt(np.pi)
+
+    class Differentiable:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(anp, name)
+
+        @staticmethod
+        def elementwise(function: Any, a: Any) -> Any:
+            applied = primitive(lambda v: plain.elementwise(function, v))
+            sign = -1 if function.__name__ == "erfc" else 1
+            defvjp(applied, lambda _, v: lambda g: g * sign * slope * anp.exp(-v * v))
+            return applied(a)
+
+    return Differentiable()
+
+
+def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], held: Mapping[str, ElementKind]) -> Flat:
+    """The declared bound on the error of each element of each output, as arrays of rows x columns.
+
+    ``c1 * u * |y| + c2 * E``, where u is the unit roundoff of the type the output is stored in and E the running error
+    bound of the program in the accumulator's arithmetic.
+    """
+    spec, element = problem.spec, problem.element
+    acc = element.row.acc.row
+    names = {n: b.value for n, b in arrays.items()}
+    environment = _environment(spec, problem.values, problem.space, names)
+    given = {n: arrays[n] if n in arrays else _constant(v, acc.unit_roundoff) for n, v in environment.items()}
+    casts = {"T": element.row.unit_roundoff, "acc": acc.unit_roundoff}
+    casts |= {k: ElementKind(k).row.unit_roundoff for k in ("f16", "bf16", "f32", "f64")}
+    tiny = smallest(acc) if spec.precision.subnormals == "keep" else acc.smallest_normal
+    how = Arithmetic(acc.unit_roundoff, tiny, problem.depth, casts)
+    found = bound(_program(spec), given, problem.space, how)
+    declared = spec.precision.bound.get(element.value, BoundSpec())  # type: ignore[call-overload]
+    noise = _noise(problem, environment)
+    copied = _copied(problem.spec)
+    return {
+        a: 0.0 if n in copied else stored(found[n].value, found[n].error, held[a], declared) + noise.get(n, 0.0)
+        for a, n in problem.results.items()
+    }
+
+
+def _copied(spec: Spec) -> frozenset[str]:
+    """Outputs that are an input of their own type, and so are exact."""
+    lines = {line.name: line.expr for line in _program(spec)}
+    same = {name: spec.inputs[e.id].dtype for name, e in lines.items() if isinstance(e, Name) and e.id in spec.inputs}
+    return frozenset(n for n, t in spec.outputs.items() if len(t.dtype) == 1 and same.get(n) == t.dtype)
+
+
+def _noise(problem: Programmed, names: Mapping[str, Any]) -> Flat:
+    """How far the oracle itself may be off: a reference may cancel where the program does not."""
+    if problem.spec.reference is None or wide_type(problem.element).kind != "f":
+        return {}
+    kind = np.finfo(wide_type(problem.element))
+    how = Arithmetic(float(kind.eps), 0.0, lambda dims, count: float(count), dict.fromkeys(_CASTS, 0.0))
+    exact = {n: Bounded(v, 0.0) for n, v in names.items()}
+    found = bound(_reference_lines(problem.spec), exact, problem.space, how)
+    return {n: np.where(np.isfinite(b.error), b.error, 0.0) for n, b in found.items()}
+
+
+_CASTS = ("T", "acc", "f16", "bf16", "f32", "f64")
+
+
+def _constant(value: Any, unit_roundoff: float) -> Bounded:
+    return Bounded(value, np.abs(np.asarray(value, np.float64)) * unit_roundoff)

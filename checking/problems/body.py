@@ -1,0 +1,82 @@
+"""A problem of the body family: the oracle sees the caller's arrays as they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.conditions.parse import evaluate_condition
+from baracuda.codegen.spec.spec import BodySpec
+from baracuda.runtime import ElementKind
+
+from .problem import Problem
+
+
+class BodyProblem(Problem, family="body"):
+    """Fields of a descriptor, and arrays of the shapes that follow from them."""
+
+    STYLES = ("normal", "spread", "constant")
+    spec: BodySpec
+
+    @property
+    def size(self) -> int:
+        """All elements of all arrays."""
+        return sum(math.prod(self.shape_of(name)) for name in self.arguments)
+
+    @property
+    def several(self) -> bool:
+        """Whether no array is empty and none of an output's axes is trivial."""
+        return all(min(self.shape_of(name), default=1) > 1 for name in self.written)
+
+    @property
+    def half(self) -> Problem | None:
+        """Half of the field that the spec calls the batch."""
+        batch = self.spec.tests.batch
+        if batch is None or self.values[batch] < 2:
+            return None
+        rest = {n: v for n, v in self.case.items() if self.spec.descriptor[n].same_as != batch}
+        smaller = {**rest, batch: self.values[batch] // 2}
+        return Problem.of(self.subject, smaller, self.element, self.arch, self.layout)
+
+    @property
+    def forward_values(self) -> dict[str, Any]:
+        """The fields of the forward's descriptor, with its usual values for those that this op has not."""
+        assert isinstance(self.forward, BodySpec)
+        fields = self.forward.descriptor.items()
+        return {**{n: self.forward.tests.defaults.get(n, f.default) for n, f in fields}, **self.values}
+
+    def _hidden_shape(self, name: str) -> tuple[int, ...]:
+        assert isinstance(self.forward, BodySpec)
+        return tuple(evaluate_condition(self.forward.inputs[name].shape, self.forward_values))
+
+    def _values(
+        self, rng: np.random.Generator, style: str, shape: tuple[int, ...], kind: ElementKind, name: str
+    ) -> np.ndarray[Any, Any]:
+        spec = self.spec if name in self.spec.inputs else self.forward
+        assert isinstance(spec, BodySpec)
+        how = spec.inputs[name].test
+        drawn = DRAWN[how](self, rng, shape) if how else super()._values(rng, style, shape, kind, name)
+        return np.asarray(drawn).astype(kind.row.numpy)
+
+
+def _offsets(problem: BodyProblem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Where sequences begin that share the axis `seq_len`: some are empty."""
+    inner = np.sort(rng.integers(0, problem.values["seq_len"] + 1, max(shape[0] - 2, 0)))
+    ends = [0, *inner.tolist(), problem.values["seq_len"]]
+    return np.asarray(ends[: shape[0]])
+
+
+def _mask(problem: BodyProblem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Added to scores: a fifth of them excludes its key."""
+    return np.where(rng.random(shape) < 0.2, -np.inf, rng.standard_normal(shape))
+
+
+def _slopes(problem: BodyProblem, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Powers of two below one."""
+    return 2.0 ** -rng.uniform(1, 8, shape)
+
+
+DRAWN: dict[str, Callable[..., Any]] = {"offsets": _offsets, "mask": _mask, "slopes": _slopes}

@@ -1,0 +1,179 @@
+"""Which problems a SKU is tested on: the spec's own, those it is selected for, and a few of its own making."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
+from baracuda.codegen.spec.spec import OpSpec, RangeSpec
+from baracuda.runtime import KernelSku, SpecError, Unsupported
+from baracuda.runtime.values import shown
+
+from .problem import Problem
+from .row_cases import edges, random_rows, skus_of
+from .subject import Subject
+
+Serve = Callable[[Subject, Mapping[str, Any], KernelSku], Problem | None]
+_WANTED = 2  # problems a SKU should have; where the spec's cases give it fewer, random ones are added
+_TRIES = 1000  # the rarest that any case draws comes every hundred
+
+
+def refuse_bad_cases(subjects: Iterable[Subject]) -> None:
+    """Raise a SpecError that lists the cases, of tests and benchmarks, that violate a requirement of their spec."""
+    wrong = [
+        str(subject.loaded.source.error((section, "cases", i), said))
+        for subject in subjects
+        for section in ("tests", "bench")
+        for i, case in enumerate(getattr(subject.spec, section).cases)
+        if (said := _violation(subject.spec, _canonical(subject.values(case))))
+    ]
+    if wrong:
+        raise SpecError("\n".join(wrong))
+
+
+def _violation(spec: OpSpec, values: Mapping[str, Any]) -> str:
+    """What `values` should be and are not, or ""."""
+    for requirement in spec.require:
+        try:
+            if evaluate_condition(requirement.that, values):
+                continue
+            why = ""
+        except ConditionError as error:  # of an axis that a shape does not have, say
+            why = f" ({error})"
+        condition = read_condition(requirement.that, spec.descriptor)
+        seen = ", ".join(f"{name}={shown(values[name])}" for name in fields_of(condition))
+        return f"this case violates a requirement; needs {condition}, got {seen}{why}"
+    return ""
+
+
+def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def skus(subject: Subject, device: str = "") -> list[KernelSku]:
+    """Every SKU of the op, or those that the kind of device can run: "host" or "cuda"."""
+    found = skus_of(subject)
+    return [sku for sku in found if sku.fits("host") is None] if device == "host" else found
+
+
+def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Problem]:
+    """The problems that selection gives to `sku`: of the spec's cases, and of the edges of its tile.
+
+    Every SKU of the row family has at least one with more than one row, as long as its tile allows.
+    """
+    found: dict[Any, Problem] = {}
+
+    def add(cases: Iterable[Mapping[str, Any]], served: Serve | None = None) -> None:
+        for case in cases:
+            if case.get("dtype", sku.element) == sku.element:
+                given = {k: v for k, v in case.items() if k != "dtype"}
+                problem = (served or _served)(subject, given, sku)
+                if problem is not None and problem.size <= limit:
+                    found.setdefault(problem.descriptor, problem)
+
+    add(subject.spec.tests.cases)
+    if subject.spec.family == "row":
+        add(edges(subject, sku))
+    elif len(found) < _WANTED:
+        for problem in random_problems(subject, sku, _WANTED - len(found), seed=1, limit=1 << 14):
+            found.setdefault(problem.descriptor, problem)
+    if not found and subject.spec.family == "body":
+        serving = (case for case in subject.spec.tests.cases[::-1] if _second_choice(subject, case, sku))
+        add(islice(serving, _WANTED), _second_choice)
+    return list(found.values())
+
+
+def _second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
+    """The problem of `case` for a kernel that would serve it, if others before it did not."""
+    try:
+        problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
+    except Unsupported:
+        return None
+    row = next((row for row in problem.plan._rows if row.sku == sku), None)
+    if row is None or not can_be_laid_out(problem):
+        return None
+    problem.plan = type(problem.plan)(problem.descriptor, [row], row, problem.plan.layouts)
+    return problem
+
+
+def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
+    """The problem of `case` if its plan, held to the architecture of `sku`, selects `sku`."""
+    try:
+        problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
+    except Unsupported:
+        return None
+    return problem if problem.plan.sku == sku and can_be_laid_out(problem) else None
+
+
+def _only_layout(subject: Subject, sku: KernelSku) -> str | None:
+    """The layout of arrays that `sku` works on when there is only one."""
+    if subject.spec.family != "body":
+        return None
+    held = subject.plan._works_on(sku)
+    return held[0] if len(held) == 1 and len(subject.plan.LAYOUTS) > 1 else None
+
+
+def can_be_laid_out(problem: Problem) -> bool:
+    """Whether every tensor that the problem's layout packs comes in whole packs of 16 bytes."""
+    vec = 16 // problem.element.row.bytes
+    axes = {name: problem.packed_axis(name) for name in problem.arguments}
+    packed = {name: problem.shape_of(name) for name, axis in axes.items() if axis is not None}
+    return all(0 not in shape and shape[axes[name] or 0] % vec == 0 for name, shape in packed.items())
+
+
+def random_problems(
+    subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16
+) -> list[Problem]:
+    """Problems of any size that selection gives to `sku`; always the same for a seed."""
+    if subject.spec.family == "row":
+        return list(random_rows(subject, sku, count, seed, limit))
+    found = []
+    rng = np.random.default_rng([seed, zlib.crc32(sku.symbol.encode())])
+    for case in drawn_cases(subject, rng):
+        problem = _served(subject, case, sku)
+        if problem is not None and problem.size <= limit:
+            found.append(problem)
+        if len(found) == count:
+            break
+    return found
+
+
+def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES) -> Iterator[dict[str, Any]]:
+    """Values for the fields that the spec says how to draw, such that no requirement is violated."""
+    spec = subject.spec
+    given = dict(spec.tests.draw)
+    flags = {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in given}
+    for _ in range(tries if spec.tests.draw else 0):
+        case = {name: _drawn(how, rng) for name, how in {**given, **flags}.items()}
+        values = _canonical(subject.values(case))
+        if _is_allowed(spec, values):
+            yield case
+
+
+def _is_allowed(spec: OpSpec, values: Mapping[str, Any]) -> bool:
+    """Whether `values` violate no requirement; where one has no value for them, selection refuses them too."""
+    try:
+        return all(evaluate_condition(r.that, values) for r in spec.require)
+    except ConditionError:
+        return False
+
+
+def _drawn(how: Any, rng: np.random.Generator) -> Any:
+    if not isinstance(how, RangeSpec):
+        return how[int(rng.integers(len(how)))]
+    if how.rank is None:
+        return _extent(how, rng)
+    return [_extent(how, rng) for _ in range(int(rng.integers(how.rank[0], how.rank[1] + 1)))]
+
+
+def _extent(how: RangeSpec, rng: np.random.Generator) -> int:
+    """Evenly in the logarithm, so that there are as many small ones as large ones."""
+    low = math.log(max(how.low, 1))
+    value = int(math.exp(rng.uniform(low, math.log(max(how.high, 1) + 1))))
+    return how.low if how.low < 1 and rng.random() < 0.04 else min(max(value, how.low), how.high)

@@ -1,0 +1,102 @@
+"""A problem of the map family, with the correspondence between the caller's axes and the dims of the program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.program.evaluate import Space
+from baracuda.codegen.spec.spec import MapSpec, MapTensor
+from baracuda.runtime import ElementKind
+
+from .problem import Problem
+from .subject import Subject
+
+
+class MapProblem(Problem, family="map"):
+    """Dims of one or several axes each."""
+
+    STYLES = ("normal", "spread", "constant")
+    spec: MapSpec
+
+    def __init__(
+        self,
+        subject: Subject,
+        case: Mapping[str, Any],
+        element: ElementKind | str,
+        arch: str | None = None,
+        layout: str | None = None,
+    ) -> None:
+        super().__init__(subject, case, element, arch, layout)
+        given = {dim: self.values[spec.of] for dim, spec in self.spec.dims.items()}
+        self.axes = {dim: (v,) if isinstance(v, int) else tuple(v) for dim, v in given.items()}
+
+    @property
+    def size(self) -> int:
+        """Cells of the index space."""
+        return math.prod(self.space.extents.values())
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several cells along every dim."""
+        return min(self.space.extents.values()) > 1
+
+    @property
+    def space(self) -> Space:
+        """What the op's program is evaluated over."""
+        optional = frozenset(n for n, t in self.spec.tensors.items() if t.optional and n in self.arguments)
+        return Space({dim: math.prod(extents) for dim, extents in self.axes.items()}, optional)
+
+    def _split(self, name: str) -> list[tuple[str, int]]:
+        """The caller's axes cut where dims meet in one: which dim and which of its axes each part is."""
+        tensor = self.spec.tensors[name]
+        assert isinstance(tensor, MapTensor)
+        parts = []
+        for dims in tensor.groups:
+            for axis in range(len(self.axes[dims[0]])):
+                parts += [(dim, axis) for dim in dims]
+        return parts
+
+    def flat(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """`array` with one axis per dim of the spec, extent 1 where the tensor does not vary."""
+        parts = self._split(name)
+        order = list(self.spec.dims)
+        there = [dim for dim in order if dim in {d for d, _ in parts}]
+        cut = array.reshape([self.axes[dim][axis] for dim, axis in parts])
+        turned = cut.transpose(sorted(range(len(parts)), key=lambda i: (order.index(parts[i][0]), parts[i][1])))
+        extents = self.space.extents
+        return turned.reshape([extents[dim] if dim in there else 1 for dim in order])
+
+    def caller(self, name: str, array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The reverse of `flat`."""
+        parts, order = self._split(name), list(self.spec.dims)
+        there = {dim for dim, _ in parts}
+        full = np.broadcast_to(array, [self.space.extents[d] if d in there else 1 for d in order])
+        turned = sorted(range(len(parts)), key=lambda i: (order.index(parts[i][0]), parts[i][1]))
+        unflat = full.reshape([self.axes[parts[i][0]][parts[i][1]] for i in turned])
+        return unflat.transpose(np.argsort(turned)).reshape(shape)
+
+    def _hidden_shape(self, name: str) -> tuple[int, ...]:
+        assert isinstance(self.forward, MapSpec)
+        over = self.forward.inputs[name].over
+        return tuple(n if dim in over else 1 for dim, n in self.space.extents.items())
+
+    @property
+    def half(self) -> Problem | None:
+        """Half of the field that the spec calls the batch: of a shape, of its first extent."""
+        batch = self.spec.tests.batch
+        if batch is None:
+            return None
+        value = self.values[batch]
+        first = value if isinstance(value, int) else value[0]
+        if first < 2:
+            return None
+        smaller = first // 2 if isinstance(value, int) else [first // 2, *value[1:]]
+        return Problem.of(self.subject, {**self.case, batch: smaller}, self.element, self.arch, self.layout)
+
+    def depth(self, dims: tuple[str, ...], count: int) -> float:
+        """The longest chain of additions that the schedule makes of a sum of `count` terms."""
+        return float(self.plan.depth_of(count))

@@ -1,0 +1,195 @@
+"""A test problem: a descriptor's values, the arrays that take part, and what to draw for them.
+
+Each family says how large a problem is, and how the caller's arrays look to the oracle.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from baracuda.codegen.spec.spec import OpSpec, TensorSpec
+from baracuda.runtime import ElementKind, PlanPreference
+
+from .subject import Subject
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+Range = tuple[float, float]
+
+
+class Problem:
+    """One descriptor and the plan that serves it."""
+
+    FAMILIES: ClassVar[dict[str, type[Problem]]] = {}
+    STYLES: ClassVar[tuple[str, ...]]  # how inputs are drawn
+
+    def __init_subclass__(cls, family: str) -> None:
+        Problem.FAMILIES[family] = cls
+
+    def __init__(
+        self,
+        subject: Subject,
+        case: Mapping[str, Any],
+        element: ElementKind | str,
+        arch: str | None = None,
+        layout: str | None = None,
+    ) -> None:
+        self.subject, self.spec, self.element = subject, subject.spec, ElementKind(element)
+        self.case, self.arch, self.layout = dict(case), arch, layout
+        self.values = subject.values(case)
+        self.descriptor: Any = subject.descriptor(case, element)
+        self.descriptor.check()
+        # By the rule, so that what is tested does not depend on what was measured somewhere.
+        preference = PlanPreference(archs=frozenset({arch}) if arch else None, tuned=False)
+        self.plan: Any = subject.plan.select(self.descriptor, preference, layouts=[layout] if layout else None)
+
+    @staticmethod
+    def of(
+        subject: Subject,
+        case: Mapping[str, Any],
+        element: ElementKind | str,
+        arch: str | None = None,
+        layout: str | None = None,
+    ) -> Problem:
+        """The problem of an op's family; kernels of `arch` only, and arrays of `layout` only, when they are given."""
+        return Problem.FAMILIES[subject.spec.family](subject, case, element, arch, layout)
+
+    def packed_axis(self, name: str) -> int | None:
+        """The axis along which `layout` wants the elements of a tensor side by side."""
+        axis = self.plan.LAYOUT_AXES[self.layout].get(name) if self.layout else None
+        return None if axis is None else int(axis) % len(self.shape_of(name))
+
+    @property
+    def size(self) -> int:
+        """About how many numbers are computed."""
+        raise AssertionError("families define this")
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one of everything that a kernel loops over."""
+        raise AssertionError("families define this")
+
+    @property
+    def arguments(self) -> dict[str, TensorSpec]:
+        """The tensors that take part."""
+        return {n: t for n, t in self.spec.arguments.items() if self.plan.present(n)}
+
+    @property
+    def written(self) -> list[str]:
+        return [n for n in self.arguments if self.plan.ARGUMENTS[n].written]
+
+    @property
+    def results(self) -> dict[str, str]:
+        """Each written argument with the name its program or definition gives the value."""
+        names = {t.updates or n: n for n, t in self.spec.outputs.items()}
+        return {argument: name for argument, name in names.items() if argument in self.arguments}
+
+    def held(self, choice: Mapping[str, ElementKind] | None = None) -> dict[str, ElementKind]:
+        """The element type of each argument: the usual one unless `choice` says otherwise."""
+        return {n: (choice or {}).get(n, self.plan.elements_of(n)[0]) for n in self.arguments}
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.plan.shapes()[name][0]
+        return shape
+
+    def flat(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """`array` as the oracle sees it."""
+        return array
+
+    def caller(self, name: str, array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The reverse of `flat`."""
+        return np.asarray(array).reshape(shape)
+
+    @cached_property
+    def saved(self) -> frozenset[str]:
+        """Inputs that the forward computes and saves; what it reads itself is drawn."""
+        gradient, forward = self.spec.gradient, self.forward
+        return frozenset(gradient.saved).intersection(forward.outputs) if gradient and forward else frozenset()
+
+    def draw(self, style: str = "normal", seed: int = 0) -> Arrays:
+        """Random inputs in the caller's shapes, exactly representable; what the forward saves is not among them."""
+        rng = self._rng(seed)
+        return {
+            name: self._values(rng, style, self.shape_of(name), self.plan.elements_of(name)[0], name)
+            for name in self.arguments
+            if name in self.spec.inputs and name not in self.saved
+        }
+
+    def draw_hidden(self, style: str = "normal", seed: int = 0) -> Arrays:
+        """Inputs of the forward that its gradient does not take, as the oracle sees them."""
+        forward = self.forward
+        if forward is None:
+            return {}
+        rng, hidden = self._rng(seed + 1), {}
+        for name, tensor in forward.inputs.items():
+            there = not tensor.optional or self.values.get(tensor.optional, True)
+            if name not in self.spec.inputs and there:
+                hidden[name] = self._values(rng, style, self._hidden_shape(name), self.element, name)
+        return hidden
+
+    def _hidden_shape(self, name: str) -> tuple[int, ...]:
+        raise AssertionError(f"{self.spec.op} has no input {name!r}, which its forward takes")
+
+    @cached_property
+    def forward(self) -> OpSpec | None:
+        """The spec whose reference this op differentiates."""
+        gradient = self.spec.gradient
+        return self.subject.others[gradient.of].spec if gradient else None
+
+    @property
+    def half(self) -> Problem | None:
+        """The same problem with half the batch, or None when there is no batch to halve."""
+        raise AssertionError("families define this")
+
+    def _rng(self, seed: int) -> np.random.Generator:
+        return np.random.default_rng([seed, zlib.crc32(str(self.descriptor).encode())])
+
+    def _range(self, name: str) -> Range | None:
+        own = self.spec.tests.ranges.get(name)
+        return own or (self.forward.tests.ranges.get(name) if self.forward else None)
+
+    def _values(
+        self, rng: np.random.Generator, style: str, shape: tuple[int, ...], kind: ElementKind, name: str
+    ) -> np.ndarray[Any, Any]:
+        given, numpy = self._range(name), kind.row.numpy
+        if kind == ElementKind.BOOL:
+            return rng.random(shape) < 0.5
+        if kind.value[0] in "iu":
+            low, high = given or ((0, 100) if kind.value[0] == "u" else (-100, 100))
+            return rng.integers(int(low), int(high) + 1, shape).astype(numpy)
+        if given is not None:
+            return rng.uniform(*given, shape).astype(numpy)
+        if kind.value[0] == "c":
+            return (self._drawn(rng, style, shape) + 1j * self._drawn(rng, style, shape)).astype(numpy)
+        return self._drawn(rng, style, shape).astype(numpy)
+
+    def _drawn(self, rng: np.random.Generator, style: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        return np.asarray(_STYLES[style](rng, shape))
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Of both signs, a few columns far larger than the rest."""
+    outliers = np.where(rng.random(shape[-1:]) < 0.01, 30.0, 1.0)
+    return rng.standard_normal(shape) * (outliers if len(shape) > 1 else 1.0)
+
+
+def spread(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Positive and of very different size, so that sums grow and every addition rounds."""
+    return 2.0 ** rng.uniform(-6, 6, shape)
+
+
+def constant(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """One number everywhere, so that every addition of a sum rounds alike."""
+    return np.full(shape, rng.uniform(1.0, 2.0))
+
+
+def below(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Far below zero, where the start of a maximum and what overflows without one show."""
+    return rng.standard_normal(shape) - 1000.0
+
+
+_STYLES = {"normal": normal, "below": below, "spread": spread, "constant": constant}

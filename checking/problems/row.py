@@ -1,0 +1,127 @@
+"""A problem of the row family, with the correspondence between the caller's shapes and [rows, cols]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.program.evaluate import Space
+from baracuda.codegen.spec.spec import RowSpec
+from baracuda.runtime import ElementKind
+from baracuda.runtime.families.row.geometry import FOLD_SLICES, blocks_for
+
+from .problem import Problem
+from .subject import Subject
+
+
+class RowProblem(Problem, family="row"):
+    """A shape whose axes fall into rows and columns."""
+
+    STYLES = ("normal", "below", "spread", "constant", "swamped")
+    spec: RowSpec
+
+    def __init__(
+        self,
+        subject: Subject,
+        case: Mapping[str, Any],
+        element: ElementKind | str,
+        arch: str | None = None,
+        layout: str | None = None,
+    ) -> None:
+        super().__init__(subject, case, element, arch, layout)
+        self.shape = tuple(getattr(self.descriptor, self.descriptor._shape))
+        self.col_axes = tuple(sorted(self.descriptor.col_axes))
+        self.row_axes = tuple(a for a in range(len(self.shape)) if a not in self.col_axes)
+        self.rows = math.prod(self.shape[a] for a in self.row_axes)
+        self.cols = math.prod(self.shape[a] for a in self.col_axes)
+        self.row_dim = next(n for n, d in self.spec.dims.items() if d.axes == "rest")
+        self.col_dim = next(n for n in self.spec.dims if n != self.row_dim)
+
+    @property
+    def size(self) -> int:
+        """Rows times columns."""
+        return int(self.rows * self.cols)
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several rows and columns."""
+        return bool(self.rows > 1 and self.cols > 1)
+
+    @property
+    def space(self) -> Space:
+        """What the op's program is evaluated over."""
+        extents = {d: self.rows if d == self.row_dim else self.cols for d in self.spec.dims}
+        optional = frozenset(n for n, t in self.spec.tensors.items() if t.optional and n in self.arguments)
+        return Space(extents, optional)
+
+    def flat(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """`array` with one axis per dim of the spec, extent 1 where the tensor does not vary."""
+        dims = self.spec.tensors[name].dims
+        extents = self.space.shape(dims)
+        if set(dims) == set(self.spec.dims):
+            array = array.transpose([*self.row_axes, *self.col_axes])
+            if next(iter(self.spec.dims)) == self.col_dim:
+                return array.reshape(self.rows, self.cols).T
+        return array.reshape(extents)
+
+    def caller(self, name: str, array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The reverse of `flat`."""
+        dims = self.spec.tensors[name].dims
+        array = np.broadcast_to(array, self.space.shape(dims))
+        if set(dims) != set(self.spec.dims):
+            return array.reshape(shape)
+        if next(iter(self.spec.dims)) == self.col_dim:
+            array = array.T
+        order = [*self.row_axes, *self.col_axes]
+        unflat = array.reshape([self.shape[a] for a in order])
+        return unflat.transpose(np.argsort(order))
+
+    def _hidden_shape(self, name: str) -> tuple[int, ...]:
+        forward = self.forward
+        assert isinstance(forward, RowSpec)
+        same = dict(zip(forward.dims, self.spec.dims, strict=True))
+        return self.space.shape(tuple(same[d] for d in forward.inputs[name].dims))
+
+    @property
+    def half(self) -> Problem | None:
+        """Half of the first of the rows' axes."""
+        if not self.row_axes or self.shape[self.row_axes[0]] < 2:
+            return None
+        smaller = [n // 2 if a == self.row_axes[0] else n for a, n in enumerate(self.shape)]
+        case = {**self.values, self.descriptor._shape: smaller}
+        return Problem.of(self.subject, case, self.element, self.arch, self.layout)
+
+    def _drawn(self, rng: np.random.Generator, style: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        if style != "swamped":
+            return super()._drawn(rng, style, shape)
+        return self._swamped() if shape == self.shape else rng.uniform(1.0, 2.0, shape)
+
+    def _swamped(self) -> np.ndarray[Any, Any]:
+        """Ones followed by numbers (or, in odd rows, squares) that each addition just loses: the worst a sum can do."""
+        tile, vec = self.plan.sku.tile, 16 // self.element.row.bytes
+        col, row = np.arange(self.cols), np.arange(self.rows)[:, None]
+        lost = self.element.row.acc.row.unit_roundoff
+        values = np.where((col < tile.lanes * vec) & (col % vec == 0), 1.0, np.where(row % 2, lost**0.5, lost))
+        unflat = values.reshape([self.shape[a] for a in (*self.row_axes, *self.col_axes)])
+        return unflat.transpose(np.argsort([*self.row_axes, *self.col_axes]))
+
+    def depth(self, dims: tuple[str, ...], count: int) -> float:
+        """The longest chain of additions that the SKU's schedule makes of a sum; see row.cuh for the order."""
+        return self._along_row(count) if dims == (self.col_dim,) else self._down_column(count)
+
+    def _along_row(self, count: int) -> int:
+        tile, vec = self.plan.sku.tile, 16 // self.element.row.bytes
+        packs = -(-count // (tile.lanes * tile.cluster * vec))
+        butterfly = min(tile.lanes, 32).bit_length() - 1
+        return int(packs * vec - 1 + butterfly + max(0, tile.lanes // 32 - 1) + tile.cluster - 1)
+
+    def _down_column(self, count: int) -> int:
+        tile = self.plan.sku.tile
+        blocks = blocks_for(count, tile)
+        slices = 1 if tile.wide else FOLD_SLICES
+        butterfly = 32 // min(32, tile.lanes)  # rows that share a warp
+        of_block = butterfly.bit_length() - 1 + tile.rows // butterfly - 1
+        return int(-(-count // (blocks * tile.rows)) + of_block + -(-blocks // slices) + slices)

@@ -1,0 +1,204 @@
+"""A trial in a file: a .zip with what it is in `repro.json` and its numbers as .npy files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import shlex
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.project import options_of, refuse_ungenerated
+from baracuda.codegen.spec.load import Loaded
+from baracuda.codegen.spec.tuned import digest_of_kernels
+from baracuda.codegen.spec.wording import did_you_mean
+from baracuda.runtime import BaracudaError, ElementKind, InvalidProblem, PlanPreference, Unsupported
+from baracuda.runtime.cache.publish import publish
+from baracuda.runtime.compile.cubin import nvrtc_version
+from baracuda.runtime.errors import CompileError
+from baracuda.runtime.values import one_line
+
+from ..problems.problem import Problem
+from ..problems.subject import Subject
+from ..verify.memory import HostMemory, Memory
+from ..verify.trial import Trial
+from .facts import FORMAT, PARTS, facts_of
+from .fits import check_fits
+from .members import LARGEST, check_file, member
+from .numbers import kind_of, packed, unpacked
+
+FOLDER = "BARACUDA_TEST_REPRO"  # where tests leave a bundle of what fails
+_FACTS = "repro.json"
+_VERSIONS = ("baracuda-gen", "numpy", "cuda-core", "torch")
+_MOST_FACTS = 1 << 20
+_HOW = ("patterns", "broadcast", "shift_workspace", "repeats")
+Numbers = dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was in a file: the contents of `repro.json`, and numbers by part and name."""
+
+    path: Path
+    facts: Mapping[str, Any]
+    numbers: Mapping[str, Numbers]
+
+    def trial(self, loaded: Mapping[str, Loaded], package: str, device: str) -> Trial:
+        """The trial as it is with these specs and plans, on "host" or "cuda:0".
+
+        Raises InvalidProblem when they know no such problem any more, Unsupported when no kernel of the device may
+        serve it.
+        """
+        try:
+            return self._trial(loaded, package, device)
+        except BaracudaError as error:
+            kind = Unsupported if isinstance(error, Unsupported) else InvalidProblem
+            raise kind(f"{self.path}: {one_line(error, 1000)}") from error
+        except Exception as error:  # as of facts that contradict each other
+            raise _damaged(self.path, error) from error
+
+    def _trial(self, loaded: Mapping[str, Loaded], package: str, device: str) -> Trial:
+        facts = self.facts
+        if facts["op"] not in loaded:
+            raise InvalidProblem(f"no op {facts['op']!r}; {did_you_mean(facts['op'], loaded)}")
+        refuse_ungenerated([facts["op"]], loaded, package)
+        subject = Subject(loaded[facts["op"]], loaded, package)
+        problem = Problem.of(subject, facts["case"], facts["element"], facts["arch"], facts["layout"])
+        if str(problem.descriptor) != facts["descriptor"]:
+            raise InvalidProblem(f"is of {facts['descriptor']}, which is {problem.descriptor} here")
+        archs = facts["archs"] and frozenset(facts["archs"])
+        layouts = facts["layout"] and [facts["layout"]]
+        preference = PlanPreference(archs=archs, tuned=facts["tuned"])
+        problem.plan = subject.plan.select(problem.descriptor, preference, device=device, layouts=layouts)
+        check_fits(problem, facts, self.numbers)
+        choice = {name: ElementKind(kind) for name, kind in facts["choice"].items()}
+        inputs, exact, allowed = (self.numbers[part] for part in PARTS)
+        return Trial(problem, inputs, exact, allowed, choice, **{name: facts[name] for name in _HOW})
+
+    def changed(self, trial: Trial) -> list[str]:
+        """What is not as it was: the spec, the kernel that is taken, its text."""
+        now = _identity(trial)
+        return [name for name, value in self.facts["of"].items() if now.get(name) != value]
+
+
+def write(trial: Trial, folder: Path, saw: str, memory: Memory, origin: Mapping[str, Any]) -> Path:
+    """Keep a trial in which `saw` was seen; `origin` says where its numbers come from. Returns the file.
+
+    Its name has a digest of all it holds, so that it replaces nothing but itself.
+    """
+    data = _packed(trial, saw, memory, origin)
+    name = f"{trial.problem.spec.op}-{trial.problem.element}-{hashlib.sha256(data).hexdigest()[:8]}.zip"
+    publish(folder / name, data)
+    return folder / name
+
+
+def read(path: Path) -> Bundle:
+    """Read what `write` has written; InvalidProblem for anything else, and for more than `LARGEST` bytes."""
+    try:
+        if not path.is_file():
+            what = "is no file" if path.exists() else "no such file"
+            raise InvalidProblem(f"{what}; 'baracuda-gen compare --repro DIR' writes one")
+        check_file(path)
+        with zipfile.ZipFile(path) as file:
+            facts = facts_of(json.loads(member(file, _FACTS, _MOST_FACTS)))
+            kinds = facts["numbers"]
+            held = sum(file.getinfo(f"{p}/{n}.npy").file_size for p in PARTS for n in kinds[p])
+            if held > LARGEST:
+                raise InvalidProblem(f"has {held} bytes of numbers; a bundle has {LARGEST} at most")
+            numbers = {p: {n: unpacked(member(file, f"{p}/{n}.npy"), k) for n, k in kinds[p].items()} for p in PARTS}
+    except BaracudaError as error:
+        raise InvalidProblem(f"{path}: {one_line(error)}") from None
+    except Exception as error:  # whatever a file that is no bundle makes its readers do
+        raise _damaged(path, error) from None
+    return Bundle(path, facts, numbers)
+
+
+def _damaged(path: Path, error: Exception) -> InvalidProblem:
+    return InvalidProblem(f"{path}: is no bundle, or a damaged one ({type(error).__name__}: {one_line(error)})")
+
+
+def offer(trial: Trial, saw: str, memory: Memory) -> str:
+    """Where the environment names a folder, keep the trial there and return the command to see it again, else ""."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return ""
+    from ..verify.suite import SPECS  # which imports this
+
+    specs = os.environ.get(SPECS)
+    file = write(trial, Path(folder), saw, memory, {})
+    return f"\nagain: {replay(file, Path(specs) if specs else None, trial.problem.subject.package)}"
+
+
+def replay(path: Path, specs: Path | None, package: str) -> str:
+    """The command that tries again what is in a file, from this folder."""
+    return f"baracuda-gen repro {shlex.quote(str(path))}{options_of(specs, package)}"
+
+
+def _packed(trial: Trial, saw: str, memory: Memory, origin: Mapping[str, Any]) -> bytes:
+    problem, preference = trial.problem, trial.problem.plan._preference
+    numbers = {part: {n: np.asarray(a) for n, a in getattr(trial, part).items()} for part in PARTS}
+    facts = {
+        "format": FORMAT,
+        "op": problem.spec.op,
+        "descriptor": str(problem.descriptor),
+        "case": problem.values,
+        "element": problem.element,
+        "arch": problem.arch,
+        "layout": problem.layout,
+        "archs": preference.archs and sorted(preference.archs),
+        "tuned": preference.tuned,
+        "choice": trial.choice,
+        **{name: getattr(trial, name) for name in _HOW},
+        "device": _device_of(memory),
+        "saw": saw,
+        "origin": dict(origin),
+        "package": problem.subject.package,
+        "of": _identity(trial),
+        "versions": _versions(),
+        "numbers": {part: {name: kind_of(a) for name, a in of.items()} for part, of in numbers.items()},
+    }
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as file:
+        _add(file, _FACTS, json.dumps(facts, indent=1, default=np.generic.item).encode())
+        for part, of in numbers.items():
+            for name, array in of.items():
+                _add(file, f"{part}/{name}.npy", packed(array))
+    return data.getvalue()
+
+
+def _add(file: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Without the time, so that equal contents make equal files."""
+    file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+
+
+def _device_of(memory: Memory) -> str:
+    checks = isinstance(memory, HostMemory) and memory.device.check
+    return "check" if checks else memory.name
+
+
+def _identity(trial: Trial) -> dict[str, str]:
+    """What decides the outcome beside the numbers, by name."""
+    subject, plan = trial.problem.subject, trial.problem.plan
+    spec = hashlib.sha256(subject.loaded.source.path.read_bytes()).hexdigest()[:16]
+    text = next(row.source.raw for row in plan.kernels() if row.sku == plan.sku)
+    return {"the spec": spec, "the kernel": str(plan.sku), "the kernel's text": digest_of_kernels(text)}
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in _VERSIONS:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    with suppress(CompileError):
+        found["nvrtc"] = nvrtc_version()
+    return found

@@ -1,0 +1,76 @@
+"""Tests that follow from a spec: the oracle, the bounds, hostile memory, and every refusal the spec declares."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from baracuda.codegen.project import refuse_none, refuse_ungenerated, refuse_unknown, specs_folder
+from baracuda.codegen.spec.load import load_folder
+from baracuda.runtime import DriverError, InvalidProblem, Unsupported
+from baracuda.runtime.devices.cuda import CudaDevice
+from baracuda.runtime.host.toolchain import find_toolchain
+
+
+def run(
+    specs: Path | None,
+    package: str,
+    ops: Sequence[str] = (),
+    device: str = "host",
+    check: bool = False,
+    repro: Path | None = None,
+    extra: Sequence[str] = (),
+) -> int:
+    """Run the spec-driven tests of `ops` (all if empty) below `specs` on "host" or "cuda"; return pytest's exit code.
+
+    `package` is where the plans were generated to. `check` has the host device look at every access to memory.
+    A result beyond its bound is kept in the folder `repro`. `extra` goes to pytest.
+    """
+    from ..repro import bundle
+
+    if check and device != "host":
+        raise InvalidProblem("--check is of the host device; on a GPU there is 'baracuda-gen sanitize'")
+    if device == "cuda" and not CudaDevice.available():
+        raise DriverError("no CUDA device to test on; use the host device")
+    chosen = environment(specs, package, ops, "check" if check else device)
+    _check_names_and_cases(ops, specs_folder(specs), package)
+    if repro is not None:
+        chosen[bundle.FOLDER] = str(repro.resolve())
+    command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.checking.verify", "-p", "no:cacheprovider"]
+    quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
+    quiet += ["--rootdir", str(Path.cwd())]
+    return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode
+
+
+def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> None:
+    from ..problems.cases import refuse_bad_cases
+    from ..problems.subject import Subject
+
+    known = load_folder(specs)
+    refuse_none(known, specs)
+    refuse_unknown(ops, known)
+    refuse_ungenerated(ops or known, known, package)
+    refuse_bad_cases(Subject(known[name], known, package) for name in ops or known)
+
+
+def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:
+    """The environment variables that tell a child process what to test; it finds packages in this folder too.
+
+    Raises Unsupported where what judges is not installed, CompileError where the host device has no compiler.
+    """
+    for name in ("autograd", "pytest"):
+        if find_spec(name) is None:
+            raise Unsupported(f"{name} is not installed, which tests need; pip install 'baracuda-gen[test]'")
+    if device != "cuda":
+        find_toolchain()
+    from . import suite
+
+    chosen = {suite.PACKAGE: package, suite.OPS: " ".join(ops), suite.DEVICE: device}
+    if specs is not None:
+        chosen[suite.SPECS] = str(specs.resolve())
+    chosen["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return chosen

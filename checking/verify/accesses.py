@@ -1,0 +1,36 @@
+"""Every access of a kernel to memory, looked at in the host device's check mode."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..problems.body import BodyProblem
+from ..problems.problem import Problem
+from .arrange import Choice, Patterns, arrange
+from .checks import choices_of
+from .memory import Memory
+
+SMALL = 1 << 14  # elements: enough for checks that run a kernel dozens of times
+ACCESS_PATTERNS = ("contiguous", "step", "transposed", "odd")
+
+
+def check_accesses(problem: Problem, memory: Memory, *, thoroughly: bool) -> None:
+    """In check mode nothing is found, with any optional tensor there is, packed or, on small problems, in any layout.
+
+    `thoroughly` adds every choice of stored types.
+    """
+    every = thoroughly if isinstance(problem, BodyProblem) else problem.size <= SMALL
+    for pattern in ACCESS_PATTERNS if every else ACCESS_PATTERNS[:1]:
+        run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
+    for choice in choices_of(problem) if thoroughly else ():
+        run_watched(problem, memory, {}, choice)
+
+
+def run_watched(problem: Problem, memory: Memory, patterns: Patterns, choice: Choice) -> None:
+    """Run on numbers that need no oracle: what is looked at are addresses and their order."""
+    held, rng = problem.held(choice), np.random.default_rng(10)
+    arrays = {n: a.astype(held[n].row.numpy) for n, a in problem.draw().items()}
+    for name in problem.arguments:
+        if name in problem.spec.inputs and name not in arrays:  # saved by a forward
+            arrays[name] = np.asarray(rng.uniform(0.5, 2.0, problem.shape_of(name)), held[name].row.numpy)
+    arrange(problem, arrays, memory, patterns=patterns, choice=choice).run()

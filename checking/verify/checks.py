@@ -1,0 +1,383 @@
+"""What a spec promises, each promise a check that runs kernels and raises AssertionError when it is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+from baracuda.runtime import ElementKind, KernelInternal
+from baracuda.runtime.arrays.axes import contiguous_strides
+
+from ..oracles.accuracy import Accuracy, as_float, compare
+from ..oracles.oracle import explicit, tolerances, widen, with_saved
+from ..oracles.references import definition
+from ..problems.body import BodyProblem
+from ..problems.problem import Arrays, Problem
+from ..problems.row import RowProblem
+from ..repro.bundle import offer
+from .arrange import Choice, arrange, same_bits
+from .memory import PATTERNS, Memory, Placed
+from .trial import Trial, message_of, trial, wrong_in
+
+LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
+LARGE = 1 << 17  # elements; a problem of more is drawn in one style on the host device, the one that rounds most
+
+
+def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = True) -> None:
+    """Errors against the oracle stay within the declared bound, on every problem and draw; the worst comes near it.
+
+    Exact outputs (of integer type) must be equal. Without `tight` no error needs to come near the bound.
+    """
+    if not problems:
+        raise AssertionError("no problem of the spec's selects this kernel, so nothing shows what it does; add a case")
+    worst: dict[str, Accuracy] = {}
+    for problem in problems:
+        for style in _styles(problem, memory):
+            for name, accuracy in _within(drawn(problem, style), memory, f"{style} inputs").items():
+                if name not in worst or accuracy.worst_ratio > worst[name].worst_ratio:
+                    worst[name] = accuracy
+    for name, accuracy in worst.items() if tight else ():
+        if 0 < accuracy.worst_ratio < LOOSEST:
+            reached = f"the worst error is {accuracy.worst_ratio:.3f} of it, needs {LOOSEST}"
+            kind = problems[0].element
+            fix = f"declare a smaller precision.bound.{kind}.c2"
+            raise AssertionError(f"the bound of {name!r} is loose: {reached}; {fix}")
+
+
+def _styles(problem: Problem, memory: Memory) -> tuple[str, ...]:
+    alone = problem.size > LARGE and memory.name == "host" and "spread" in problem.STYLES
+    return ("spread",) if alone else problem.STYLES
+
+
+def measured(problem: Problem, memory: Memory, style: str) -> dict[str, Accuracy]:
+    """Run once on inputs of a style of `STYLES` and compare each output with the oracle."""
+    return drawn(problem, style).measure(memory)
+
+
+def drawn(problem: Problem, style: str) -> Trial:
+    """Inputs of a style of `STYLES`, and what the oracle makes of them."""
+    held = problem.held()
+    arrays, exact = with_saved(problem, problem.draw(style), held, problem.draw_hidden(style))
+    return trial(problem, arrays, exact, tolerances(problem, arrays, exact, held))
+
+
+def _within(one: Trial, memory: Memory, what: str) -> dict[str, Accuracy]:
+    """What a trial gives; where that is not what it should, it may be kept to be tried again."""
+    said = f"{_of(one.problem)}, {what}"
+    try:
+        found = one.measure(memory)
+    except KernelInternal as error:
+        raise KernelInternal(f"{said}: {error}{offer(one, message_of(error), memory)}") from error
+    if wrong := wrong_in(found):
+        raise AssertionError(f"{said}: {wrong}{offer(one, wrong, memory)}")
+    return found
+
+
+def check_explicit(problem: Problem, memory: Memory) -> None:
+    """Saved tensors may hold anything: the outputs follow the op's own formula, not the forward's idea of them."""
+    held = problem.held()
+    arrays, _ = with_saved(problem, problem.draw(seed=3), held, problem.draw_hidden(seed=3))
+    rng = np.random.default_rng(4)
+    for name in sorted(problem.saved):
+        if name in arrays:
+            arrays[name] = np.asarray(rng.uniform(0.5, 2.0, arrays[name].shape), arrays[name].dtype)
+    exact = explicit(problem, widen(problem, arrays)) or {}
+    bound = tolerances(problem, arrays, exact, held, saved={})
+    _within(trial(problem, arrays, exact, bound), memory, "arbitrary saved values")
+
+
+def check_stored_types(problem: Problem, memory: Memory) -> None:
+    """Every choice of element types the spec allows for its tensors gives results within the bound."""
+    for choice in choices_of(problem):
+        held = problem.held(choice)
+        inputs = {n: a.astype(held[n].row.numpy) for n, a in problem.draw(seed=5).items()}
+        arrays, exact = with_saved(problem, inputs, held, problem.draw_hidden(seed=5))
+        bound = tolerances(problem, arrays, exact, held)
+        _within(trial(problem, arrays, exact, bound, choice), memory, _said(choice))
+
+
+def choices_of(problem: Problem) -> Iterator[dict[str, ElementKind]]:
+    """Each chosen tensor in turn with each of its other types, then all of them together."""
+    usual = problem.held()
+    others = {n: [k for k in problem.plan.elements_of(n) if k != usual[n]] for n in usual}
+    for name, kinds in others.items():
+        for kind in kinds:
+            yield {name: kind}
+    if any(others.values()):
+        yield {name: kinds[-1] for name, kinds in others.items() if kinds}
+
+
+def _compared(
+    problem: Problem,
+    arrays: Arrays,
+    exact: Mapping[str, Any],
+    outputs: Arrays,
+    held: Mapping[str, ElementKind],
+    saved_exact: Mapping[str, Any] | None = None,
+) -> dict[str, Accuracy]:
+    allowed = tolerances(problem, arrays, exact, held, saved=saved_exact)
+    wide = {a: problem.flat(a, as_float(outputs[a])) for a in problem.results}
+    return {a: compare(wide[a], exact[n], allowed[a], held[a]) for a, n in problem.results.items()}
+
+
+def check_layouts(problem: Problem, memory: Memory) -> None:
+    """Strides, alignment, workspace and repetition change no bit where the spec promises so and the same kernel serves,
+    nor anything else beyond the bound; a different pattern is laid under each tensor, so that no one's offsets serve
+    for another's."""
+    arrays, _ = with_saved(problem, problem.draw(seed=1), problem.held(), problem.draw_hidden(seed=1))
+    base = arrange(problem, arrays, memory).run()
+    again = arrange(problem, arrays, memory, shift_workspace=16).run()
+    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
+    _require_same(problem, base, again, promised, "a second run")
+    for turn, patterns in enumerate(_layouts(problem)):
+        arranged = arrange(problem, arrays, memory, patterns=patterns, shift_workspace=16 * (turn % 3))
+        given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+        serving = problem.plan.can_implement(**given, workspace=arranged.workspace).sku
+        same = promised if serving == problem.plan.sku else set()
+        _require_same(problem, base, arranged.run(), same, f"layouts {patterns}")
+
+
+def _layouts(problem: Problem) -> Iterator[dict[str, str]]:
+    names, kinds = list(problem.arguments), list(PATTERNS)
+    for kind in kinds[1:]:
+        yield dict.fromkeys(names, kind)
+    for turn in range(len(kinds)):
+        yield dict(zip(names, islice(cycle(kinds), turn, None), strict=False))
+
+
+def check_broadcast(problem: Problem, memory: Memory) -> None:
+    """An input of stride 0 along its first axis reads as the same numbers written out."""
+    arrays, _ = with_saved(problem, problem.draw(seed=2), problem.held(), problem.draw_hidden(seed=2))
+    read_only = [n for n, a in problem.plan.ARGUMENTS.items() if not a.written]
+    free = [n for n in read_only if n in arrays and problem.arguments[n].layout != "contiguous"]
+    wide = {n: arrays[n] for n in free if arrays[n].ndim > 1 and arrays[n].shape[0] > 1}
+    for name, array in wide.items():
+        repeated = {**arrays, name: np.ascontiguousarray(np.broadcast_to(array[:1], array.shape))}
+        base = arrange(problem, repeated, memory).run()
+        arranged = arrange(problem, {**arrays, name: np.ascontiguousarray(array[:1])}, memory)
+        placed = arranged.placed[name]
+        placed.view = placed.view._replace(shape=array.shape, strides=(0, *placed.view.strides[1:]))
+        promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
+        _require_same(problem, base, arranged.run(), promised, f"stride 0 in {name!r}")
+
+
+FAR = 2**31 + 8  # elements between rows: beyond what 32 bits can count
+
+
+def check_huge_strides(problem: Problem, memory: Memory) -> None:
+    """Halves of each axis of length 2, more than 2^31 elements apart, give the same bits as side by side, for each
+    tensor in turn."""
+    arrays, _ = with_saved(problem, problem.draw(seed=9), problem.held(), problem.draw_hidden(seed=9))
+    base = arrange(problem, arrays, memory).run()
+    for name in problem.arguments:
+        for axis in _far_axes(problem, name):
+            arranged = arrange(problem, arrays, memory)
+            far = _Far(arranged.placed[name], axis, memory)
+            given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments | {name: far.view}
+            problem.plan.run(**given, workspace=arranged.workspace)
+            memory.finish()
+            outputs = {n: far.values() if n == name else arranged.placed[n].values() for n in problem.written}
+            _require_same(problem, base, outputs, set(base), f"axis {axis} of {name!r} {FAR} elements apart")
+
+
+def _far_axes(problem: Problem, name: str) -> list[int]:
+    """The axes of length 2 whose stride is free; of a family that treats all alike, the first."""
+    shape, layout = problem.shape_of(name), problem.arguments[name].layout
+    if problem.layout or layout == "contiguous" or (isinstance(problem, RowProblem) and shape != problem.shape):
+        return []
+    free = shape[:-1] if layout == "inner" else shape
+    axes = [axis for axis, extent in enumerate(free) if extent == 2]
+    return axes if isinstance(problem, RowProblem) else axes[:1]
+
+
+class _Far:
+    """A placed tensor moved to memory in which the two halves of `axis` lie FAR elements apart."""
+
+    def __init__(self, placed: Placed, axis: int, memory: Memory) -> None:
+        self.axis, self.shape, self.itemsize = axis, placed.view.shape, placed.view.element.row.bytes
+        values = placed.values()
+        self.halves = [np.ascontiguousarray(values.take([i], axis)) for i in range(2)]
+        self.vast = memory.vast(FAR * self.itemsize + self.halves[1].nbytes)
+        for i, half in enumerate(self.halves):
+            self.vast.write(i * FAR * self.itemsize, half.reshape(-1).view(np.uint8))
+        inner = list(contiguous_strides(self.halves[0].shape))
+        inner[axis] = FAR
+        self.view = placed.view._replace(pointer=self.vast.pointer, strides=tuple(inner), owner=self.vast)
+
+    def values(self) -> np.ndarray[Any, Any]:
+        size, like = self.halves[0].nbytes, self.halves[0]
+        read = [self.vast.read(i * FAR * self.itemsize, size) for i in range(2)]
+        return np.concatenate([r.view(like.dtype).reshape(like.shape) for r in read], self.axis)
+
+
+def check_in_place(problem: Problem, memory: Memory) -> None:
+    """An output may take over the memory of each input that its spec says it may alias."""
+    arrays, _ = with_saved(problem, problem.draw(seed=6), problem.held(), problem.draw_hidden(seed=6))
+    base = arrange(problem, arrays, memory).run()
+    for name in problem.written:
+        for other in problem.plan.ARGUMENTS[name].may_alias:
+            arranged = arrange(problem, arrays, memory)
+            arranged.placed[name] = arranged.placed[other]
+            arranged.placed.pop(other)
+            given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+            problem.plan.run(**{**given, other: arranged.placed[name].view}, workspace=arranged.workspace)
+            memory.finish()
+            outputs = {n: arranged.placed[n].values() for n in problem.written}
+            _require_same(problem, base, outputs, set(base), f"{name!r} in place of {other!r}")
+
+
+def check_batch_invariance(problem: Problem, memory: Memory) -> None:
+    """What belongs to one part of a batch has bits that do not depend on the other parts: half of it has the same."""
+    promised = [n for n, rungs in problem.plan.PROMISES.items() if "batch_invariant" in rungs]
+    half = problem.half if promised else None
+    if half is None or half.plan.sku != problem.plan.sku:
+        return
+    arrays, _ = with_saved(problem, problem.draw(seed=7), problem.held(), problem.draw_hidden(seed=7))
+    base = arrange(problem, arrays, memory).run()
+    cut = {n: _first(a, half.shape_of(n)) for n, a in arrays.items()}
+    outputs = arrange(half, cut, memory).run()
+    for name in promised:
+        if name in outputs and not same_bits(_first(base[name], half.shape_of(name)), outputs[name]):
+            raise AssertionError(f"{_of(problem)}: {name!r} has other bits when there is half of the batch")
+
+
+def _first(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(array[tuple(slice(n) for n in shape)])
+
+
+def check_agreement(problem: Problem, memory: Memory, other: Memory, seed: int = 0) -> None:
+    """Two devices agree on numbers of a random style in random layouts.
+
+    Outputs promised to be `bit_stable_across_arch` have the same bits; of the others each is within its bound.
+    """
+    rng = np.random.default_rng([seed, problem.size])
+    style = str(rng.choice(problem.STYLES))
+    patterns = {n: str(rng.choice(list(PATTERNS))) for n in problem.arguments}
+    held = problem.held()
+    arrays, exact = with_saved(problem, problem.draw(style, seed), held, problem.draw_hidden(style, seed))
+    here, there = (arrange(problem, arrays, m, patterns=patterns).run() for m in (memory, other))
+    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_across_arch" in rungs}
+    kept = {n: a for n, a in here.items() if n in promised}
+    _require_same(problem, kept, there, promised, f"{other.name} instead of {memory.name}")
+    for where, outputs in ((memory.name, here), (other.name, there)) if kept.keys() != here.keys() else ():
+        for name, accuracy in _compared(problem, arrays, exact, outputs, held).items():
+            if accuracy.worst_ratio > 1:
+                raise AssertionError(f"{_of(problem)}, {style} inputs on {where}: {name!r} is wrong, {accuracy}")
+
+
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
+
+
+def check_special_values(problem: Problem, memory: Memory) -> None:
+    """NaN, infinities, signed zeros and subnormals give what the formula gives; in rows, in their own and no others."""
+    if isinstance(problem, RowProblem):
+        _check_special_rows(problem, memory)
+        return
+    for name in (n for n in problem.arguments if n in problem.spec.inputs and n not in problem.saved):
+        drawn = problem.draw(seed=8)
+        if not problem.held()[name].row.unit_roundoff or drawn[name].dtype.kind == "c" or not drawn[name].size:
+            continue
+        clean, usual = with_saved(problem, drawn, problem.held(), problem.draw_hidden(seed=8))
+        calm = tolerances(problem, clean, usual, problem.held())
+        for turn, value in enumerate(SPECIAL):
+            if np.isinf(value) and _finite_only(problem):
+                continue
+            arrays = {**drawn, name: drawn[name].copy()}
+            arrays[name].flat[(7 * turn + 1) % arrays[name].size] = value
+            full, exact = with_saved(problem, arrays, problem.held(), problem.draw_hidden(seed=8))
+            outputs = arrange(problem, full, memory).run()
+            allowed = tolerances(problem, full, exact, problem.held())
+            for argument, result in problem.results.items():
+                got = problem.flat(argument, as_float(outputs[argument]))
+                expected = np.asarray(exact[result], np.float64)
+                if np.isnan(value) and _skips_zeros(problem):
+                    # Where 0 is multiplied by NaN is the definition's own affair, but NaN must not vanish.
+                    if np.isnan(expected).any() and not np.isnan(got).any():
+                        raise AssertionError(f"{_of(problem)}, {value} in {name!r}: {argument!r} loses it")
+                    expected = np.where(np.isnan(got) | np.isnan(expected), got, expected)
+                if np.isinf(value) and _skips_zeros(problem):  # its weight may underflow to 0 in a half type
+                    expected = np.where(np.isnan(got) & np.isinf(expected), got, expected)
+                bound = np.where(np.isfinite(allowed[argument]), allowed[argument], calm[argument])
+                accuracy = compare(got, expected, bound, problem.held()[argument])
+                if not accuracy.worst_ratio <= 1:
+                    raise AssertionError(f"{_of(problem)}, {value} in {name!r}: {argument!r} is wrong, {accuracy}")
+
+
+def _skips_zeros(problem: Problem) -> bool:
+    """Whether 0 times NaN may be 0: in gradients, and by some definitions."""
+    if problem.spec.gradient is not None:
+        return True
+    return isinstance(problem, BodyProblem) and definition(problem.spec.oracle).skips_zeros
+
+
+def _finite_only(problem: Problem) -> bool:
+    """Whether infinities are no inputs: by the spec, or in a gradient, where 0 times infinity is as it is written."""
+    return problem.spec.gradient is not None or problem.element in problem.spec.tests.finite
+
+
+def _check_special_rows(problem: RowProblem, memory: Memory) -> None:
+    whole = [n for n in problem.arguments if n in problem.spec.inputs and problem.shape_of(n) == problem.shape]
+    element = [n for n in whole if problem.held()[n].row.unit_roundoff]  # integers have no special values
+    clean, _ = with_saved(problem, problem.draw(seed=8), problem.held(), problem.draw_hidden(seed=8))
+    base = arrange(problem, clean, memory).run()
+    subnormal = problem.element.row.smallest_normal / 4
+    for name in element:
+        for turn, value in enumerate((*SPECIAL, subnormal)):
+            arrays = dict(clean)
+            flat = np.array(problem.flat(name, arrays[name]))
+            if not flat.size:
+                return
+            flat[turn % problem.rows, (7 * turn) % problem.cols] = value
+            arrays[name] = np.ascontiguousarray(problem.caller(name, flat, arrays[name].shape))
+            outputs = arrange(problem, arrays, memory).run()
+            exact = _with_overflow(problem, arrays)
+            _require_kinds(problem, arrays, outputs, exact, f"{value} in {name!r}")
+            _require_others_untouched(problem, base, outputs, turn % problem.rows, f"{value} in {name!r}")
+
+
+def _with_overflow(problem: Problem, arrays: Arrays) -> dict[str, Any]:
+    """What the formula gives in the accumulator's range: where it overflows there, so does the result."""
+    exact = explicit(problem, widen(problem, arrays)) or {}
+    narrow = explicit(problem, widen(problem, arrays, problem.element.row.acc.row.numpy)) or {}
+    return {n: np.where(np.isfinite(narrow[n]), exact[n], narrow[n]) for n in problem.results.values()}
+
+
+def _require_kinds(problem: Problem, arrays: Arrays, outputs: Arrays, exact: Mapping[str, Any], what: str) -> None:
+    for name, accuracy in _compared(problem, arrays, exact, outputs, problem.held(), {}).items():
+        if not np.isfinite(accuracy.worst_ratio) or accuracy.worst_ratio > 1:
+            raise AssertionError(f"{_of(problem)}, {what}: {name!r} is not what the formula gives, {accuracy}")
+
+
+def _require_others_untouched(problem: RowProblem, base: Arrays, outputs: Arrays, row: int, what: str) -> None:
+    for name, output in outputs.items():
+        if problem.row_dim not in problem.spec.tensors[name].dims:
+            continue
+        others = np.delete(np.arange(problem.rows), row)
+        if not same_bits(problem.flat(name, base[name])[others], problem.flat(name, output)[others]):
+            raise AssertionError(f"{_of(problem)}, {what}: rows of {name!r} beside row {row} changed")
+
+
+def _require_same(problem: Problem, base: Arrays, other: Arrays, promised: set[str], what: str) -> None:
+    for name, expected in base.items():
+        if name in promised and not same_bits(expected, other[name]):
+            raise AssertionError(f"{_of(problem)}: {name!r} has other bits with {what}")
+        if name not in promised:
+            _require_near(problem, expected, other[name], f"{name!r} with {what}")
+
+
+def _require_near(problem: Problem, expected: np.ndarray[Any, Any], other: np.ndarray[Any, Any], what: str) -> None:
+    """For bits that are not promised: the size of the numbers is."""
+    a, b = as_float(expected), as_float(other)
+    scale = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
+    np.testing.assert_allclose(b, a, rtol=1e-2, atol=1e-2 * float(scale), err_msg=f"{_of(problem)}: {what}")
+
+
+def _said(choice: Choice) -> str:
+    return ", ".join(f"{name} in {kind}" for name, kind in choice.items())
+
+
+def _of(problem: Problem) -> str:
+    return f"{problem.plan.sku.symbol} on {problem.descriptor}"

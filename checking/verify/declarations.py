@@ -1,0 +1,98 @@
+"""What a plan declares, against the spec rather than against what was generated from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+from baracuda.codegen.program import Reduce, parse
+from baracuda.codegen.program.tree import reads
+from baracuda.codegen.spec.checks import scope_of
+from baracuda.codegen.spec.spec import OpSpec, RowSpec, RowTensor, TensorSpec
+from baracuda.runtime import Argument, Unsupported
+
+from ..oracles.oracle import with_saved
+from ..problems.problem import Problem
+from ..problems.subject import Subject
+from .arrange import arrange, same_bits
+from .memory import Memory
+from .refusals import stranger
+
+
+def check_declarations(subject: Subject) -> None:
+    """Arguments, their order, promises and element types are those of the spec."""
+    spec, plan = subject.spec, subject.plan
+    due: dict[str, Any] = {
+        "ARGUMENTS": {name: _argument(subject, name) for name in spec.arguments},
+        "CHECK_ORDER": spec.check_order or tuple(spec.arguments),
+        "PROMISES": {name: tuple(rungs) for name, rungs in spec.reproducibility.items()},
+        "CHOSEN": tuple(name for name, t in spec.arguments.items() if len(t.dtype) > 1),
+    }
+    for name, expected in due.items():
+        if (got := getattr(plan, name)) != expected:
+            raise AssertionError(f"{plan.__name__}.{name} must be {expected} as the spec says, got {got}")
+    if isinstance(spec, RowSpec):
+        expected, got = _sums(spec), Counter(flag for flag in plan.COLUMN_SUMS if flag)
+        if expected != got:
+            said = f"must have {dict(expected)} of each flag, got {dict(got)}"
+            raise AssertionError(f"{plan.__name__}.COLUMN_SUMS {said}")
+
+
+def _sums(spec: RowSpec) -> Counter[str]:
+    """How many sums down the columns are made for each flag alone: those that are an optional output as they are."""
+    lines = parse(spec.program, scope_of(spec))
+    used = {name for line in lines for name in reads(line.expr)}
+    sums = {line.name for line in lines if isinstance(line.expr, Reduce) and line.expr.kind == "sum"} - used
+    columns = {name: t for name, t in spec.outputs.items() if _over(spec, t) == "col" and name in sums}
+    return Counter(str(t.optional) for t in columns.values() if t.optional)
+
+
+def _argument(subject: Subject, name: str) -> Argument:
+    spec = subject.spec
+    tensor = spec.arguments[name]
+    updated = any(t.updates == name for t in spec.outputs.values())
+    role = "inout" if updated else "out" if name in spec.outputs else "in"
+    over = _over(spec, tensor)
+    return Argument(name, role, over, tensor.dtype, tensor.optional or "", tensor.layout, tensor.may_alias)
+
+
+def _over(spec: OpSpec, tensor: TensorSpec) -> str:
+    if not isinstance(spec, RowSpec) or not isinstance(tensor, RowTensor):
+        return "array"
+    rows = next(n for n, d in spec.dims.items() if d.axes == "rest")
+    return "element" if len(tensor.dims) == 2 else "row" if tensor.dims == (rows,) else "col"
+
+
+def check_order(problem: Problem, memory: Memory) -> None:
+    """Of several wrong arguments, the first in the spec's order is the one complained of."""
+    arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+    arranged = arrange(problem, arrays, memory)
+    given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+    order = [n for n in problem.spec.check_order or problem.spec.arguments if n in arranged.arguments]
+    for place in range(len(order)):
+        wrong = {n: given[n]._replace(element=stranger(problem, n)) for n in order[place:]}
+        call = partial(problem.plan.run, **{**given, **wrong}, workspace=arranged.workspace)
+        try:
+            call()
+        except Unsupported as error:
+            if repr(order[place]) in str(error):
+                continue
+            raise AssertionError(f"{order[place:]} are wrong, so {order[place]!r} is named; got {error}") from None
+        raise AssertionError(f"{order[place:]} are of types they may not have, and nothing is said")
+
+
+def check_entry_points(problem: Problem, memory: Memory) -> None:
+    """`run_unchecked` and `bind` do what `run` does."""
+    arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+    base = arrange(problem, arrays, memory).run()
+    for name in ("run_unchecked", "bind"):
+        arranged = arrange(problem, arrays, memory)
+        given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+        started = getattr(problem.plan, name)(**given, workspace=arranged.workspace)
+        if started is not None:
+            started()
+        memory.finish()
+        for output in base:
+            if not same_bits(base[output], arranged.placed[output].values()):
+                raise AssertionError(f"{problem.plan.sku.symbol}: {name} gives other bits of {output!r} than run")

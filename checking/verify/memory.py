@@ -1,0 +1,268 @@
+"""Tensors laid out in memory on purpose: any strides, poisoned surroundings, and proof of what a kernel touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from baracuda.runtime import ElementKind, TensorView
+from baracuda.runtime.arrays.axes import contiguous_strides, span
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+POISON = 0xA5  # neither NaN nor zero nor any number a test would draw, in every element type
+CANARY_BYTES = 256
+
+
+class Buffer(Protocol):
+    """Memory of a device, seen from the host."""
+
+    pointer: int
+
+    def write(self, data: Bytes) -> None: ...
+    def read(self) -> Bytes: ...
+
+
+class Vast(Protocol):
+    """Memory too large to copy, written and read in pieces."""
+
+    pointer: int
+
+    def write(self, offset: int, data: Bytes) -> None: ...
+    def read(self, offset: int, nbytes: int) -> Bytes: ...
+
+
+class Memory(Protocol):
+    """Where buffers come from; `name` is the device's."""
+
+    name: str
+
+    def allocate(self, nbytes: int) -> Buffer: ...
+    def vast(self, nbytes: int) -> Vast:
+        """Gigabytes of which only a few pieces will be looked at."""
+
+    def finish(self) -> None:
+        """Wait for launches and raise what they did wrong."""
+
+
+class _HostBuffer:
+    def __init__(self, array: Bytes) -> None:
+        self.array, self.pointer = array, array.ctypes.data
+
+    def write(self, data: Bytes) -> None:
+        self.array[:] = data
+
+    def read(self) -> Bytes:
+        return self.array.copy()
+
+
+class _HostVast:
+    """Address space; the system gives it memory where it is touched."""
+
+    def __init__(self, array: Bytes) -> None:
+        self.array, self.pointer = array, array.ctypes.data
+
+    def write(self, offset: int, data: Bytes) -> None:
+        self.array[offset : offset + data.size] = data
+
+    def read(self, offset: int, nbytes: int) -> Bytes:
+        return self.array[offset : offset + nbytes].copy()
+
+
+class HostMemory:
+    """The host device's arena: a buffer ends at a page that must not be touched."""
+
+    name = "host"
+
+    def __init__(self) -> None:
+        from baracuda.runtime import get_device
+
+        self.device: Any = get_device("host")
+
+    def allocate(self, nbytes: int) -> Buffer:
+        return _HostBuffer(self.device.empty(max(nbytes, 1), np.uint8))
+
+    def vast(self, nbytes: int) -> Vast:
+        return _HostVast(self.device.sparse(nbytes))
+
+    def finish(self) -> None:
+        return None
+
+
+class _CudaBuffer:
+    def __init__(self, array: Any) -> None:
+        self.array, self.pointer = array, int(array.data.ptr)
+
+    def write(self, data: Bytes) -> None:
+        self.array.set(data)
+
+    def read(self) -> Bytes:
+        return self.array.get()  # type: ignore[no-any-return]
+
+
+class _CudaVast:
+    def __init__(self, array: Any) -> None:
+        self.array, self.pointer = array, int(array.data.ptr)
+
+    def write(self, offset: int, data: Bytes) -> None:
+        self.array[offset : offset + data.size].set(data)
+
+    def read(self, offset: int, nbytes: int) -> Bytes:
+        return self.array[offset : offset + nbytes].get()  # type: ignore[no-any-return]
+
+
+class CudaMemory:
+    """Device memory, through CuPy."""
+
+    name = "cuda:0"
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.cupy = cupy
+
+    def allocate(self, nbytes: int) -> Buffer:
+        return _CudaBuffer(self.cupy.empty(max(nbytes, 1), np.uint8))
+
+    def vast(self, nbytes: int) -> Vast:
+        memory = self.cupy.cuda.memory.Memory(nbytes)  # not from the pool, which would keep it
+        return _CudaVast(self.cupy.ndarray(nbytes, np.uint8, self.cupy.cuda.MemoryPointer(memory, 0)))
+
+    def finish(self) -> None:
+        self.cupy.cuda.get_current_stream().synchronize()
+
+
+@contextmanager
+def check_mode() -> Iterator[HostMemory]:
+    """Memory of the host device, which is in check mode meanwhile."""
+    memory = HostMemory()
+    before, memory.device.check = memory.device.check, True
+    try:
+        yield memory
+    finally:
+        memory.device.check = before
+
+
+def memory_of(device: str) -> Memory:
+    """The memory of "host" or "cuda"."""
+    return HostMemory() if device == "host" else CudaMemory()
+
+
+@dataclass
+class Placed:
+    """A tensor in a buffer of its own, with what surrounds it."""
+
+    view: TensorView
+    buffer: Buffer
+    before: Bytes
+    addressed: np.ndarray[Any, np.dtype[np.bool_]]  # per byte: does it belong to an element?
+
+    def values(self) -> np.ndarray[Any, Any]:
+        """The tensor as it is now, row-major."""
+        return self._elements(self.buffer.read()).copy()
+
+    def _elements(self, data: Bytes) -> np.ndarray[Any, Any]:
+        row = self.view.element.row
+        start = self.view.pointer - self.buffer.pointer
+        flat = np.ndarray((0,), row.numpy, data.data) if not data.size else data
+        return np.ndarray(
+            self.view.shape, row.numpy, flat.data, start, [s * row.bytes for s in self.view.strides]
+        )
+
+    def check_surroundings(self, name: str, *, written: bool) -> None:
+        """Raise AssertionError if anything was written that is no element, or anything at all of an input."""
+        now = self.buffer.read()
+        changed = (now != self.before) & (~self.addressed if written else True)
+        if changed.any():
+            where = int(np.argmax(changed)) - (self.view.pointer - self.buffer.pointer)
+            what = "beside its elements" if written else "although it is an input"
+            raise AssertionError(f"{name!r} was written to {what}: byte {where} from its first element")
+
+
+def place(
+    memory: Memory,
+    shape: tuple[int, ...],
+    element: ElementKind,
+    strides: Sequence[int] | None = None,
+    values: np.ndarray[Any, Any] | None = None,
+    shift: int = 0,
+) -> Placed:
+    """Lay out a tensor with element `strides`, `shift` elements off the usual alignment; no `values` leaves poison."""
+    itemsize = element.row.bytes
+    strides = tuple(contiguous_strides(shape) if strides is None else strides)
+    low, high = span(shape, strides)
+    lead = CANARY_BYTES + (-low * itemsize + 255) // 256 * 256 + shift * itemsize
+    tail = CANARY_BYTES + (-(lead + high * itemsize)) % 256
+    buffer = memory.allocate(lead + high * itemsize + tail)
+    view = TensorView(buffer.pointer + lead, shape, strides, element, memory.name, False, None, buffer)
+    data = np.full(lead + high * itemsize + tail, POISON, np.uint8)
+    mask = np.zeros(data.size, np.bool_)
+    placed = Placed(view, buffer, data, mask)
+    belongs = np.ndarray(
+        (*shape, itemsize), np.bool_, mask.data, lead, [*(s * itemsize for s in strides), 1]
+    )
+    belongs[...] = True
+    if values is not None:
+        placed._elements(data)[...] = values
+    buffer.write(data)
+    return placed
+
+
+Pattern = Callable[[tuple[int, ...], int], tuple[tuple[int, ...], int]]  # (shape, vec) -> (strides, shift)
+
+
+def _gap(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    """Every outer axis longer in memory than in the tensor, rows still aligned."""
+    padded = [*(n + 1 for n in shape[:-1]), -(-shape[-1] // vec) * vec + vec] if shape else []
+    return contiguous_strides(padded), 0
+
+
+def _step(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    return tuple(2 * s for s in contiguous_strides(shape)), 1
+
+
+def _reversed(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    return tuple(-s for s in contiguous_strides(shape)), 0
+
+
+def _transposed(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    return tuple(reversed(contiguous_strides(shape[::-1]))), 0
+
+
+def _odd(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    """Rows of odd pitch, one element off."""
+    padded = [*shape[:-1], shape[-1] + 1 + shape[-1] % 2] if shape else []
+    return contiguous_strides(padded), 1
+
+
+def laid_out(pattern: str, shape: tuple[int, ...], vec: int, layout: str) -> tuple[tuple[int, ...], int]:
+    """Strides and shift of a tensor laid out by `pattern`, as far as its argument's `layout` allows."""
+    if layout == "contiguous":
+        return contiguous_strides(shape), 0
+    if layout == "any" or len(shape) < 2:
+        return PATTERNS[pattern if layout == "any" or pattern in ("shifted", "odd") else "contiguous"](shape, vec)
+    strides, shift = PATTERNS[pattern](shape[:-1], 1)  # of rows, which stay as they are
+    last = shape[-1]
+    pitch = {"gap": -(-last // vec) * vec + vec, "odd": last + 1 + last % 2}.get(pattern, last)
+    return (*(s * pitch for s in strides), 1), shift
+
+
+def packed_along(axis: int, pattern: str, shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    """Strides of a tensor whose neighbours along `axis` are neighbours in memory, with gaps or without."""
+    turned = (*shape[:axis], *shape[axis + 1 :], shape[axis])
+    strides, _ = PATTERNS["gap" if pattern not in ("contiguous", "shifted") else "contiguous"](turned, vec)
+    return (*strides[:axis], strides[-1], *strides[axis:-1]), 0
+
+
+PATTERNS: dict[str, Pattern] = {
+    "contiguous": lambda shape, vec: (contiguous_strides(shape), 0),
+    "gap": _gap,
+    "shifted": lambda shape, vec: (contiguous_strides(shape), 1),
+    "odd": _odd,
+    "step": _step,
+    "reversed": _reversed,
+    "transposed": _transposed,
+}

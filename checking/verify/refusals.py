@@ -1,0 +1,326 @@
+"""What a plan must refuse: every requirement violated, every argument spoilt, with the exact error and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, product
+from typing import Any
+
+import numpy as np
+
+from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
+from baracuda.runtime import (
+    BaracudaError,
+    BufferTooSmall,
+    ElementKind,
+    InvalidProblem,
+    MisalignedOperand,
+    PlanPreference,
+    TensorView,
+    Unsupported,
+    WorkspaceTooSmall,
+)
+from baracuda.runtime import errors as tree
+from baracuda.runtime.errors import DriverError
+from baracuda.runtime.values import shown
+
+from ..oracles.oracle import with_saved
+from ..problems.problem import Problem
+from ..problems.subject import Subject
+from .arrange import arrange
+from .memory import Memory
+
+# Values that some requirement may object to, by type of field.
+_SUSPECTS: dict[str, tuple[Any, ...]] = {
+    "shape": ((), (-1, 4), (4, -1), (2,) * 9, (2,) * 8, (0, 0), (3,), (4, 4)),
+    "int": (-1, 0, 1, 2, 3, 5, 9, -2, -3, -9, 255, 256, 1 << 40),
+    "float": (float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 2.0),
+    "bool": (False, True),
+}
+
+
+_ENOUGH = 2500  # values tried, when there is nothing left to show
+
+
+# Values of other types than the field's, which has 64 bits.
+_STRANGERS: dict[str, tuple[Any, ...]] = {
+    "shape": (7, "ab", (1.5,), (1 << 63,)),
+    "int": ("1", 1.5, None, 1 << 63),
+    "float": ("1.0", None, 10**400),
+    "bool": (1, 0, None),
+}
+
+
+def check_requirements(subject: Subject) -> None:
+    """Each requirement of the spec, violated first of all, raises its own error with the values seen and needed.
+
+    That of the element is the last; values that violate none are taken.
+    """
+    element = subject.spec.dtypes[0]
+    base = subject.values(subject.spec.tests.cases[0])
+    missing = {r.that: r.raises for r in subject.spec.require}
+    unclaimed = next((k for k in ElementKind if k.value not in subject.spec.dtypes), None)
+    others = (subject.values(case) for case in subject.spec.tests.cases[1:])
+    changed = (values for other in others for values in _alone(subject, other))
+    for turn, values in enumerate(chain(_alone(subject, base), changed, _violations(subject, base))):
+        if turn > _ENOUGH and not missing:  # fields of some ops make hundreds of thousands of pairs
+            break
+        try:
+            first = _first_violated(subject, values)
+        except ConditionError:  # a requirement has no value for these
+            continue
+        error = _error(partial(_select, subject, values, element))
+        if first is None and error is not None and not _immense(values):
+            raise AssertionError(f"{values} violate no requirement, but select says {error!r}")
+        if first is None:
+            continue
+        kind = getattr(tree, first.raises)
+        if first.that in missing and unclaimed:
+            error = _error(partial(_select, subject, values, unclaimed))
+        if type(error) is not kind:
+            raise AssertionError(f"{values}: {first.that!r} is violated first, so {first.raises} is due; got {error!r}")
+        condition = read_condition(first.that, subject.spec.descriptor)
+        for text in (f"needs {condition}", *(f"{f}={values[f]!r}" for f in fields_of(condition))):
+            if text not in str(error):
+                raise AssertionError(f"the message {str(error)!r} does not say {text!r}")
+        missing.pop(first.that, None)
+    if missing:
+        raise AssertionError(f"no values were found that violate {list(missing)} first; the test cannot show them")
+
+
+def _immense(values: Mapping[str, Any]) -> bool:
+    """Whether some extent is so large that no memory holds what is asked for."""
+    return any(isinstance(v, int) and v >= 1 << 31 for v in values.values())
+
+
+def _select(subject: Subject, values: Mapping[str, Any], element: ElementKind | str) -> Any:
+    return subject.plan.select(subject.descriptor(values, element))
+
+
+def _suspects(subject: Subject, base: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {n: [*_variations(f.type, base[n]), *_SUSPECTS[f.type]] for n, f in _fields(subject)}
+
+
+def _alone(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One field at a time changed."""
+    for name, values in _suspects(subject, base).items():
+        for value in values:
+            yield {**_canonical(base, subject), name: value}
+
+
+def _violations(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    fields = _suspects(subject, base)
+    names = list(fields)
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            for a, b in product(fields[first], fields[second]):
+                yield {**_canonical(base, subject), first: a, second: b}
+
+
+def _variations(kind: str, value: Any) -> list[Any]:
+    """The value of a good case, and for a shape the same with each extent negative, zero or one."""
+    if kind != "shape":
+        return [value]
+    shape = tuple(value)
+    changed = [(*shape[:i], n, *shape[i + 1 :]) for i in range(len(shape)) for n in (-1, 0, 1)]
+    return [shape, *changed]
+
+
+def _fields(subject: Subject) -> list[tuple[str, Any]]:
+    return list(subject.spec.descriptor.items())
+
+
+def _canonical(values: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    return {n: tuple(v) if subject.spec.descriptor[n].type == "shape" else v for n, v in values.items()}
+
+
+def _first_violated(subject: Subject, values: Mapping[str, Any]) -> Any:
+    """The first requirement that `values` violate, evaluated here and not by the generated plan."""
+    for requirement in subject.spec.require:
+        if not evaluate_condition(requirement.that, values):
+            return requirement
+    return None
+
+
+def check_types(subject: Subject) -> None:
+    """A field of another type raises InvalidProblem with its name and the value; a list is a shape."""
+    base, element = subject.values(subject.spec.tests.cases[0]), subject.spec.dtypes[0]
+    for name, field in _fields(subject):
+        for value in _STRANGERS[field.type]:
+            error = _error(partial(_select, subject, {**base, name: value}, element))
+            if type(error) is not InvalidProblem or name not in str(error) or shown(value) not in str(error):
+                raise AssertionError(f"{name}={value!r} is no {field.type}, so InvalidProblem is due; got {error!r}")
+
+
+def check_elements(subject: Subject) -> None:
+    """Exactly the element types that the spec claims can be selected."""
+    values = subject.values(subject.spec.tests.cases[0])
+    for kind in ElementKind:
+        error = _error(partial(_select, subject, values, kind))
+        claimed = kind.value in subject.spec.dtypes
+        if claimed and error is not None:
+            raise AssertionError(f"element {kind} is claimed, but select says {error!r}")
+        if not claimed and (type(error) is not Unsupported or f"got element={kind.value!r}" not in str(error)):
+            raise AssertionError(f"element {kind} is not claimed, so Unsupported is due and says so; got {error!r}")
+
+
+@dataclass(frozen=True)
+class _Spoilt:
+    """Arguments with one thing wrong, and the error that is due."""
+
+    what: str
+    kind: type[BaracudaError]
+    arguments: dict[str, Any]
+    workspace: Any
+    says: tuple[str, ...] = ()
+
+
+def check_arguments(problem: Problem, memory: Memory) -> None:
+    """Each argument spoilt in each way raises its error, changes no output, and `can_implement` agrees."""
+    arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+    arranged = arrange(problem, arrays, memory)
+    given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+    verdict = problem.plan.can_implement(**given, workspace=arranged.workspace)
+    if not verdict:
+        raise AssertionError(f"can_implement refuses good arguments: {verdict}")
+    before = {n: p.buffer.read() for n, p in arranged.placed.items()}
+    for spoilt in _spoilt(problem, given, arranged.workspace):
+        error = _error(partial(problem.plan.run, **spoilt.arguments, workspace=spoilt.workspace))
+        if type(error) is not spoilt.kind:
+            raise AssertionError(f"{spoilt.what}: {spoilt.kind.__name__} is due, got {error!r}")
+        for text in (f"{type(problem.plan).__name__}: ", *spoilt.says):
+            if text not in str(error):
+                raise AssertionError(f"{spoilt.what}: the message {str(error)!r} does not say {text!r}")
+        verdict = problem.plan.can_implement(**spoilt.arguments, workspace=spoilt.workspace)
+        if verdict or type(verdict.error) is not spoilt.kind or str(verdict.error) != str(error):
+            raise AssertionError(f"{spoilt.what}: can_implement says {verdict}, run says {error!r}")
+    memory.finish()
+    for name, placed in arranged.placed.items():
+        if not np.array_equal(before[name], placed.buffer.read()):
+            raise AssertionError(f"a refused call wrote to {name!r}")
+    problem.plan.run(**given, workspace=arranged.workspace)
+    memory.finish()
+
+
+def _spoilt(problem: Problem, given: dict[str, Any], workspace: TensorView | None) -> Iterator[_Spoilt]:
+    for name in problem.spec.arguments:
+        there: TensorView | None = given[name]
+        if there is None:
+            shape = problem.shape_of(name)
+            extra = next(v for v in given.values() if v is not None)
+            kind = problem.plan.elements_of(name)[0]
+            stray = extra._replace(shape=shape, strides=(0,) * len(shape), element=kind, readonly=True)
+            yield _Spoilt(f"{name} given", InvalidProblem, {**given, name: stray}, workspace, (name, "must be absent"))
+            continue
+        yield _Spoilt(f"{name} missing", InvalidProblem, {**given, name: None}, workspace, (name, "is required"))
+        for what, due, view, says in _spoilt_views(problem, name, there):
+            yield _Spoilt(f"{name} {what}", due, {**given, name: view}, workspace, says)
+        if problem.plan.ARGUMENTS[name].written:
+            yield from _spoilt_aliases(problem, name, given, workspace)
+    if workspace is not None:
+        needed = problem.plan.workspace_bytes
+        yield _Spoilt("no workspace", WorkspaceTooSmall, given, None, (f"needs {needed} bytes, got none",))
+        short = workspace._replace(shape=(needed - 1,))
+        yield _Spoilt("short workspace", WorkspaceTooSmall, given, short, (f"needs {needed} bytes, got {needed - 1}",))
+        yield _Spoilt("odd workspace", MisalignedOperand, given, workspace._replace(pointer=workspace.pointer + 8))
+        backwards = workspace._replace(pointer=workspace.pointer + needed - 1, strides=(-1,))
+        yield _Spoilt("backward workspace", InvalidProblem, given, backwards, ("workspace", "contiguous"))
+        cut = workspace._replace(capacity=(0, needed - 1))
+        yield _Spoilt("cut workspace", BufferTooSmall, given, cut, ("workspace", f"needs {needed}, got {needed - 1}"))
+        locked = workspace._replace(readonly=True)
+        yield _Spoilt("read-only workspace", InvalidProblem, given, locked, ("workspace", "read-only"))
+
+
+def stranger(problem: Problem, name: str) -> ElementKind:
+    """An element type, narrow if there is one, that an argument may not have."""
+    return next(k for k in (ElementKind.I16, ElementKind.I8) if k not in problem.plan.elements_of(name))
+
+
+def _spoilt_views(
+    problem: Problem, name: str, there: TensorView
+) -> Iterator[tuple[str, type[BaracudaError], TensorView, tuple[str, ...]]]:
+    wrong = stranger(problem, name)
+    yield f"of {wrong}", Unsupported, there._replace(element=wrong), (name, f"got {wrong}")
+    longer = (*there.shape[:-1], there.shape[-1] + 1)
+    yield "too long", InvalidProblem, there._replace(shape=longer), (name, f"{there.shape}", f"got {longer}")
+    deeper = (1, *there.shape)
+    yield "too deep", InvalidProblem, there._replace(shape=deeper, strides=(0, *there.strides)), (name,)
+    if 0 in there.shape:
+        return
+    size = int(np.prod(there.shape))
+    needed, got = size + 5, size + 4
+    yield "past its end", BufferTooSmall, there._replace(capacity=(5, size - 1)), (f"needs {needed}, got {got}",)
+    if size > 1:
+        layout = problem.arguments[name].layout
+        flipped = tuple(-s for s in there.strides)
+        if layout == "inner":
+            flipped = (*flipped[:-1], there.strides[-1])
+            yield "stepping", InvalidProblem, there._replace(strides=(*there.strides[:-1], 2)), (name, "stride 1")
+        if layout != "contiguous" and any(n > 1 and s < 0 for n, s in zip(there.shape, flipped, strict=True)):
+            yield "before its start", BufferTooSmall, there._replace(strides=flipped, capacity=(0, size)), (name,)
+    if problem.plan.ARGUMENTS[name].written:
+        yield "read-only", InvalidProblem, there._replace(readonly=True), (name, "read-only")
+        free = there.shape[:-1] if problem.arguments[name].layout == "inner" else there.shape
+        if max(free, default=1) > 1:
+            axis = free.index(max(free))
+            flat = tuple(0 if a == axis else s for a, s in enumerate(there.strides))
+            yield "overlapping itself", InvalidProblem, there._replace(strides=flat), (name, "overlap")
+
+
+def _spoilt_aliases(
+    problem: Problem, name: str, given: dict[str, Any], workspace: TensorView | None
+) -> Iterator[_Spoilt]:
+    out: TensorView = given[name]
+    if 0 in out.shape:
+        return
+    for other, there in given.items():
+        if there is None or other == name or 0 in there.shape:
+            continue
+        allowed = other in problem.plan.ARGUMENTS[name].may_alias
+        same = (there.shape, there.element) == (out.shape, out.element)
+        moved = out._replace(pointer=there.pointer, strides=out.strides)
+        if allowed and same:
+            continue
+        yield _Spoilt(f"{name} over {other}", InvalidProblem, {**given, name: moved}, workspace, ("overlaps",))
+    if workspace is not None:
+        over = workspace._replace(pointer=out.pointer // 16 * 16)
+        yield _Spoilt(f"workspace over {name}", InvalidProblem, given, over, ("workspace overlaps",))
+
+
+def check_preferences(problem: Problem) -> None:
+    """A preference is honoured or refused with the reason of every candidate, never ignored."""
+    plan, descriptor = type(problem.plan), problem.descriptor
+    able = [v.sku for v in plan.explain(descriptor).verdicts if v.accepted and v.sku]
+    stable = any("bit_stable_across_arch" in sku.precision_guarantee.rungs for sku in able)
+    least = min(plan.workspace_of(descriptor, sku) for sku in able)
+    frugal = plan.select(descriptor, PlanPreference(max_workspace_bytes=least))
+    if frugal.workspace_bytes > least:
+        raise AssertionError(f"max_workspace_bytes={least} gave a plan that needs {frugal.workspace_bytes}")
+    asked = {
+        "max_workspace_bytes": (PlanPreference(max_workspace_bytes=least - 1), True),
+        "prefer_backend": (PlanPreference(prefer_backend="cudnn"), True),
+        "archs": (PlanPreference(archs=frozenset({"sm_61"})), True),
+        "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), not stable),
+    }
+    for what, (preference, must_refuse) in asked.items():
+        error = _error(partial(plan.select, descriptor, preference))
+        if must_refuse and type(error) is not Unsupported:
+            raise AssertionError(f"{what} cannot be honoured, so Unsupported is due; got {error!r}")
+        if not must_refuse and error is not None:
+            raise AssertionError(f"{what} can be honoured, but select says {error!r}")
+    held_to = PlanPreference(archs=frozenset({problem.arch})) if problem.arch else None
+    chosen, selected = plan.explain(descriptor, held_to).chosen, plan.select(descriptor, held_to).sku
+    if chosen != selected:
+        raise AssertionError(f"explain says {chosen}, select says {selected}")
+
+
+def _error(call: Callable[[], Any]) -> BaracudaError | None:
+    try:
+        call()
+    except DriverError:
+        raise
+    except BaracudaError as error:
+        return error
+    return None

@@ -1,0 +1,44 @@
+"""Run the smallest covering problem of every SKU of an op once per layout, for a memory checker to watch.
+
+``python -m baracuda.checking.verify.smallest OP ELEMENT`` does so on the GPU for the SKUs of an element type; the
+environment variables of `suite` apply.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..oracles.oracle import with_saved
+from ..problems.cases import skus
+from ..problems.problem import Problem
+from .arrange import arrange
+from .memory import memory_of
+from .suite import DEVICE, problems_of, subjects
+
+_LAYOUTS = {"packed": "gap", "dense": "shifted", "strided": "step"}
+
+
+def main(op: str, element: str) -> None:
+    """Raise what goes wrong; print what ran."""
+    memory = memory_of(os.environ.get(DEVICE, "cuda"))
+    subject = next(s for s in subjects() if s.spec.op == op)
+    for sku in (x for x in skus(subject) if x.element == element):
+        found = problems_of(op, sku.symbol)
+        vec = 16 // sku.element.row.bytes
+        for layout, pattern in _LAYOUTS.items():
+            fit = [p for p in found if p.several and (layout != "packed" or fills_packs(p, vec))]
+            problem = min(fit or found, key=lambda p: p.size)
+            arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+            patterns = dict.fromkeys(problem.arguments, pattern)
+            arrange(problem, arrays, memory, patterns=patterns, poison_workspace=False).run()
+            print(f"{sku.symbol} {layout} {problem.descriptor}", flush=True)
+
+
+def fills_packs(problem: Problem, vec: int) -> bool:
+    """Whether what the kernel writes comes in whole packs of 16 bytes."""
+    return all(problem.shape_of(name)[-1] % vec == 0 for name in problem.written if len(problem.shape_of(name)) > 1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,5 @@
+"""The command line: `main` reads arguments, a module per command does the work."""
+
+import time
+
+STARTED = time.time()  # before any other module of ours is read

@@ -1,0 +1,124 @@
+"""The arguments that commands share, how they are read, and how commands end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from baracuda.checking.audit.limits import AN_EXAMPLE, TARGETS
+from baracuda.runtime import BaracudaError
+
+Function = Callable[..., None]
+FOLDER = click.Path(path_type=Path, file_okay=False)
+THERE = click.Path(path_type=Path, file_okay=False, exists=True)
+FILE = click.Path(path_type=Path, dir_okay=False)
+SETTINGS = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
+
+
+class Command(click.Command):
+    """Is listed with what it does in full, and without what its exit code says."""
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        return super().get_short_help_str(limit=1000).partition(";")[0].rstrip(".")
+
+
+class Commands(click.Group):
+    """Prints an error of the tree, or about a file, as its message; any other exception is a defect and shows a
+    traceback."""
+
+    command_class = Command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BaracudaError as error:
+            click.echo(str(error), err=True)
+        except OSError as error:
+            if error.strerror is None:
+                raise
+            click.echo(error.strerror if error.filename is None else f"{error.filename}: {error.strerror}", err=True)
+        ctx.exit(1)
+
+
+class Forwarding(Command):
+    """Keeps what follows `--` apart, for another program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.obj = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+
+def read_archs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for arch in value:
+        if arch not in TARGETS:
+            raise click.BadParameter(f"{arch!r} is no architecture; known are {', '.join(TARGETS)}; {AN_EXAMPLE}")
+    return value
+
+
+def read_specs(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path:
+    from baracuda.codegen.project import specs_folder
+
+    return specs_folder(value)
+
+
+def complete(what: str) -> Callable[[click.Context, click.Parameter, str], Any]:
+    """Completes by a function of `completion`, which is imported for it."""
+
+    def given(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        from . import completion
+
+        return getattr(completion, what)(ctx, param, incomplete)
+
+    return given
+
+
+if any(name.endswith("GEN_COMPLETE") for name in os.environ):  # what bash is told to do is ours in part
+    from . import completion  # noqa: F401
+
+OPS = click.argument("ops", nargs=-1, metavar="[OP]...", shell_complete=complete("ops"))
+PLAN = click.argument("plan", shell_complete=complete("plans"))
+FIELDS = click.argument("fields", nargs=-1, metavar="FIELD=VALUE...", shell_complete=complete("fields"))
+ANY_SPECS = click.option(
+    "--specs", type=FOLDER, callback=read_specs, help="By default ./specs, or else the installed ones."
+)
+SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default=True)
+OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
+TEMPLATES = click.option("--templates", type=THERE, multiple=True, help="Come before our own; repeatable.")
+LAYOUTS = click.option(
+    "--layouts",
+    metavar="NAMES",
+    callback=lambda _ctx, _param, value: tuple(value.split(",")) if value else (),
+    shell_complete=complete("layouts"),
+    help="Only these, with commas; by default all that an op has.",
+)
+PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
+REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Keep what fails there, for `baracuda-gen repro`.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def PROJECT(command: Function) -> Function:
+    """Where a project's files are."""
+    return SPECS(OUT(TEMPLATES(command)))
+
+
+def archs(*default: str) -> Callable[[Function], Function]:
+    """`--arch`, which may be repeated."""
+    shown = f"May be repeated; by default {', '.join(default)}."
+    how: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
+    return click.option("--arch", "archs", multiple=True, default=default, help=shown, **how)
+
+
+def device(example: str, default: str) -> Callable[[Function], Function]:
+    """`--device`, a GPU, an architecture or the host device."""
+    shown = f"{example}, ...; by default {default}."
+    return click.option("--device", help=shown, shell_complete=complete("devices"))
+
+
+def end(succeeded: bool) -> NoReturn:
+    """End the process: 0 for success, else 1."""
+    raise SystemExit(0 if succeeded else 1)

@@ -1,0 +1,92 @@
+"""What a shell may complete: ops, plans, fields of descriptors and their values, architectures, devices, layouts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+from click import Context, Parameter
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class
+
+from baracuda.checking.audit.limits import DEVICES, TARGETS
+from baracuda.codegen.project import PACKAGE, plan_names, specs_folder
+from baracuda.runtime import BaracudaError, ElementKind, MapPlan, RowPlan, as_bool
+
+from .kernels.explain import WANTED, plan_called
+
+_BOOLS = ("true", "false")
+
+
+@add_completion_class
+class Bash(BashComplete):
+    """Leaves no space behind `FIELD=`, and reads `--option = value`, as bash takes it apart."""
+
+    source_template = BashComplete.source_template.replace(
+        "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *= ]] && compopt -o nospace"
+    )
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words, incomplete = super().get_completion_args()
+        read = [word for before, word in pairwise(["", *words]) if word != "=" or not before.startswith("--")]
+        return read, incomplete
+
+
+def ops(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
+    """Those that have a spec; a file is called as its op is."""
+    folder = specs_folder(ctx.params.get("specs")).expanduser()  # which the shell does later
+    return _starting(incomplete, sorted(path.stem for path in folder.rglob("*.yaml")))
+
+
+def plans(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
+    """Those of the package."""
+    try:
+        return _starting(incomplete, plan_names(ctx.params.get("package") or PACKAGE))
+    except BaracudaError:
+        return []
+
+
+def fields(ctx: Context, _param: Parameter, incomplete: str) -> list[CompletionItem]:
+    """`FIELD=` for the fields that are not given yet, or the values of one; bash takes FIELD, = and value apart."""
+    given = list(ctx.params.get("fields") or ())
+    try:
+        plan = plan_called(ctx.params["plan"], ctx.params.get("package") or PACKAGE)
+    except (BaracudaError, KeyError):
+        return []
+    kind: Any = plan.DESCRIPTOR
+    known = [field.name for field in dataclasses.fields(kind)]
+    values: dict[str, Iterable[str]] = {name: _BOOLS for name in known if kind._types.get(name) is as_bool}
+    values["element"] = dict.fromkeys(row.sku.element.value for row in plan.kernels())
+    name, equals, value = incomplete.partition("=")
+    if equals:
+        return [CompletionItem(f"{name}={one}") for one in _starting(value, values.get(name, ()))]
+    opened = given[-2:-1] if given[-1:] == ["="] else [name for name in given[-1:] if name in known]
+    if opened:
+        return [CompletionItem(one) for one in _starting(incomplete, values.get(opened[0], ()))]
+    missing = [name for name in known if name not in {one.partition("=")[0] for one in given}]
+    wanted = {name: WANTED.get(kind._types.get(name)) for name in missing}
+    return [CompletionItem(f"{name}=", help=wanted[name]) for name in _starting(incomplete, missing)]
+
+
+def archs(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete, TARGETS)
+
+
+def devices(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete, ("host", "cuda:0", *DEVICES))
+
+
+def elements(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete, tuple(ElementKind))
+
+
+def layouts(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
+    """One more of a list with commas."""
+    before, comma, last = incomplete.rpartition(",")
+    known = dict.fromkeys((*RowPlan.LAYOUTS, *MapPlan.LAYOUTS))
+    return [f"{before}{comma}{name}" for name in _starting(last, known) if name not in before.split(",")]
+
+
+def _starting(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [str(name) for name in names if name.startswith(incomplete)]

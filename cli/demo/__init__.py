@@ -1,0 +1,1 @@
+"""The tour that `baracuda-gen demo` gives."""

@@ -1,0 +1,128 @@
+"""`demo`: RMSNorm from its specs to numbers that can be trusted, step by step."""
+
+from __future__ import annotations
+
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from baracuda.codegen.emit.output import compare, write
+from baracuda.codegen.project import Project, installed
+from baracuda.runtime import Unsupported
+
+from ..kernels.compile import ARCHS, variants_of
+from ..kernels.compile_report import Report
+from ..kernels.explain import show
+from ..make.generate import show_changes, summary
+from ..terminal import Row, show_table, working
+from .machines import CudaMachine, Machine, machine
+from .rms_norm import Pass, passes
+from .verdict import judge
+
+OPS = ("rms_norm", "rms_norm_backward")
+
+
+def demo(rows: int, cols: int, *, compile_first: bool = True) -> bool:
+    """Generate, compile, run on bf16 arrays [rows, cols] and judge; true when every bound holds.
+
+    Raises Unsupported without autograd, which the oracle differentiates with.
+    """
+    if find_spec("autograd") is None:
+        raise Unsupported("the demo compares with derivatives by autograd; pip install 'baracuda-gen[test]'")
+    project = _generate()
+    if compile_first and not _compile(project):
+        return False
+    on = machine()
+    click.echo(f"\nrun: RMSNorm of {rows} x {cols} bf16 with outlier channels, on {_described(on)}")
+    with working("running"):
+        done = passes(rows, cols, on)
+    for one in done:
+        show(one.plan.explain(one.plan.descriptor, device=on.name))
+    click.echo("\njudge: errors against the float64 oracle, beside the bounds that the specs declare")
+    verdicts = [row for one in done for row in judge(one, project)]
+    show_table([row for row, _ in verdicts])
+    _show_times(done, on)
+    return all(within for _, within in verdicts)
+
+
+def _generate() -> Project:
+    start = time.perf_counter()
+    project = Project.read(installed("baracuda.specs"))
+    said = _brought_up_to_date(project, installed("baracuda.generated"))
+    click.echo(f"generate: {said} in {(time.perf_counter() - start) * 1e3:.0f} ms")
+    return project
+
+
+def _brought_up_to_date(project: Project, out: Path) -> str:
+    """What was done in a checkout of the sources; an installed package stays as it is."""
+    checkout = (out.resolve().parent / "pyproject.toml").is_file()
+    changes = (write if checkout else compare)(project.files, out)
+    if not changes.any:
+        return f"{len(project.ops)} ops, unchanged"
+    if not checkout:
+        count = len(changes.written) + len(changes.removed)
+        return f"{out} is not as the specs say in {count} of its files, and stays so (install the package again),"
+    show_changes(changes, out)
+    return summary(len(project.ops), changes)
+
+
+def _compile(project: Project) -> bool:
+    click.echo(
+        f"\ncompile: every RMSNorm kernel for {', '.join(ARCHS)}, as a/b/c where they differ; ms for all"
+    )
+    report = Report.of(variants_of(project, OPS, layouts=("packed",)))
+    show_table(_by_kernel(report))
+    click.echo(report)
+    report.show_failures(project.loaded)
+    return not report.failed
+
+
+def _by_kernel(report: Report) -> list[Row]:
+    """A row per kernel; what differs between architectures is listed in their order, of times the sum."""
+    found: dict[str, list[Row]] = {}
+    for row in report.rows():
+        found.setdefault(str(row["kernel"]), []).append(row)
+    return [{"kernel": name, **{key: _merged(key, rows) for key in _COLUMNS}} for name, rows in found.items()]
+
+
+_COLUMNS = ("registers", "shared", "spill", "ms")
+
+
+def _merged(key: str, rows: list[Row]) -> object:
+    values = [row[key] for row in rows]
+    if key == "ms":
+        times = [value for value in values if isinstance(value, float)]
+        return f"{sum(times):.0f}" if times else "cached"
+    return "/".join(map(str, dict.fromkeys(values) if len(set(values)) == 1 else values))
+
+
+def _described(on: Machine) -> str:
+    return (
+        on.name
+        if isinstance(on, CudaMachine)
+        else "the host device: the same CUDA text, executed by the processor"
+    )
+
+
+def _show_times(done: list[Pass], on: Machine) -> None:
+    if not isinstance(on, CudaMachine):
+        times = ", ".join(f"{one.plan.OP} {one.seconds * 1e3:.0f} ms" for one in done)
+        click.echo(f"\ntime on the host device, which is no benchmark of any GPU: {times}")
+        return
+    click.echo("\nspeed: median of runs that find the cache cold; a tensor's bytes are counted once")
+    show_table([_speed(one, on) for one in done])
+
+
+def _speed(one: Pass, on: CudaMachine) -> Row:
+    with working("measuring"):
+        copy = one.nbytes / on.copy_seconds(one.nbytes // 2) / 1e9
+    speed = one.nbytes / one.seconds / 1e9
+    return {
+        "op": one.plan.OP,
+        "us": one.seconds * 1e6,
+        "GB/s": speed,
+        "GB/s of a device copy": copy,
+        "share": f"{speed / copy:.0%}",
+    }

@@ -1,0 +1,70 @@
+"""The demo's verdict: how far results lie from the oracle's, in blocks of rows where rows are independent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from baracuda.codegen.project import Project
+
+from ..terminal import Row, progress
+from .activations import Arrays
+from .rms_norm import Pass
+
+if TYPE_CHECKING:
+    from baracuda.checking.oracles.numerics import Accuracy
+
+BLOCK_ROWS = 256  # of the oracle at a time: what it works out in between stays in the processor's cache
+
+
+def judge(one: Pass, project: Project) -> list[tuple[Row, bool]]:
+    """A row for each output, and whether every element of it lies within its bound."""
+    from baracuda.checking.oracles.numerics import report
+
+    values = {field.name: getattr(one.plan.descriptor, field.name) for field in fields(one.plan.descriptor)}
+    element = values.pop("element")
+    rows, cols = values["input_shape"]
+
+    def block(start: int) -> dict[str, Accuracy]:
+        part = slice(start, min(start + step, rows))
+        values_here = {**values, "input_shape": (part.stop - part.start, cols)}
+        inputs, outputs = _cut(one, one.inputs, part), _cut(one, one.outputs, part)
+        return report(project.loaded[one.plan.OP], project.loaded, inputs, outputs, values_here, element)
+
+    step = max(1, rows) if _sums_rows(one) else BLOCK_ROWS
+    starts = range(0, rows, step)
+    with (
+        progress(f"judging {one.plan.OP}", len(starts)) as advance,
+        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+    ):
+        found = []
+        for accuracy in pool.map(block, starts):
+            found.append(accuracy)
+            advance()
+    return [_verdict(one.plan.OP, name, (f[name] for f in found)) for name in one.outputs]
+
+
+def _sums_rows(one: Pass) -> bool:
+    return any(a.written and a.over == "col" for a in one.plan.ARGUMENTS.values())
+
+
+def _cut(one: Pass, arrays: Arrays, part: slice) -> Arrays:
+    return {n: a if one.plan.ARGUMENTS[n].over == "col" else a[part] for n, a in arrays.items()}
+
+
+def _verdict(op: str, output: str, blocks: Iterable[Accuracy]) -> tuple[Row, bool]:
+    found = list(blocks)
+    closest: Any = max(found, key=lambda a: a.worst_ratio)
+    row = {
+        "op": op,
+        "output": output,
+        "largest error": max(a.max_error for a in found),
+        "nearest its bound": closest.worst_ratio * closest.bound_there,
+        "that bound": closest.bound_there,
+        "ratio": closest.worst_ratio,
+        "verdict": "within" if closest.worst_ratio <= 1 else "BEYOND",
+    }
+    return row, closest.worst_ratio <= 1

@@ -1,0 +1,1 @@
+"""Commands that list, compile, check and compare kernels."""

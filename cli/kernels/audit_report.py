@@ -1,0 +1,116 @@
+"""The audit of many kernels: what each is, and which rules it breaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from baracuda.checking.audit.collect import Job, Outcome, collect
+from baracuda.checking.audit.facts import Facts
+from baracuda.checking.audit.rules import Subject, Violation, violations
+from baracuda.codegen.lower.op import Op
+from baracuda.codegen.spec.place import with_field
+from baracuda.runtime import CompileError
+
+from ..terminal import Row, progress
+from .compile_report import Variant, show_errors
+
+if TYPE_CHECKING:
+    from baracuda.codegen.spec.load import Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What became of a variant."""
+
+    variant: Variant
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Everything that was looked at, how many seconds that took on the wall, and how many kernels more are known."""
+
+    audited: list[Audited]
+    violations: list[Violation]
+    seconds: float
+    known: int = 0
+
+    @classmethod
+    def of(cls, variants: Sequence[Variant], ops: Mapping[str, Op], *, workers: int | None = None) -> Audit:
+        """Compile or find in the cache all of `variants`, with a progress bar, and hold them to their contracts."""
+        start = time.perf_counter()
+        outcomes: dict[int, Outcome] = {}
+        with progress("auditing", len(variants)) as advance:
+
+            def done(index: int, outcome: Outcome) -> None:
+                outcomes[index] = outcome
+                advance()
+
+            collect([Job(v.source, v.arch) for v in variants], on_done=done, workers=workers)
+        audited = [Audited(variant, outcomes[index]) for index, variant in enumerate(variants)]
+        found = [v for one in audited for v in _violations(one, ops)]
+        return cls(audited, found, time.perf_counter() - start)
+
+    @property
+    def failed(self) -> list[CompileError]:
+        return [a.outcome for a in self.audited if isinstance(a.outcome, CompileError)]
+
+    def show(self, loaded: Mapping[str, Loaded]) -> None:
+        """Print the counts, and on stderr what does not compile and a line for each violation."""
+        click.echo(self)
+        show_errors(self.failed, loaded)
+        for violation in self.violations:
+            click.echo(str(violation), err=True)
+
+    def facts(self, loaded: Mapping[str, Loaded]) -> Row:
+        """What `show` shows, for JSON."""
+        broken = [
+            {"sku": str(s.sku), "layout": s.layout, "arch": s.arch, "rule": v.rule, "what": v.what}
+            for v in self.violations
+            for s in (v.subject,)
+        ]
+        failed = [with_field(str(error), loaded) for error in self.failed]
+        return {"kernels": self.kernels, "cached": self.cached, "violations": broken, "failed": failed}
+
+    @property
+    def kernels(self) -> int:
+        """How many there are."""
+        return len(self.audited) + self.known
+
+    @property
+    def cached(self) -> int:
+        """How many of them were found in the cache."""
+        facts = [a.outcome for a in self.audited if isinstance(a.outcome, Facts)]
+        return sum(not f.resources.seconds for f in facts) + self.known
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kernels} kernels audited in {self.seconds:.1f} s: {self.cached} cached, "
+            f"{len({id(v.subject) for v in self.violations})} against their contracts, {len(self.failed)} failed"
+        )
+
+
+def _violations(one: Audited, ops: Mapping[str, Op]) -> list[Violation]:
+    if not isinstance(one.outcome, Facts):
+        return []
+    sku = one.variant.row.sku
+    return violations(Subject(ops[sku.op], sku, one.variant.layout, one.variant.arch, one.outcome))
+
+
+def facts_row(facts: Facts) -> Row:
+    """What tables show of a kernel; widths are the widest moves from and to global memory, in bytes."""
+    held = facts.resources
+    return {
+        "registers": held.registers,
+        "shared": held.shared_bytes,
+        "stack": held.stack_bytes,
+        "spill": held.spill_bytes,
+        "load": facts.widest_load,
+        "store": facts.widest_store,
+        "digest": facts.digest[:12],
+    }

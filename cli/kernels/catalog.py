@@ -1,0 +1,198 @@
+"""`list` and `show`: the kernel table of a package, and all there is to know of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.syntax import Syntax
+
+from baracuda.codegen.lower.op import Op, RowOp, Tensor
+from baracuda.codegen.project import PACKAGE, Project, installed, kernels_of
+from baracuda.codegen.spec.place import with_field
+from baracuda.codegen.spec.wording import did_you_mean
+from baracuda.runtime import CompileError, ElementKind, KernelSku, Registered, Schedule, Tile, Unsupported
+from baracuda.runtime.cache.root import cache_root
+from baracuda.runtime.compile.cubin import cubin_key
+from baracuda.runtime.compile.cubin_store import cubin_store
+from baracuda.runtime.plans.sku import RUNGS
+
+from ..terminal import Row, console, show_json, show_table
+from .audit_report import Audit, facts_row
+from .compile import variants_of
+from .compile_report import Variant
+
+
+def chosen_kernels(
+    package: str = PACKAGE, *, op: str | None = None, dtype: str | None = None
+) -> list[Registered]:
+    """The kernels of `package`, in order of preference; Unsupported for an unknown op or dtype."""
+    kernels = kernels_of(package)
+    known = {row.sku.op for row in kernels}
+    if op is not None and op not in known:
+        raise Unsupported(f"no op {op!r} in {package!r}; {did_you_mean(op, known)}")
+    element = None if dtype is None else ElementKind(dtype)
+    return [k for k in kernels if op in (None, k.sku.op) and element in (None, k.sku.element)]
+
+
+def show_list(
+    specs: Path,
+    *,
+    package: str = PACKAGE,
+    op: str | None = None,
+    dtype: str | None = None,
+    resources: bool = False,
+    archs: Sequence[str] = ("sm_90",),
+    as_json: bool = False,
+) -> None:
+    """Print a row for each kernel of `package`, or with `resources` for each in each layout on each architecture."""
+    kernels = chosen_kernels(package, op=op, dtype=dtype)
+    rows = [_row(k) for k in kernels] if not resources else _audited(kernels, specs, archs, package)
+    (show_json if as_json else show_table)(rows)
+
+
+def _audited(kernels: Sequence[Registered], specs: Path, archs: Sequence[str], package: str) -> list[Row]:
+    """What each occupies; raises the first CompileError."""
+    project = Project.read(specs)
+    ops: dict[str, Op] = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
+    asked = {k.sku for k in kernels}
+    variants = [v for v in variants_of(project, ops, archs=archs, package=package) if v.row.sku in asked]
+    rows: list[Row] = []
+    for variant, facts in ((a.variant, a.outcome) for a in Audit.of(variants, ops).audited):
+        if isinstance(facts, CompileError):
+            raise CompileError(with_field(str(facts), project.loaded))
+        rows.append({**_row(variant.row), "layout": variant.layout, "for": variant.arch, **facts_row(facts)})
+    return rows
+
+
+def _row(kernel: Registered) -> Row:
+    sku = kernel.sku
+    return {
+        "op": sku.op,
+        "direction": sku.direction.value,
+        "element": sku.element.value,
+        "tile": str(sku.schedule),
+        "arch": sku.arch,
+        "columns": _columns(sku),
+        "guarantee": [rung for rung in RUNGS if rung in sku.precision_guarantee.rungs],
+    }
+
+
+def _columns(sku: KernelSku) -> str | None:
+    """How long a row may be, for the family that has rows."""
+    if not isinstance(sku.schedule, Tile):
+        return None
+    return "any" if sku.schedule.wide else f"<= {sku.schedule.columns(sku.element.row.bytes)}"
+
+
+def show(
+    name: str,
+    specs: Path,
+    *,
+    package: str = PACKAGE,
+    source: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Print the kernels that `name`, a SKU, a kernel's symbol or an op, stands for."""
+    kernels = kernels_of(package)
+    chosen = [k for k in kernels if name in (str(k.sku), k.sku.symbol, k.sku.op)]
+    if not chosen:
+        known = {text for k in kernels for text in (k.sku.op, k.sku.symbol, *([str(k.sku)] * ("/" in name)))}
+        raise Unsupported(f"no SKU, kernel or op {name!r} in {package!r}; {did_you_mean(name, known)}")
+    project = Project.read(specs)
+    (op,) = project.chosen([chosen[0].sku.op])
+    variants = variants_of(project, [op.name], package=package)
+    if as_json:
+        return show_json([_facts(k, op, variants, source) for k in chosen])
+    click.echo(f"{op.doc}\n{op.plan}: {_source_path(chosen[0])}\n")
+    for wide in sorted({_is_wide(k.sku) for k in chosen}):
+        if isinstance(op, RowOp):
+            click.echo("rows longer than the tile:" if wide else "rows that a tile holds:")
+        show_table([_traffic(t, op, wide) for t in op.tensors])
+        click.echo()
+    for kernel in chosen:
+        click.echo(str(kernel.sku))
+        if held := list(resources_of(kernel, variants)):
+            show_table(held)
+    if source:
+        click.echo()
+        _print_source(chosen[0].source.raw)
+
+
+def _is_wide(sku: KernelSku) -> bool:
+    return isinstance(sku.schedule, Tile) and sku.schedule.wide
+
+
+def _facts(kernel: Registered, op: Op, variants: Sequence[Variant], source: bool) -> Row:
+    wide = _is_wide(kernel.sku)
+    facts = {
+        "sku": str(kernel.sku),
+        "symbol": kernel.sku.symbol,
+        "plan": op.plan,
+        "source": str(_source_path(kernel)),
+        "traffic": [_traffic(t, op, wide) for t in op.tensors],
+        "resources": list(resources_of(kernel, variants)),
+    }
+    return {**facts, "text": kernel.source.raw} if source else facts
+
+
+def _source_path(kernel: Registered) -> Path:
+    return installed(kernel.source.package) / kernel.source.name
+
+
+def _traffic(tensor: Tensor, op: Op, wide: bool) -> Row:
+    """What a tensor holds and, in the row family, how often memory sees it.
+
+    What every row reads anew (a gain) mostly comes from a cache.
+    """
+    named = {"tensor": tensor.name, "role": tensor.role}
+    holds, optional = " or ".join(tensor.dtypes), tensor.optional or None
+    if not isinstance(op, RowOp):
+        return {**named, "holds": holds, "optional": optional}
+    per = {"element": "", "row": "", "col": " a row" if wide else " a block"}[tensor.over]
+    reads = 0 if tensor.role == "out" else _walks(tensor, op) if wide else 1
+    return {
+        **named,
+        "for each": tensor.over,
+        "holds": holds,
+        "read": f"{reads}x{per}" if reads else None,
+        "written": None if tensor.role == "in" else "1x",
+        "optional": optional,
+    }
+
+
+def _walks(tensor: Tensor, op: RowOp) -> int:
+    """How many walks along a wide row read `tensor`; column sums take a last one, strip by strip."""
+    passes = op.inner if op.column_sums else op.passes
+    return max(1, sum(tensor in p.reads for p in passes if p.walks) + bool(op.column_sums))
+
+
+def resources_of(kernel: Registered, variants: Sequence[Variant]) -> Iterator[Row]:
+    """What the assembler reported of each variant that is in the cache."""
+    several = isinstance(kernel.sku.schedule, Schedule)
+    for variant in (v for v in variants if v.row.sku == kernel.sku):
+        try:
+            cubin = cubin_store(cache_root() / "cubin").get(cubin_key(variant.source, variant.arch))
+        except CompileError:  # no NVRTC, so there is no key to look for
+            return
+        if cubin is not None:
+            found = cubin.resources
+            named = {"kernel": variant.source.symbol} if several else {}
+            yield {
+                "arch": variant.arch,
+                "layout": variant.layout,
+                **named,
+                "registers": found.registers,
+                "shared": found.shared_bytes,
+                "stack": found.stack_bytes,
+                "spill": found.spill_bytes,
+            }
+
+
+def _print_source(text: str) -> None:
+    screen = console()
+    if screen.is_terminal:
+        screen.print(Syntax(text, "cuda", background_color="default", word_wrap=True))
+    else:
+        click.echo(text, nl=False)

@@ -1,0 +1,108 @@
+"""`check`: all that can be known of specs without a GPU: their files are as they say, their binaries as promised."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from baracuda.checking.audit.facts import facts_key
+from baracuda.checking.audit.limits import ARCHS
+from baracuda.codegen.emit.output import Changes, compare
+from baracuda.codegen.project import PACKAGE, Project
+from baracuda.runtime import CompileError, KernelSource
+from baracuda.runtime.compile.cubin import cubin_key, supported_archs
+
+from ..make.generate import facts, show_changes, show_renewed, summary
+from ..make.schema import renew
+from ..make.settled import Known
+from ..memo import Question
+from ..terminal import show_json
+from .audit_report import Audit
+
+if TYPE_CHECKING:
+    from baracuda.codegen.spec.load import Loaded
+
+
+def check(
+    specs: Path,
+    out: Path,
+    templates: Sequence[Path] = (),
+    ops: Sequence[str] = (),
+    *,
+    archs: Sequence[str] = ("sm_90",),
+    all_archs: bool = False,
+    layouts: Sequence[str] = (),
+    package: str = PACKAGE,
+    as_json: bool = False,
+) -> bool:
+    """Validate, lower, render, compare with `out`, audit the kernels; true when nothing is wrong."""
+    start = time.perf_counter()
+    chosen = every_arch() if all_archs else tuple(archs)
+    asked = "check", tuple(ops), chosen, tuple(layouts), package
+    question = Question(specs, templates, asked, _compilers(chosen))
+    warnings: list[str] = []
+    loaded: dict[str, Loaded] = {}
+    if known := Known.read(question.recall()):
+        count, audit = known.ops, Audit([], [], 0.0, known.kernels)
+        changes, renewed = known.changes(specs, out), list[Path]()
+        if changes is None:
+            project = Project.read(specs, templates)
+            changes, renewed = compare(project.files, out), renew(specs, project.schema, check=True)
+        _show_files(count, changes, out, as_json)
+    else:
+        from baracuda.checking.problems.cases import refuse_bad_cases
+        from baracuda.checking.problems.subject import Subject
+        from baracuda.codegen.spec.tuned import stale
+
+        from .compile import variants_of
+
+        project = Project.read(specs, templates)
+        refuse_bad_cases(Subject(project.loaded[op.name], project.loaded, package) for op in project.chosen(ops))
+        variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
+        count, loaded = len(project.ops), project.loaded
+        changes, renewed = compare(project.files, out), renew(specs, project.schema, check=True)
+        _show_files(count, changes, out, as_json)
+        told = [(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]) for op in project.chosen(ops)]
+        warnings = [line for op in told for line in stale(*op)]
+        for line in warnings if not as_json else ():
+            click.echo(f"warning: {line}")
+        audit = Audit.of(variants, project.ops)
+        if not (warnings or audit.failed or audit.violations):
+            question.remember(Known.of(count, len(variants), project.files, specs, renewed=bool(renewed)))
+    seconds = time.perf_counter() - start
+    if as_json:
+        found = {"ops": count, **facts(changes, out, renewed), "warnings": warnings, **audit.facts(loaded)}
+        show_json({**found, "seconds": seconds})
+    else:
+        show_renewed(renewed, "would be ")
+        audit.show(loaded)
+        click.echo(f"{seconds:.1f} s")
+    return not (changes.any or renewed or audit.failed or audit.violations)
+
+
+def _show_files(ops: int, changes: Changes, out: Path, quiet: bool) -> None:
+    """What is not as it should be in `out`, unless it is to be `quiet`."""
+    if not quiet:
+        click.echo(summary(ops, changes))
+        show_changes(changes, out, "would be ")
+
+
+def _compilers(archs: Sequence[str]) -> tuple[bytes, ...]:
+    """What stands for the compiler and the disassembler; nothing where one is missing, which compiling will say."""
+    with suppress(CompileError):
+        return tuple(facts_key(cubin_key(KernelSource("", "", ""), arch)) for arch in archs)
+    return ()
+
+
+def every_arch() -> tuple[str, ...]:
+    """The architectures that a spec may name and the installed NVRTC compiles for.
+
+    Without those that end in a letter: kernels that need one are compiled for it when the plain one is asked for.
+    """
+    supported = supported_archs()
+    return tuple(arch for arch in ARCHS if arch in supported)

@@ -1,0 +1,133 @@
+"""`explain`: which kernel a plan takes for a problem written on the command line, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass
+from dataclasses import fields as fields_of
+from typing import Any, NoReturn
+
+import click
+
+from baracuda.checking.audit.limits import AN_EXAMPLE, DEVICES
+from baracuda.codegen.project import PACKAGE, plan_names, plans_of
+from baracuda.codegen.spec.wording import did_you_mean
+from baracuda.runtime import (
+    Device,
+    DriverError,
+    InvalidProblem,
+    KernelSku,
+    KernelSource,
+    Unsupported,
+    as_bool,
+    as_float,
+    as_int,
+    as_shape,
+    get_device,
+)
+from baracuda.runtime.plans.plan import Plan
+from baracuda.runtime.plans.selection import Explanation, Verdict
+
+from ..terminal import Row, show_json, show_table
+
+_WORDS = {"true": True, "false": False, "1": True, "0": False}
+READ: dict[Any, Callable[[str], Any]] = {
+    as_shape: lambda text: tuple(int(n) for n in text.strip("()[]").split(",") if n.strip()),
+    as_int: lambda text: int(text, 0),
+    as_float: float,
+    as_bool: lambda text: _WORDS[text.lower()],
+}
+WANTED: dict[Any, str] = {as_shape: "extents as 64,64", as_int: "an int", as_float: "a float", as_bool: "true or false"}
+
+
+@dataclass
+class Architecture:
+    """Stands for every GPU of an architecture where no GPU is needed: in selection."""
+
+    name: str
+    arch: str
+    watch: None = None
+    multiprocessors: int = 1
+
+    def load(self, source: KernelSource) -> NoReturn:
+        raise DriverError(f"{self.arch} is no device to load {source.symbol!r} on; name one, as in 'cuda:0'")
+
+    def is_loaded(self, source: KernelSource) -> bool:
+        return False
+
+
+def explain(
+    plan: str, fields: Iterable[str], device: str | None = None, package: str = PACKAGE, as_json: bool = False
+) -> bool:
+    """Print how the plan called `plan` selects for fields given as "name=value"; true when it finds a kernel.
+
+    `device` is "host", "cuda:0" or an architecture such as "sm_80"; None leaves it open, as `select` does.
+    """
+    kind = plan_called(plan, package)
+    explanation = kind.explain(descriptor_of(kind, fields), device=device and device_called(device))
+    show_json(_facts(explanation)) if as_json else show(explanation)
+    return explanation.chosen is not None
+
+
+def show(explanation: Explanation) -> None:
+    """The kernel that is taken, and a row for each candidate in order of preference."""
+    click.echo(explanation.descriptor)
+    click.echo(f"{explanation.chosen}: {explanation.decided}\n" if explanation.chosen else "no kernel takes it\n")
+    show_table([_row(verdict, explanation.chosen) for verdict in explanation.verdicts])
+
+
+def _row(verdict: Verdict, chosen: KernelSku | None) -> Row:
+    sku = verdict.sku
+    assert sku is not None
+    said = "chosen" if sku == chosen else "accepted" if verdict else verdict.reason
+    named = f"{sku.schedule} {sku.layout}" if sku.layout else str(sku.schedule)
+    return {"": "->" if sku == chosen else "", "kernel": named, "arch": sku.arch, "verdict": said}
+
+
+def _facts(explanation: Explanation) -> Row:
+    verdicts = [{"sku": str(v.sku), "accepted": v.accepted, "reason": v.reason} for v in explanation.verdicts]
+    chosen = explanation.chosen and str(explanation.chosen)
+    return {
+        "descriptor": str(explanation.descriptor),
+        "chosen": chosen,
+        "decided": explanation.decided,
+        "candidates": verdicts,
+    }
+
+
+def device_called(name: str) -> Device:
+    if name == "host" or name.startswith("cuda:"):
+        return get_device(name)
+    if name not in DEVICES:
+        raise Unsupported(f"no device {name!r}; known are host, cuda:N and {', '.join(DEVICES)}; {AN_EXAMPLE}")
+    return Architecture(name, name)
+
+
+def plan_called(name: str, package: str) -> type[Plan[Any]]:
+    plans = plan_names(package)
+    if name not in plans:
+        raise Unsupported(f"no plan {name!r} in {package!r}; {did_you_mean(name, plans)}")
+    return getattr(plans_of(package), name)  # type: ignore[no-any-return]
+
+
+def descriptor_of(plan: type[Plan[Any]], assignments: Iterable[str]) -> Any:
+    name, kind = plan.__name__, plan.DESCRIPTOR
+    known = {field.name: field for field in fields_of(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise InvalidProblem(f"{name}: {assignment!r} gives no value; write field=value")
+        if key not in known:
+            raise InvalidProblem(f"{name}: no field {key!r}; {did_you_mean(key, known)}")
+        values[key] = _value(name, key, text, kind._types.get(key))
+    if missing := [n for n, f in known.items() if n not in values and f.default is MISSING]:
+        raise InvalidProblem(f"{name}: needs {', '.join(missing)}; write {missing[0]}=value")
+    return kind(**values)
+
+
+def _value(plan: str, key: str, text: str, convert: Any) -> Any:
+    try:
+        return READ.get(convert, str)(text)
+    except (ValueError, KeyError):
+        raise InvalidProblem(f"{plan}: {key!r} must be {WANTED[convert]}, got {text!r}") from None

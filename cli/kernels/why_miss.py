@@ -1,0 +1,137 @@
+"""`why-miss`: whether the cache has the kernels of a problem, and where it has not, what has changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import click
+
+from baracuda.codegen.project import PACKAGE
+from baracuda.runtime import Device, KernelSource, Unsupported, default_device
+from baracuda.runtime.cache.root import cache_root
+from baracuda.runtime.compile.cubin import cubin_key, key_parts
+from baracuda.runtime.compile.cubin_store import CubinStore, cubin_store
+from baracuda.runtime.compile.provenance import MAKER, Parts
+
+from ..terminal import Row, show_json, show_table
+from .explain import descriptor_of, device_called, plan_called
+
+_DIGESTS = ("text", "header ")  # parts whose values say nothing to a person
+_VARIANT = ("architecture", "constant ")  # parts that differ between the kernels of one text
+_SHOWN = 4  # changes in a line
+_Pair = tuple[str | None, str | None]  # as it was and as it is
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What the cache has for a kernel; `changed` is each part that its nearest record has otherwise, old and new."""
+
+    kernel: str
+    layout: str
+    arch: str
+    hit: bool
+    why: str = ""
+    changed: Mapping[str, _Pair] = field(default_factory=dict)
+
+
+def why_miss(
+    plan: str, fields: Iterable[str], device: str | None = None, package: str = PACKAGE, as_json: bool = False
+) -> bool:
+    """Look for the kernels that `plan` needs for fields given as "name=value"; true when the cache has them all.
+
+    `device` is "cuda:0" or an architecture such as "sm_90"; None is the first GPU.
+    """
+    kind = plan_called(plan, package)
+    where = _gpu(device)
+    chosen = kind.select(descriptor_of(kind, fields), device=where)
+    store = cubin_store(cache_root() / "cubin")
+    found = [lookup(store, layout, source, where.arch) for layout, source in _needed(chosen)]
+    if as_json:
+        show_json([asdict(one) for one in found])
+    else:
+        _show(chosen, where.arch, store, found)
+    return all(one.hit for one in found)
+
+
+def _gpu(name: str | None) -> Device:
+    where = device_called(name) if name else default_device()
+    if where.arch == "host":
+        given = "the host device has a cache of its own" if name else "there is no GPU"
+        raise Unsupported(f"{given}; name an architecture, as in --device sm_90")
+    return where
+
+
+def _needed(plan: Any) -> Iterator[tuple[str, KernelSource]]:
+    """The kernels for arrays of the usual element types, in each layout."""
+    usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
+    seen = set()
+    for layout, held, source in plan.variants():
+        if held == usual and source not in seen:
+            seen.add(source)
+            yield layout, source
+
+
+def lookup(store: CubinStore, layout: str, source: KernelSource, arch: str) -> Lookup:
+    """Whether `store` has `source` for `arch`; if not, how the nearest that was compiled differs."""
+    arch = source.arch or arch
+    key, named = cubin_key(source, arch), (source.symbol, layout, arch)
+    if store.get(key) is not None:
+        return Lookup(*named, hit=True)
+    if store.records.get(key) is not None:
+        return Lookup(*named, hit=False, why="compiled before; the entry is gone or damaged")
+    parts = key_parts(source, arch)
+    records = list(store.records.newest_first())
+    alike = [changes(record, parts) for record in records if record.get("kernel") == source.symbol]
+    if not alike:
+        return Lookup(*named, hit=False, why=_unknown(len(store), len(records)))
+    nearest = min(alike, key=_distance)
+    return Lookup(*named, hit=False, why=_said(nearest), changed=nearest)
+
+
+def changes(old: Parts, new: Parts) -> dict[str, _Pair]:
+    """Each part that is not the same, as it was and as it is; who makes keys only if nothing else has changed."""
+    names = dict.fromkeys((*new, *old))
+    found = {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
+    return {name: pair for name, pair in found.items() if name != MAKER} or found
+
+
+def _distance(changed: Mapping[str, object]) -> tuple[int, int]:
+    """Another variant is further away than the same one of any other text."""
+    return sum(name.startswith(_VARIANT) for name in changed), len(changed)
+
+
+def _unknown(entries: int, records: int) -> str:
+    if entries > records:
+        return f"no record of this kernel; {entries - records} of {entries} entries have none"
+    return "never compiled"
+
+
+def _said(changed: Mapping[str, _Pair]) -> str:
+    lines = [_change(name, *pair) for name, pair in changed.items()]
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    other = "never compiled; nearest: " if any(name.startswith(_VARIANT) for name in changed) else ""
+    return other + ", ".join(lines[:_SHOWN]) + more
+
+
+def _change(name: str, old: str | None, new: str | None) -> str:
+    if old is None or new is None:
+        return f"{name} {'is gone' if new is None else 'is new'}"
+    if name.startswith(_DIGESTS):
+        return f"{name} changed"
+    return f"{name.removeprefix('constant BARACUDA_')} {old} -> {new}"
+
+
+def _show(plan: Any, arch: str, store: CubinStore, found: Sequence[Lookup]) -> None:
+    click.echo(f"{plan.descriptor}\n{plan.sku} for {arch}\nin {store.folder}\n")
+    several = {name for name in ("kernel", "arch") if len({getattr(one, name) for one in found}) > 1}
+    show_table([_row(one, several) for one in found])
+    hits = sum(one.hit for one in found)
+    click.echo(f"\n{hits} of {len(found)} in the cache, {len(found) - hits} to be compiled")
+
+
+def _row(one: Lookup, named: Container[str]) -> Row:
+    place = {"kernel": one.kernel, "layout": one.layout, "arch": one.arch}
+    shown = {name: value for name, value in place.items() if name == "layout" or name in named}
+    return {**shown, "cache": "hit" if one.hit else "miss", "why": one.why}

@@ -1,0 +1,82 @@
+"""`generate`: write what the specs say, or list what is not as they say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from keyword import iskeyword
+from pathlib import Path
+
+import click
+
+from baracuda.codegen.emit.output import Changes, compare, write
+from baracuda.codegen.project import OUT, Project
+from baracuda.runtime import SpecError
+
+from ..memo import Question
+from ..terminal import show_json
+from .schema import renew
+from .settled import Known
+
+
+def generate(
+    specs: Path, out: Path, templates: Sequence[Path] = (), *, check: bool = False, as_json: bool = False
+) -> bool:
+    """Bring `out` up to date with `specs`, or only say what would change; false if anything would."""
+    start = time.perf_counter()
+    _check_out(out, specs)
+    question = Question(specs, templates, ("generate",))
+    known = Known.read(question.recall())
+    changes = known and known.changes(specs, out)
+    if known and changes:
+        ops, renewed = known.ops, list[Path]()
+    else:
+        project = Project.read(specs, templates)
+        ops, renewed = len(project.ops), renew(specs, project.schema, check=check)
+        changes = (compare if check else write)(project.files, out)
+        question.remember(Known.of(ops, 0, project.files, specs, renewed=check and bool(renewed)))
+    if as_json:
+        show_json({"ops": ops, **facts(changes, out, renewed), "seconds": time.perf_counter() - start})
+    else:
+        show_renewed(renewed, tense := "would be " if check else "")
+        show_changes(changes, out, tense)
+        click.echo(f"{summary(ops, changes)} in {(time.perf_counter() - start) * 1e3:.0f} ms")
+    return not (check and (changes.any or renewed))
+
+
+def _check_out(out: Path, specs: Path) -> None:
+    """Raise SpecError for a folder that makes no package of its own."""
+    name = out.resolve().name
+    if not name.isidentifier() or iskeyword(name):
+        raise SpecError(f"--out {out}: {name!r} cannot be imported; the folder is a package, call it as in 'my_ops'")
+    if name == "baracuda":
+        raise SpecError(f"--out {out}: would hide the package {name!r} that all plans import; choose another name")
+    if out.resolve() == specs.resolve():
+        raise SpecError(f"--out {out}: is the folder of specs; plans go into another one, as in --out {OUT}")
+
+
+def facts(changes: Changes, out: Path, renewed: Sequence[Path]) -> dict[str, list[str]]:
+    """The files of each kind, for JSON."""
+    kinds = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
+    found = {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
+    return {**found, "written": [*map(str, renewed), *found["written"]]}
+
+
+def show_renewed(renewed: Sequence[Path], tense: str = "") -> None:
+    """A line for the schema, where it is not, or was not, as it should be."""
+    for path in renewed:
+        click.echo(f"{tense}written: {path}")
+
+
+def show_changes(changes: Changes, out: Path, tense: str = "") -> None:
+    """A line for each file that is not, or was not, as the specs say."""
+    for what, paths in (("written", changes.written), ("removed", changes.removed)):
+        for path in paths:
+            click.echo(f"{tense}{what}: {out / path}")
+
+
+def summary(ops: int, changes: Changes) -> str:
+    """How many ops and files."""
+    counts = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
+    files = ", ".join(f"{len(paths)} {what}" for what, paths in counts.items() if paths)
+    return f"{ops} op{'s' * (ops != 1)}; files: {files}"

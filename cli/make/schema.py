@@ -1,0 +1,56 @@
+"""`schema`: what a spec may say, as JSON Schema; and the copy of it among specs, which their first lines name."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from baracuda.runtime.cache.publish import publish
+from baracuda.runtime.plans.tuned import MARK
+
+_LARGEST = 1 << 20  # bytes of it that are read; ours has fewer
+FILE = "schema.json"  # in the folder of specs
+
+
+def schema(out: Path | None = None) -> None:
+    """Write the schema to `out`, or print it."""
+    from baracuda.codegen.spec.schema import (
+        schema_text,  # pydantic takes a while; those who only compare need none of it
+    )
+
+    if out is None:
+        click.echo(schema_text(), nl=False)
+    else:
+        out.write_text(schema_text(), encoding="utf-8")
+
+
+def renew(specs: Path, text: str, *, check: bool = False, create: bool = False) -> list[Path]:
+    """Bring the schema in a folder of specs up to date and return what was, or with `check` would be, written.
+
+    Another's file stays as it is. Where there is none, only `create` makes one: specs that do not name it need none.
+    """
+    path = specs / FILE
+    there = start_of(path).decode(errors="replace") if path.is_file() else MARK if create else text
+    if MARK not in there or _same(there, text):
+        return []
+    if not check:
+        publish(path, text)
+    return [path]
+
+
+def start_of(path: Path) -> bytes:
+    """What is in a file, or as much of it as tells that it is not ours; nothing where there is none."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(_LARGEST)
+
+
+def _same(there: str, text: str) -> bool:
+    """Whether both say the same: versions of pydantic spell numbers differently."""
+    with suppress(ValueError, RecursionError):
+        return bool(json.loads(there) == json.loads(text))
+    return False

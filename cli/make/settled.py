@@ -1,0 +1,58 @@
+"""What `generate` and `check` remember: two numbers and two digests, of which nothing can be written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from baracuda.codegen.emit.output import Changes, compare
+
+from .schema import FILE, start_of
+
+_LARGEST = 64 << 20  # bytes of generated files that are looked at again; ours have a few
+
+
+class Known(NamedTuple):
+    """Of a folder of specs: its ops, the kernels that were audited, its generated files, and the schema beside it."""
+
+    ops: int
+    kernels: int
+    files: str
+    schema: str
+
+    @classmethod
+    def read(cls, answer: object) -> Known | None:
+        """What was remembered; None for anything else."""
+        match answer:
+            case [int(ops), int(kernels), str(files), str(schema)]:
+                return cls(ops, kernels, files, schema)
+        return None
+
+    @classmethod
+    def of(cls, ops: int, kernels: int, files: Mapping[str, str], specs: Path, *, renewed: bool) -> Known:
+        """Where the schema is still to be `renewed`, it is none that will be found."""
+        return cls(ops, kernels, _digest_of(files), "" if renewed else _schema_of(specs))
+
+    def changes(self, specs: Path, out: Path) -> Changes | None:
+        """None at all, where `out` holds those files and no more of ours; elsewhere what there are is unknown."""
+        present = compare({}, out).removed
+        if sum((out / path).lstat().st_size for path in present) > _LARGEST:
+            return None
+        held = {path: (out / path).read_text(encoding="utf-8", errors="replace") for path in present}
+        if (_digest_of(held), _schema_of(specs)) != (self.files, self.schema):
+            return None
+        return Changes((), (), tuple(sorted(present)))
+
+
+def _digest_of(files: Mapping[str, str]) -> str:
+    return hashlib.sha256(repr(sorted(files.items())).encode(errors="replace"), usedforsecurity=False).hexdigest()
+
+
+def _schema_of(specs: Path) -> str:
+    content = b""
+    with suppress(OSError):
+        content = start_of(specs / FILE)
+    return hashlib.sha256(content, usedforsecurity=False).hexdigest()

@@ -1,0 +1,1 @@
+"""Commands that time kernels on a GPU."""

@@ -1,0 +1,188 @@
+"""The `bench` command: device times of plans and their peers in one run, resumable; pages and pictures of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from baracuda.checking.compare.state import digest_of
+from baracuda.checking.problems.subject import Subject
+from baracuda.codegen.project import installed, plans_of, refuse_unknown
+from baracuda.codegen.spec.load import load_folder
+from baracuda.runtime import DriverError, InvalidProblem
+
+from ..terminal import console, show_json, show_table, working
+
+if TYPE_CHECKING:  # what a run needs is imported by it
+    from baracuda.benchmarks.case import Case
+    from baracuda.benchmarks.contest import Measured
+    from baracuda.benchmarks.machine import Machine
+    from baracuda.benchmarks.peers import Maker
+    from baracuda.benchmarks.state import State
+
+
+def bench(
+    ops: Sequence[str],
+    specs: Path,
+    package: str,
+    peers: str | None,
+    case: str | None,
+    sweep: bool,
+    state: Path | None,
+    csv: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> bool:
+    """Measure what `state` does not have yet; say whether ours was timed in every case."""
+    from baracuda.benchmarks.ceilings import ceilings
+    from baracuda.benchmarks.machine import TorchMachine
+    from baracuda.benchmarks.peers import found
+    from baracuda.benchmarks.state import State
+
+    plans_of(package)
+    cases = chosen_cases(ops, specs, package, case=case, sweep=sweep)
+    machine = TorchMachine()
+    makers, missing = found(tuple(peers.split(",")) if peers is not None else ())
+    for name, reason in missing.items():
+        click.echo(f"no peers of {name}: {reason}", err=True)
+    if peers and (unknown := set(peers.split(",")) - set(makers)):
+        click.echo(f"not here: {', '.join(sorted(unknown))}; there are {', '.join(makers) or 'none'}", err=True)
+    known = State(state, digest_of([installed("baracuda.runtime"), _folder(package)]))
+    facts = machine.facts()
+    left = [c for c in cases if known.known(c.op, c.label, facts["device"], makers) is None]
+    tops = ceilings(machine) if left else {}
+    measure(left, makers, machine, known, facts, tops)
+    results = [m for c in cases for m in known.measured.get((c.op, c.label), [])]
+    show(results, as_json=as_json)
+    _write(results, csv, plot, sweep)
+    return all(m.us is not None for m in results if m.peer == "ours")
+
+
+def measure(
+    cases: Sequence[Case],
+    makers: Mapping[str, Maker],
+    machine: Machine,
+    known: State,
+    facts: Mapping[str, str],
+    tops: Mapping[str, float],
+) -> None:
+    """Hold the contest of each case and remember it with what it was measured on; a line on stderr for each."""
+    from baracuda.benchmarks.contest import contest
+    from baracuda.benchmarks.report import rate
+
+    screen = console(stderr=True)
+    for number, case in enumerate(cases, 1):
+        got = contest(case, makers, machine)
+        known.add([replace(m, facts=facts, ceilings=tops, asked=tuple(makers)) for m in got])
+        said = "; ".join(f"{m.peer} {m.us:.1f} us {rate(m)}" if m.us else f"{m.peer}: {m.problem}" for m in got)
+        screen.print(f"[{number}/{len(cases)}] {case.op} {case.label}: {said}", markup=False, soft_wrap=True)
+        check_alive(case, machine)
+
+
+def check_alive(case: Case, machine: Machine) -> None:
+    """A contestant's fault may be the end of the device for this process: no later figure would mean anything."""
+    try:
+        machine.finish()
+    except Exception as error:
+        hint = f"{case.op} {case.label}: the device failed in one of its contestants; leave that out with --peers"
+        raise DriverError(f"{hint} ({str(error).splitlines()[0]})") from error
+
+
+def chosen_cases(
+    ops: Sequence[str],
+    specs: Path,
+    package: str,
+    *,
+    case: str | None = None,
+    sweep: bool = False,
+    dtypes: Sequence[str] = (),
+) -> list[Case]:
+    """The cases of `ops`, or of all, whose label has `case` in it; of `dtypes`, where any are given."""
+    from baracuda.benchmarks.case import SWEPT, cases_of, sweep_of
+
+    loaded = load_folder(specs)
+    refuse_unknown(ops, loaded)
+    swept = SWEPT if sweep else tuple(loaded)
+    subjects = [Subject(loaded[op], loaded, package) for op in dict.fromkeys(ops or swept) if op in loaded]
+    found = [c for subject in subjects for c in (sweep_of if sweep else cases_of)(subject, dtypes)]
+    chosen = [c for c in found if case is None or case in c.label]
+    if not chosen:
+        raise InvalidProblem(f"no case to measure; {len(found)} cases, none has {case!r} in its name")
+    return chosen
+
+
+def show(results: Sequence[Measured], *, as_json: bool) -> None:
+    """Tables of what was measured and lines of what was not, or all of it as JSON."""
+    from baracuda.benchmarks.report import problems_of, rows_of
+
+    if as_json:
+        show_json([asdict(m) for m in results])
+        return
+    for op, rows in rows_of(results).items():
+        click.echo(op)
+        show_table(rows)
+        click.echo()
+    for line in problems_of(results):
+        click.echo(line)
+    tops = results[0].ceilings if results else {}
+    click.echo(", ".join(f"{n} {v:.0f} {'TFLOP/s' if n == 'matmul' else 'GB/s'}" for n, v in tops.items()))
+
+
+def write_report(paths: Sequence[Path], out: Path | None, csv: Path | None, plot: Path | None, sweep: bool) -> None:
+    """A page of Markdown of what state files hold, in a file or on stdout; a table and a picture beside it."""
+    from baracuda.benchmarks.report import markdown
+    from baracuda.benchmarks.state import latest
+
+    results = latest(paths)
+    command = f"baracuda-gen bench{' --sweep' if sweep else ''} --state {shlex.join(p.name for p in paths)}"
+    shown = os.path.relpath(plot, out.parent) if plot and out else ""
+    text = markdown(results, command, "Benchmarks by the length of rows" if sweep else "Benchmarks", shown)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        out.write_text(text, encoding="utf-8")
+    _write(results, csv, plot, sweep)
+
+
+def show_apart(*, host: bool, compiling: bool, as_json: bool) -> None:
+    """What launches cost the host, and what compilation takes."""
+    rows: dict[str, list[dict[str, object]]] = {}
+    if host:
+        from baracuda.benchmarks.host import rows as launches
+
+        with working("launching"):
+            rows["host"] = launches()
+    if compiling:
+        from baracuda.benchmarks.compile_time import rows as compilations
+
+        with working("compiling"):
+            rows["compile"] = compilations()
+    if as_json:
+        show_json(rows)
+        return
+    for name, found in rows.items():
+        click.echo(name)
+        show_table(found)
+        click.echo()
+
+
+def _write(results: Sequence[Measured], csv: Path | None, plot: Path | None, sweep: bool) -> None:
+    if csv is not None:
+        from baracuda.benchmarks.report import write_csv
+
+        write_csv(results, csv)
+    if plot is not None:
+        from baracuda.benchmarks.plot import draw
+
+        draw(results, plot, sweep=sweep)
+
+
+def _folder(package: str) -> Path:
+    return Path(str(sys.modules[package].__file__)).parent

@@ -1,0 +1,140 @@
+"""The `tune` command: measure which kernel serves a problem best, and keep what beats the rule as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from baracuda.codegen.project import plans_of
+from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.tuned import digest_of_kernels, path_of, promised, read_table, write_table
+from baracuda.runtime import REGISTRY, ElementKind, KernelSku, get_device
+
+from ..terminal import progress, show_json, show_table
+from .bench import check_alive, chosen_cases
+
+if TYPE_CHECKING:  # what a run needs is imported by it
+    from baracuda.benchmarks.case import Case
+    from baracuda.benchmarks.contest import Measured
+    from baracuda.benchmarks.machine import Machine
+    from baracuda.benchmarks.tuning import Trial
+
+Trials = Mapping[str, Sequence["Trial"]]  # by op
+
+
+def tune(
+    ops: Sequence[str],
+    specs: Path,
+    package: str,
+    case: str | None,
+    dtypes: str | None,
+    sweep: bool,
+    margin: float,
+    state: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> bool:
+    """Try what `state` does not have yet and keep what wins; say whether the rule's choice was timed in every case."""
+    from baracuda.benchmarks.machine import TorchMachine
+
+    plans_of(package)
+    kinds = [ElementKind(name).value for name in dtypes.split(",")] if dtypes else []
+    named = ops or (tuple(load_folder(specs)) if sweep else ())  # a sweep is of all ops on rows
+    cases = chosen_cases(named, specs, package, case=case, sweep=sweep, dtypes=kinds)
+    trials = tried_all([replace(c, tuned=False) for c in cases if c.arch is None], TorchMachine(), state)
+    show(trials, margin, as_json=as_json)
+    for op, of_op in trials.items():
+        keep(op, of_op, specs, margin, dry_run=dry_run)
+    failed = [trial for of_op in trials.values() for trial in of_op if trial.failed]
+    for trial in failed:
+        click.echo(f"{trial.case.op} {trial.case.label}: {trial.rule.problem}", err=True)
+    return not failed
+
+
+def tried_all(cases: Sequence[Case], machine: Machine, state: Path | None) -> Trials:
+    """The trial of each case: as it is in the state file, or made now and remembered there."""
+    from baracuda.benchmarks.state import State
+    from baracuda.benchmarks.tuning import RULE, Trial, tried
+
+    facts = {"arch": get_device(machine.device).arch, **machine.facts()}
+    states = {op: State(state, digest_of(op)) for op in dict.fromkeys(c.op for c in cases)}
+    found: dict[str, list[Trial]] = {op: [] for op in states}
+    with progress("tuning", len(cases)) as step:
+        for one in cases:
+            lines = states[one.op].known(one.op, one.label, facts["device"], ())
+            if lines is None:
+                lines = [replace(m, facts=facts) for m in tried(one, machine)]
+                states[one.op].add(lines)
+                check_alive(one, machine)
+            found[one.op].append(Trial(one, tuple(sorted(lines, key=lambda m: m.peer != RULE))))
+            step()
+    return found
+
+
+def digest_of(op: str) -> str:
+    """Of the texts of an op's kernels."""
+    return digest_of_kernels(REGISTRY.candidates(op)[0].source.raw)
+
+
+def keep(op: str, trials: Sequence[Trial], specs: Path, margin: float, *, dry_run: bool) -> None:
+    """Merge what won into the table of the architecture, and say in a line what became of it."""
+    from baracuda.benchmarks.tuning import decided
+
+    facts = trials[0].rule.facts
+    about = {name: facts.get(name, "unknown") for name in ("device", "driver", "nvrtc")}
+    path = path_of(specs, facts["arch"], op)
+    before = read_table(path)
+    after = decided(trials, before, margin, {**about, "digest": digest_of(op)})
+    new, gone = (len({m.key for m in a} - {m.key for m in b}) for a, b in ((after, before), (before, after)))
+    said = f"{path}: {len(after)} measurements, {new} new, {gone} gone"
+    if after == list(before):
+        click.echo(f"{said}; unchanged", err=True)
+    elif dry_run:
+        click.echo(f"{said}; not written", err=True)
+    else:
+        write_table(path, after)
+        click.echo(f"{said}; 'baracuda-gen generate' puts them into plans", err=True)
+
+
+def show(trials: Trials, margin: float, *, as_json: bool) -> None:
+    """A table for each op of what was tried, or all of it as JSON."""
+    if as_json:
+        show_json([asdict(m) for of_op in trials.values() for trial in of_op for m in trial.lines])
+        return
+    for op, of_op in trials.items():
+        click.echo(op)
+        show_table([row for trial in of_op for row in rows_of(trial, margin)])
+        click.echo()
+
+
+def rows_of(trial: Trial, margin: float) -> list[dict[str, object]]:
+    """The rule's choice and every candidate of a case, with why it does not win."""
+    from baracuda.benchmarks.tuning import RULE, objection
+
+    exact, rule = promised(trial.case.spec, "bit_stable_across_arch"), trial.rule
+    return [
+        {
+            "case": trial.case.label,
+            "kernel": f"by rule: {m.kernel}" if m.peer == RULE else _short(m.peer),
+            "us": m.us,
+            "spread": _spread(m),
+            "gain": f"{rule.us / m.us - 1:+.1%}" if m.peer != RULE and m.us and rule.us else None,
+            "verdict": m.problem if m.peer == RULE else objection(m, rule, margin, exact=exact) or "wins",
+        }
+        for m in trial.lines
+    ]
+
+
+def _short(sku: str) -> str:
+    """What tells a kernel from the others of its op."""
+    parsed = KernelSku.parse(sku)
+    return f"{parsed.arch} {parsed.schedule}"
+
+
+def _spread(one: Measured) -> str | None:
+    """How far the quartiles are apart."""
+    return None if not one.us or one.low is None or one.high is None else f"{(one.high - one.low) / one.us:.1%}"

@@ -1,0 +1,1 @@
+"""Commands that test kernels and plans."""

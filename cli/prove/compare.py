@@ -1,0 +1,163 @@
+"""The `compare` command: random problems of every op, judged by torch in float64, in resumable parts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import click
+
+from baracuda.checking.compare.expected import values_of
+from baracuda.checking.compare.judge import Outcome, Settings
+from baracuda.checking.compare.report import failures_of, markdown, rows_of
+from baracuda.checking.compare.run import run
+from baracuda.checking.compare.state import Key, State, digest_of
+from baracuda.checking.compare.torch_values import torch_module
+from baracuda.checking.compare.worker import Judge
+from baracuda.checking.repro.bundle import replay
+from baracuda.checking.verify import environment
+from baracuda.codegen.project import TOOLS, installed, options_of, plans_of, refuse_unknown
+from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.spec import BodySpec
+from baracuda.runtime import DriverError, InvalidProblem, Unsupported
+from baracuda.runtime.devices.cuda import CudaDevice
+
+from ..terminal import progress, show_json, show_table
+
+_REPEATS = {"cuda": 100, "host": 2}
+
+
+def compare(
+    ops: Sequence[str],
+    specs: Path,
+    package: str,
+    count: int,
+    seed: int,
+    part: str,
+    state: Path | None,
+    device: str | None,
+    repeats: int | None,
+    limit: int,
+    jobs: int | None,
+    only: int | None,
+    repro: Path | None,
+    as_json: bool,
+) -> bool:
+    """Judge problems 0 to `count` of `ops` that `state` does not have yet; say whether all are as they should be.
+
+    What fails is kept in the folder `repro`.
+    """
+    device = _device(device)
+    settings = Settings(seed, device, limit, repeats or _REPEATS[device])
+    torch_module()
+    plans_of(package)
+    chosen, left_out = _chosen(ops, specs)
+    for line in left_out:
+        click.echo(line, err=True)
+    options, judge = options_of(specs, package), cache(lambda: Judge(specs, package, settings))
+    if only is not None:
+        outcomes = [judge()(op, only) for op in chosen]
+        _show(outcomes, settings, options, _kept(judge, outcomes, specs, package, repro), as_json, each=True)
+        return not any(outcome.failure for outcome in outcomes)
+    work = shard([(op, index) for index in range(count) for op in chosen], part)
+    known = State(state, settings, _against(specs, package))
+    left = [key for key in work if key not in known.outcomes]
+    with progress("problems", len(left)) as step:
+
+        def judged(outcome: Outcome) -> None:
+            known.add(outcome)
+            step()
+
+        given = {"specs": str(specs.resolve()), "package": package, "settings": asdict(settings)}
+        run(left, given, jobs or len(os.sched_getaffinity(0)), judged, environment(specs, package, (), device))
+    outcomes = [known.outcomes[key] for key in work]
+    _show(outcomes, settings, options, _kept(judge, outcomes, specs, package, repro), as_json)
+    return not any(outcome.failure for outcome in outcomes)
+
+
+def write_report(paths: Sequence[Path], out: Path | None) -> None:
+    """A page of Markdown of what state files hold, in a file or on stdout."""
+    text = markdown(paths)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        out.write_text(text, encoding="utf-8")
+
+
+def shard(work: Sequence[Key], part: str) -> list[Key]:
+    """The I-th of N parts, for "I/N"; each has some of every op."""
+    index, _, count = part.partition("/")
+    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+        raise InvalidProblem(f"--shard is I/N with 1 <= I <= N, got {part!r}")
+    return [key for key in work if key[1] % int(count) == int(index) - 1]
+
+
+def _device(given: str | None) -> str:
+    if given == "cuda" and not CudaDevice.available():
+        raise DriverError("no CUDA device to compare on; use the host device")
+    return given or ("cuda" if CudaDevice.available() else "host")
+
+
+def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
+    """The ops that torch has a version of, and a line for each that is left out."""
+    loaded = load_folder(specs)
+    refuse_unknown(ops, loaded)
+    chosen, left_out = [], []
+    for op in dict.fromkeys(ops or loaded):
+        spec = loaded[op].spec
+        if values_of(spec) is not None:
+            chosen.append(op)
+        elif isinstance(spec, BodySpec):
+            raise Unsupported(f"{op}: nothing says what it is in torch (checking/compare/torch_values.py)")
+        else:
+            left_out.append(f"{op}: nothing says what it is in torch; 'baracuda-gen test {op}' covers it")
+    return chosen, left_out
+
+
+def _against(specs: Path, package: str) -> str:
+    """Changes with everything that outcomes depend on."""
+    ours = map(installed, TOOLS)
+    return digest_of([*ours, specs, Path(str(sys.modules[package].__file__)).parent])
+
+
+def _kept(
+    judge: Callable[[], Judge], outcomes: Sequence[Outcome], specs: Path, package: str, folder: Path | None
+) -> dict[Key, str]:
+    """Keep each failure whose problem can be drawn in a file, and return the command that tries it again."""
+    failed = [outcome for outcome in outcomes if outcome.failure] if folder else []
+    kept = {}
+    with progress("keeping failures", len(failed)) as step:
+        for outcome in failed:
+            assert folder is not None
+            if file := judge().keep(outcome, folder):
+                kept[outcome.op, outcome.index] = replay(file, specs, package)
+            step()
+    return kept
+
+
+def _show(
+    outcomes: Sequence[Outcome],
+    settings: Settings,
+    options: str,
+    kept: Mapping[Key, str],
+    as_json: bool,
+    *,
+    each: bool = False,
+) -> None:
+    rows, failures = rows_of(outcomes), failures_of(outcomes, settings, options, kept)
+    if as_json:
+        show_json({"settings": asdict(settings), "outputs": rows, "failures": failures})
+        return
+    for outcome in outcomes if each else ():
+        click.echo(f"{outcome.op} {outcome.index}: {outcome.kernel} on {outcome.descriptor}")
+        click.echo(f"  {outcome.style} numbers; {outcome.layouts}")
+    if rows:
+        show_table(rows)
+        click.echo()
+    for row in failures:
+        click.echo("\n  ".join(f"{name}: {value}" for name, value in row.items()))
+    click.echo(f"{len(outcomes)} problems of {len({o.op for o in outcomes})} ops, {len(failures)} failures")

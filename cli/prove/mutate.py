@@ -1,0 +1,102 @@
+"""The `mutate` command: mutants of row kernels and their plans, judged by the spec-driven tests on the host device."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from baracuda.checking.mutation.mutants.kernels import Mutant, digest_of
+from baracuda.checking.mutation.report import Report, said
+from baracuda.checking.mutation.run import run
+from baracuda.checking.mutation.sample import sample, shard
+from baracuda.checking.mutation.state import State
+from baracuda.checking.mutation.survivors import declared, unused
+from baracuda.checking.mutation.verdict import SURVIVED
+from baracuda.checking.mutation.worker import Outcome, mutants_of
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.verify import environment
+from baracuda.codegen.project import TOOLS, installed, plans_of, refuse_ungenerated, refuse_unknown
+from baracuda.codegen.spec.load import load_folder
+from baracuda.runtime import Unsupported
+
+from ..terminal import progress, show_json, show_table, working
+
+
+def mutate(
+    ops: Sequence[str],
+    specs: Path,
+    package: str,
+    count: int | None,
+    seed: int,
+    state: Path | None,
+    jobs: int | None,
+    part: str,
+    at_least: float,
+    as_json: bool,
+) -> bool:
+    """Judge the mutants of `ops` that `state` does not have yet; say whether `at_least` percent are killed.
+
+    Without `ops`, of all that are of family row, and those that are not are named on stderr.
+    """
+    with working("listing mutants"):
+        chosen = shard(_mutants(ops, specs, package), part)
+    chosen = chosen if count is None else sample(chosen, count, seed)
+    known = State(state, _against(specs, package))
+    left = [mutant for mutant in chosen if mutant.id not in known.outcomes]
+    with progress("mutants", len(left)) as step:
+
+        def judged(outcome: Outcome) -> None:
+            known.add(outcome)
+            step()
+
+        run(left, environment(specs, package, (), "host"), jobs or len(os.sched_getaffinity(0)), judged)
+    report = Report(chosen, known.outcomes, declared())
+    whole = not ops and count is None and part == "1/1"
+    stale = unused(report.known, report.survivors) if whole else []
+    _show(report, stale, as_json)
+    return (report.score is None or report.score >= at_least) and not stale
+
+
+def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
+    plans_of(package)
+    loaded = load_folder(specs)
+    refuse_unknown(ops, loaded)
+    rows = {op: one for op, one in loaded.items() if one.spec.family == "row"}
+    if others := [op for op in ops or loaded if op not in rows]:
+        if ops:
+            family = loaded[others[0]].spec.family
+            raise Unsupported(f"{others[0]!r} is of family {family}; `mutate` changes ops of family row")
+        click.echo(f"only ops of family row are changed, not {', '.join(sorted(others))}", err=True)
+    refuse_ungenerated(ops or rows, rows, package)
+    subjects = {op: Subject(one, loaded, package) for op, one in rows.items()}
+    return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
+
+
+def _against(specs: Path, package: str) -> str:
+    """Changes with everything that verdicts depend on."""
+    folders = map(installed, TOOLS)
+    return digest_of(*folders, specs, Path(str(sys.modules[package].__file__)).parent)
+
+
+def _show(report: Report, stale: Sequence[str], as_json: bool) -> None:
+    by_op, by_operator = report.by("op", lambda m: m.op), report.by("operator", _operator)
+    if as_json:
+        found = {"ops": by_op, "operators": by_operator, "killers": report.killers(), "survivors": report.listed()}
+        show_json({**found, "stale": list(stale), "score": report.score})
+        return
+    for rows in (by_op, by_operator, report.killers(), report.listed()):
+        if rows:
+            show_table(rows)
+            click.echo()
+    for line in stale:
+        click.echo(line)
+    left = sum(report.fate(mutant) == SURVIVED for mutant in report.mutants)
+    click.echo(f"{len(report.mutants)} mutants, {left} survived without a reason: {said(report.score)} killed")
+
+
+def _operator(mutant: Mutant) -> str:
+    return f"{'plan' if mutant.file.endswith('.py') else 'kernel'} {mutant.operator}"

@@ -1,0 +1,1 @@
+"""Commands about the installation, its cache and the catalogue's pages."""

@@ -1,0 +1,113 @@
+"""`cache`: what is kept between processes, whether it is whole, and less of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from baracuda.runtime.cache import folder as cache_folder
+from baracuda.runtime.cache.folder import MOST_DAYS, Entry, entries, is_intact, sweep
+from baracuda.runtime.cache.private import check_private
+from baracuda.runtime.cache.root import cache_root
+from baracuda.runtime.errors import InvalidProblem
+from baracuda.runtime.values import one_line
+
+from ..terminal import show_json, show_table
+
+_SHOWN = 20  # damaged entries in a message
+_MB = 1e6
+_LARGEST = 1e12  # MB or days
+_KINDS = ("answers", "audit", "cubin", "host")  # the folders of the cache; whatever else is beside them is not ours
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The entries in one folder of the cache."""
+
+    kind: str
+    entries: int
+    megabytes: float
+
+    @classmethod
+    def of(cls, folder: Path) -> Kind:
+        found = entries(folder)
+        return cls(folder.name, len(found), sum(one.nbytes for one in found) / _MB)
+
+
+def cache(what: str, *, remove: bool, megabytes: float | None, days: float | None, as_json: bool) -> bool:
+    """Show, verify or prune; false for damage that stays."""
+    for option, given in (("--size", megabytes), ("--days", days)):
+        if given is not None and not 0 <= given <= _LARGEST:
+            raise InvalidProblem(f"{option} {given:g}: must be a number from 0 to {_LARGEST:g}")
+    if what == "verify":
+        return _verify(remove, as_json)
+    if what == "prune":
+        _prune(megabytes, days, as_json)
+    else:
+        _show(as_json)
+    return True
+
+
+def _show(as_json: bool) -> None:
+    """Print the folder, and how much there is of each kind."""
+    kinds = [asdict(Kind.of(folder)) for folder in _folders()]
+    if as_json:
+        show_json({"folder": str(cache_root()), "kinds": kinds})
+        return
+    click.echo(f"{one_line(cache_root())}\n")
+    show_table(kinds)
+
+
+def _verify(remove: bool, as_json: bool) -> bool:
+    """Check every entry and say which are damaged, and with `remove` remove them; true when none is left."""
+    found = [one for folder in _folders() for one in entries(folder)]
+    damaged = [one for one in found if not is_intact(one.path)]
+    for one in damaged if remove else ():
+        one.path.unlink(missing_ok=True)
+    if as_json:
+        paths = [str(one.path) for one in damaged]
+        show_json({"entries": len(found), "damaged": paths, "removed": len(damaged) if remove else 0})
+    else:
+        _show_damaged(found, damaged, remove)
+    return remove or not damaged
+
+
+def _prune(megabytes: float | None, days: float | None, as_json: bool) -> None:
+    """Remove what was not used for so long, the least used beyond a size of each kind, and what killed processes
+    left."""
+    most = None if megabytes is None else int(megabytes * _MB)
+    gone: list[Entry] = []
+    for folder in _folders():
+        sweep(folder)
+        gone += cache_folder.prune(folder, nbytes=most, days=MOST_DAYS if days is None else days)
+    freed = sum(one.nbytes for one in gone) / _MB
+    if as_json:
+        show_json({"removed": len(gone), "megabytes": freed})
+    else:
+        click.echo(f"{len(gone)} entries removed, {freed:.1f} MB")
+
+
+def _folders() -> list[Path]:
+    """One of each kind that is there and no link; UnsafeCache if others may write there."""
+    root = cache_root()
+    if not root.is_dir():
+        return []
+    found = [path for kind in _KINDS if (path := root / kind).is_dir() and not path.is_symlink()]
+    for folder in (root, *found):
+        check_private(folder, root)
+    return found
+
+
+def _show_damaged(found: Sequence[Entry], damaged: Sequence[Entry], removed: bool) -> None:
+    for line in _some([one_line(one.path) for one in damaged]):
+        click.echo(line)
+    click.echo(f"{len(found)} entries, {len(damaged)} damaged{' and removed' if removed and damaged else ''}")
+
+
+def _some(lines: Sequence[str]) -> Iterable[str]:
+    yield from lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        yield f"... and {len(lines) - _SHOWN} more"

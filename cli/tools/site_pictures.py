@@ -1,0 +1,99 @@
+"""Pictures of what state files hold of an op: a histogram of errors, a roofline, speed by the length of rows."""
+
+from __future__ import annotations
+
+import io
+import math
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from baracuda.checking.compare.judge import Outcome
+from baracuda.checking.compare.state import lines
+from baracuda.runtime import Unsupported
+
+_DECADES = 8  # errors below 1e-8 of their bound share a bar
+_BARS = 4  # a decade
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """State files of `compare`, `bench` and `bench --sweep`."""
+
+    accuracy: tuple[Path, ...] = ()
+    speed: tuple[Path, ...] = ()
+    sweeps: tuple[Path, ...] = ()
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """Those of the last texts that an op was judged with."""
+        found = lines(self.accuracy)
+        latest = {outcome.op: texts for _, texts, outcome in found}
+        return [outcome for _, texts, outcome in found if texts == latest[outcome.op]]
+
+    def pictures(self, op: str) -> dict[str, bytes]:
+        """SVG by title; what was not measured has none."""
+        found = {}
+        if ours := [o for o in self.outcomes if o.op == op and o.outputs]:
+            found["Errors as a part of their bound"] = _histograms(ours)
+        for title, paths, sweep in (("Roofline", self.speed, False), ("By the length of rows", self.sweeps, True)):
+            if paths and (drawn := _speed(op, paths, sweep)):
+                found[title] = drawn
+        return found
+
+
+def _speed(op: str, paths: Iterable[Path], sweep: bool) -> bytes | None:
+    """A picture as `bench --plot` draws it; None when nothing of the op was timed."""
+    from baracuda.benchmarks.plot import draw
+    from baracuda.benchmarks.state import latest
+
+    measured = [one for one in latest(paths) if one.op == op]
+    if not any(one.us is not None for one in measured):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "drawn.svg"
+        draw(measured, path, sweep=sweep)
+        return path.read_bytes()
+
+
+def _histograms(outcomes: Sequence[Outcome]) -> bytes:
+    """How many problems have their worst error where between nothing and the bound, for each element and output."""
+    elements = list(dict.fromkeys(o.element for o in sorted(outcomes, key=lambda o: o.element)))
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(
+        1, len(elements), figsize=(3.2 * len(elements), 3), sharey=True, squeeze=False, layout="constrained"
+    )
+    for place, element in zip(axes[0], elements, strict=True):
+        _histogram(place, [o for o in outcomes if o.element == element])
+        place.set(title=element, xlabel="error / bound")
+    axes[0][0].set(ylabel="problems")
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+    return drawn.getvalue()
+
+
+def _histogram(place: Any, outcomes: Sequence[Outcome]) -> None:
+    bars = [10 ** (k / _BARS - _DECADES) for k in range(_DECADES * _BARS + 2)]
+    for output in dict.fromkeys(name for o in outcomes for name in o.outputs):
+        ratios = [o.outputs[output].ratio for o in outcomes if output in o.outputs]
+        shown = [min(max(r, bars[0]), bars[-1]) for r in ratios if math.isfinite(r)]
+        place.hist(shown, bins=bars, histtype="step", label=output)
+    place.axvline(1, color="k", lw=1)
+    place.set_xscale("log")
+    place.grid(True, alpha=0.25)
+    place.legend(fontsize=7, loc="upper left")
+
+
+def _pyplot() -> Any:
+    try:
+        import_module("matplotlib").use("Agg")
+        pyplot = import_module("matplotlib.pyplot")
+    except ModuleNotFoundError:
+        raise Unsupported("matplotlib is not installed; get it with 'pip install baracuda-gen[docs]'") from None
+    pyplot.rcParams["svg.hashsalt"] = "baracuda"  # else ids change with every run
+    return pyplot

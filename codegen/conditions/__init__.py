@@ -1,0 +1,1 @@
+"""Conditions in specs: parsed, their kinds and intervals, their values."""

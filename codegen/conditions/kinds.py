@@ -1,0 +1,271 @@
+"""What a condition can evaluate to, found without evaluating it: kinds, with bounds that no caller's values exceed.
+
+Every field is a word of 64 bits, a float, a bool or a shape of at most `MAX_RANK` extents. From there, intervals give
+the largest int and the longest tuple of every part, so what is accepted is bounded in time and memory wherever it runs,
+in the generator and, printed as Python, in a generated plan.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from baracuda.runtime.values import MAX_RANK
+
+from .parse import ConditionError, parsed
+
+MAX_BITS = 8_320  # of an int: all extents of two shapes multiplied, and some more
+MAX_LENGTH = 1024  # of a tuple
+MAX_WORK = 20_000  # operations of one condition, elements of tuples counted one by one
+
+
+class Kind(NamedTuple):
+    """The type of a value and its bounds: of an int or a tuple's elements, and of the number of these."""
+
+    name: str  # "bool", "int", "float" or "tuple"
+    low: int = 0
+    high: int = 1
+    least: int = 0
+    most: int = 0
+
+    @property
+    def bits(self) -> int:
+        """Of the largest magnitude."""
+        return max(abs(self.low), abs(self.high)).bit_length()
+
+    @property
+    def is_zero(self) -> bool:
+        return self.name in ("bool", "int") and self.low == self.high == 0
+
+
+BOOL, FLOAT, WORD = Kind("bool"), Kind("float"), Kind("int", -(2**63), 2**63 - 1)
+SHAPE = Kind("tuple", WORD.low, WORD.high, 0, MAX_RANK)
+OF_FIELD = {"bool": BOOL, "float": FLOAT, "int": WORD, "shape": SHAPE}
+
+
+def kind_of(text: str, names: Mapping[str, Kind]) -> Kind:
+    """The kind of an expression over `names`; ConditionError where it has none, or no bound within the budget."""
+    reader = _Reader(names)
+    return reader.kind(parsed(text, names))
+
+
+class _Reader:
+    """Walks a tree from its leaves; `work` counts what evaluating it would do."""
+
+    def __init__(self, names: Mapping[str, Kind]) -> None:
+        self.names, self.work = names, 0
+
+    def kind(self, node: ast.AST) -> Kind:
+        found = self._kind(node)
+        self.work += 1 + found.most
+        if self.work > MAX_WORK:
+            raise ConditionError(f"may take more than {MAX_WORK} operations; shorten it")
+        return found
+
+    def _kind(self, node: ast.AST) -> Kind:
+        match node:
+            case ast.Expression(body=body):
+                return self.kind(body)
+            case ast.Constant(value=value):
+                return _constant(value)
+            case ast.Name(id=name):
+                return self.names[name]
+            case ast.Tuple(elts=elements):
+                return _tuple([self._whole(e, "an element of a tuple") for e in elements])
+            case ast.Subscript(value=value, slice=index):
+                return _element(self._tuple(value, "what has an index"), self._int(index, "an index"))
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                return self._call(name, arguments)
+        return self._operator(node)
+
+    def _operator(self, node: ast.AST) -> Kind:
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                return _compared([self.kind(part) for part in (left, *others)])
+            case ast.BoolOp(values=values):
+                return _joined([self._scalar(part, "an operand of `and` and `or`") for part in values])
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                self._scalar(test, "what stands behind `if`")
+                return _joined([self.kind(body), self.kind(orelse)])
+            case ast.UnaryOp(op=op, operand=operand):
+                return _unary(op, self._scalar(operand, "an operand"))
+            case ast.BinOp(left=left, op=op, right=right):
+                return _binary(op, self.kind(left), self.kind(right))
+        raise ConditionError(f"{ast.unparse(node)[:60]!r} is not allowed here")
+
+    def _call(self, name: str, arguments: list[ast.expr]) -> Kind:
+        if name in ("min", "max") and len(arguments) > 1:
+            return _joined([self._scalar(part, f"an operand of {name}") for part in arguments])
+        if name == "bucket" and arguments:
+            return _joined([self._int(part, "an operand of bucket") for part in arguments])
+        takes, gives = _SIGNATURES[name]
+        if len(arguments) != len(takes):
+            raise ConditionError(f"{name} takes {len(takes)} operand{'s'[: len(takes) != 1]}, got {len(arguments)}")
+        read = {"tuple": self._tuple, "int": self._int, "number": self._scalar}
+        return gives(*(read[kind](part, f"an operand of {name}") for kind, part in zip(takes, arguments, strict=True)))
+
+    def _wanted(self, node: ast.AST, kinds: Iterable[str], needs: str, what: str) -> Kind:
+        found = self.kind(node)
+        if found.name not in kinds:
+            raise ConditionError(f"{what} must be {needs}, got {ast.unparse(node)[:60]!r}, a {found.name}")
+        return found
+
+    def _scalar(self, node: ast.AST, what: str) -> Kind:
+        return self._wanted(node, ("bool", "int", "float"), "a number or a bool", what)
+
+    def _int(self, node: ast.AST, what: str) -> Kind:
+        return self._wanted(node, ("bool", "int"), "an int", what)
+
+    def _whole(self, node: ast.AST, what: str) -> Kind:
+        return self._wanted(node, ("int",), "an int", what)
+
+    def _tuple(self, node: ast.AST, what: str) -> Kind:
+        return self._wanted(node, ("tuple",), "a tuple", what)
+
+
+def _constant(value: object) -> Kind:
+    if isinstance(value, bool):
+        return Kind("bool", value, value)
+    return Kind("int", value, value) if isinstance(value, int) else FLOAT
+
+
+def _int(*bounds: int) -> Kind:
+    """An int somewhere between the least and the largest of these."""
+    return _bounded(Kind("int", min(bounds), max(bounds)))
+
+
+def _bounded(kind: Kind) -> Kind:
+    if kind.bits > MAX_BITS:
+        raise ConditionError(f"an int may need {kind.bits} bits, the most is {MAX_BITS}")
+    if kind.most > MAX_LENGTH:
+        raise ConditionError(f"a tuple may have {_count(kind.most)} elements, the most is {MAX_LENGTH}")
+    return kind
+
+
+def _count(n: int) -> str:
+    return str(n) if n < 2**64 else f"2^{n.bit_length() - 1}"
+
+
+def _tuple(elements: list[Kind]) -> Kind:
+    bounds = [n for kind in elements for n in (kind.low, kind.high)]
+    return _bounded(Kind("tuple", min(bounds, default=0), max(bounds, default=0), len(elements), len(elements)))
+
+
+def _element(of: Kind, index: Kind) -> Kind:
+    if index.low >= of.most or index.high < -of.most:
+        raise ConditionError(f"index {_count(max(index.low, -index.high))} is outside a tuple of {of.most}")
+    return Kind("int", of.low, of.high)
+
+
+def _compared(kinds: list[Kind]) -> Kind:
+    if any((a.name == "tuple") != (b.name == "tuple") for a, b in pairwise(kinds)):
+        raise ConditionError("a tuple compares with tuples only; use len, min, max or an index")
+    return BOOL
+
+
+def _joined(kinds: list[Kind]) -> Kind:
+    """Any one of these."""
+    names = {kind.name for kind in kinds}
+    if "tuple" in names and len(names) > 1:
+        raise ConditionError("a choice is between tuples or between numbers")
+    name = next(name for name in ("tuple", "float", "int", "bool") if name in names)
+    low, high = min(kind.low for kind in kinds), max(kind.high for kind in kinds)
+    return Kind(name, low, high, min(kind.least for kind in kinds), max(kind.most for kind in kinds))
+
+
+def _unary(op: ast.unaryop, of: Kind) -> Kind:
+    if isinstance(op, ast.Not):
+        return BOOL
+    return FLOAT if of.name == "float" else _int(-of.low, -of.high)
+
+
+def _binary(op: ast.operator, a: Kind, b: Kind) -> Kind:
+    if "tuple" in (a.name, b.name):
+        return _of_tuples(op, a, b)
+    if isinstance(op, ast.FloorDiv | ast.Mod) and b.is_zero:
+        raise ConditionError("divides by zero")
+    if "float" in (a.name, b.name):
+        return FLOAT
+    return _INT_OPERATORS[type(op)](a, b)
+
+
+def _of_tuples(op: ast.operator, a: Kind, b: Kind) -> Kind:
+    if isinstance(op, ast.Add) and a.name == b.name:
+        joined = _joined([a, b])
+        return _bounded(joined._replace(least=a.least + b.least, most=a.most + b.most))
+    if isinstance(op, ast.Mult) and (times := {a.name: a, b.name: b}.get("int")):
+        of = a if b is times else b
+        return _bounded(of._replace(least=of.least * max(0, times.low), most=of.most * max(0, times.high)))
+    raise ConditionError("a tuple can be joined with a tuple by +, or repeated by a small int; use its elements")
+
+
+def _product(a: Kind, b: Kind) -> Kind:
+    return _int(*(x * y for x, y in product((a.low, a.high), (b.low, b.high))))
+
+
+def _quotient(a: Kind, b: Kind) -> Kind:
+    """No divisor makes a magnitude larger, whichever way it is rounded."""
+    if b.is_zero:
+        raise ConditionError("divides by zero")
+    largest = max(abs(a.low), abs(a.high))
+    return _int(0 if a.low >= 0 and b.low >= 0 else -largest, largest)
+
+
+def _remainder(_: Kind, b: Kind) -> Kind:
+    """Of the sign of the divisor."""
+    return _int(min(b.low, 0), max(b.high, 0))
+
+
+def _multiple(a: Kind, b: Kind) -> Kind:
+    if b.is_zero:
+        raise ConditionError("divides by zero")
+    largest = max(abs(a.low), abs(a.high)) + max(abs(b.low), abs(b.high))
+    return _int(0 if a.low >= 0 and b.low >= 0 else -largest, largest)
+
+
+_INT_OPERATORS: dict[type[ast.operator], Callable[[Kind, Kind], Kind]] = {
+    ast.Add: lambda a, b: _int(a.low + b.low, a.high + b.high),
+    ast.Sub: lambda a, b: _int(a.low - b.high, a.high - b.low),
+    ast.Mult: _product,
+    ast.FloorDiv: _quotient,
+    ast.Mod: _remainder,
+}
+
+
+def _magnitude(of: Kind) -> Kind:
+    return FLOAT if of.name == "float" else _int(0, abs(of.low), abs(of.high))
+
+
+def _extreme(of: Kind) -> Kind:
+    if not of.most:
+        raise ConditionError("an empty tuple has no least and no largest element")
+    return Kind("int", of.low, of.high)
+
+
+def _prod(of: Kind) -> Kind:
+    if (bits := of.bits * of.most) > MAX_BITS:
+        raise ConditionError(f"an int may need {bits} bits, the most is {MAX_BITS}")
+    largest = max(abs(of.low), abs(of.high), 1) ** of.most
+    return _int(1, 0 if of.low >= 0 else -largest, largest)
+
+
+def _axis(_: Kind, rank: Kind) -> Kind:
+    return _int(0, max(rank.high - 1, 0))
+
+
+_SIGNATURES: dict[str, tuple[tuple[str, ...], Callable[..., Kind]]] = {
+    "len": (("tuple",), lambda of: _int(of.least, of.most)),
+    "min": (("tuple",), _extreme),
+    "max": (("tuple",), _extreme),
+    "abs": (("number",), _magnitude),
+    "prod": (("tuple",), _prod),
+    "isfinite": (("number",), lambda _: BOOL),
+    "is_suffix_mask": (("int", "int"), lambda mask, rank: BOOL),
+    "mask_axes": (("int", "int"), lambda mask, rank: _bounded(Kind("tuple", 0, mask.bits, 0, mask.bits))),
+    "normalize_axis": (("int", "int"), _axis),
+    "ceil_div": (("int", "int"), _quotient),
+    "round_up": (("int", "int"), _multiple),
+    "bucket": (("int",), lambda of: of),
+}

@@ -1,0 +1,131 @@
+"""Expressions over a descriptor's fields: Python's syntax behind a white list, printed into generated plans as text."""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from baracuda.runtime.computing import NO_VALUE
+from baracuda.runtime.values import shown
+
+from ..program.parse import excess
+from .values import FUNCTIONS, meaning
+
+_NODES = (
+    ast.Expression,
+    ast.Name,
+    ast.Load,
+    ast.Constant,
+    ast.Tuple,
+    ast.Subscript,
+    ast.Compare,
+    ast.IfExp,
+    ast.BoolOp,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.Call,
+    ast.cmpop,
+    ast.boolop,
+    ast.Not,
+    ast.USub,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.FloorDiv,
+    ast.Mod,
+)
+
+
+class ConditionError(ValueError):
+    """An expression over descriptor fields that cannot be understood."""
+
+
+def read_condition(text: str, fields: Collection[str]) -> str:
+    """Return `text` as the white list prints it; raise ConditionError for anything outside it."""
+    return ast.unparse(parsed(text, fields))
+
+
+def parsed(text: str, fields: Collection[str]) -> ast.Expression:
+    """The syntax tree of `text`, which has nothing outside the white list; else ConditionError."""
+    tree = _tree(text)
+    if too_much := excess(tree):
+        raise ConditionError(f"the expression {too_much}")
+    called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name), keywords=[]):
+                _known(name, FUNCTIONS, "function")
+            case ast.Name(id=name) if node not in called:
+                _known(name, fields, "field")
+            case ast.Constant(value=int() as value) if not -(2**63) <= value < 2**63:
+                raise ConditionError("a literal must fit in 64 bits")
+            case ast.Constant(value=float() as value) if not math.isfinite(value):
+                raise ConditionError("a literal must be finite")
+            case ast.Constant(value=bool() | int() | float()):
+                pass
+            case ast.BinOp(op=op) | ast.UnaryOp(op=op) if not isinstance(op, _NODES):
+                raise ConditionError(f"{_shown(node)} is not allowed here")
+            case ast.Constant() | ast.Call():
+                raise ConditionError(f"{_shown(node)} is not allowed here")
+            case _ if not isinstance(node, _NODES):
+                raise ConditionError(f"{_shown(node)} is not allowed here")
+    return tree
+
+
+def _tree(text: str) -> ast.Expression:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what Python only warns of, as of `1if`, is none of this language
+            return ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConditionError(f"not an expression: {getattr(error, 'msg', error)}") from None
+
+
+def _shown(node: ast.AST) -> str:
+    text = ast.unparse(node)
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def fields_of(text: str) -> tuple[str, ...]:
+    """The fields a (checked) condition reads, in order of first appearance."""
+    tree = ast.parse(text, mode="eval")
+    names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return tuple(dict.fromkeys(name for name in names if name not in FUNCTIONS))
+
+
+def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
+    """The value of a (checked) condition on a descriptor's values; ConditionError where it has none, as of n // 0."""
+    try:
+        return meaning(text)(values)
+    except NO_VALUE as error:  # the runtime's own for axes are ValueErrors
+        raise ConditionError(f"has no value for {_seen(text, values)}: {error}") from None
+
+
+def _seen(text: str, values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={shown(values[name])}" for name in fields_of(text)) or "any problem"
+
+
+def to_python(text: str, owners: Mapping[str, str] | None = None) -> str:
+    """Print a (checked) condition as Python computes it: a name is an attribute of its owner, by default of `self`."""
+    return ast.unparse(_OfOwner(owners or {}).visit(ast.parse(text, mode="eval")))
+
+
+class _OfOwner(ast.NodeTransformer):
+    def __init__(self, owners: Mapping[str, str]) -> None:
+        self.owners = owners
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in FUNCTIONS:
+            return ast.parse(FUNCTIONS[node.id], mode="eval").body
+        return ast.Attribute(ast.Name(self.owners.get(node.id, "self"), ast.Load()), node.id, ast.Load())
+
+
+def _known(name: str, allowed: Collection[str], what: str) -> None:
+    if name not in allowed:
+        near = get_close_matches(name[:64], list(allowed), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(allowed)}"
+        raise ConditionError(f"unknown {what} {name[:64]!r}; {hint}")

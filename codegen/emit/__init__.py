@@ -1,0 +1,1 @@
+"""From an op to files: CUDA, Python, stubs."""

@@ -1,0 +1,111 @@
+"""An op as `baracuda.ops` makes a function of it, for the stub that editors and type checkers read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from baracuda.ops.usual import usual_of
+
+from ..lower.op import DescriptorField, Op, Tensor
+from ..lower.shared import type_lines
+from ..text import Code, Name, Text, names, wrapped
+
+_SEQUENCES = {Code("tuple[int, ...]"): Code("Sequence[int]")}  # a call takes any
+
+
+_ARRAY, _NONE, _REQUIRED = Code("rt.Array"), Code("None"), Code("")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`default` is empty where a call must say."""
+
+    name: Name
+    annotation: Code
+    default: Code = _REQUIRED
+
+
+_STREAM = Parameter(Name("stream"), Code("rt.Stream"), _NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What the template prints; an op without `results` returns one array, or what depends on the call."""
+
+    name: Name
+    doc: Text
+    inputs: tuple[Parameter, ...]
+    keywords: tuple[Parameter, ...]
+    lines: tuple[Text, ...]
+    results: tuple[Name, ...]
+
+    @property
+    def result(self) -> Name:
+        """The name of its tuple."""
+        return Name(f"_{self.name}")
+
+    @property
+    def returns(self) -> Name:
+        return self.result if self.results else Name("Any")
+
+
+def function_of(op: Op) -> Function:
+    """The function that `baracuda.ops` makes of the op's plan: the same names, in the same order."""
+    inputs = [t for t in op.tensors if t.role != "out"]
+    outputs = [t for t in op.tensors if t.role == "out"]
+    shown = {extent.field for extent in op.extents} | {t.optional for t in inputs}
+    fields = [f for f in op.fields if f.name not in shown]
+    chosen = [Parameter(Name(f"{t.name}_dtype"), Code("DTypeLike | None"), _NONE) for t in outputs if t.macro]
+    given = [Parameter(t.name, _ARRAY, _NONE) for t in outputs]
+    optional = any(t.optional for t in outputs)
+    usual = usual_of({str(f.name): str(f.kind) for f in op.fields})
+    return Function(
+        name=op.name,
+        doc=op.doc,
+        inputs=tuple(_inputs(inputs)),
+        keywords=(*(_field(f, f.name in usual) for f in fields), *given, *chosen, _STREAM),
+        lines=tuple(_lines(op, inputs, outputs, fields, usual)),
+        results=() if optional or len(outputs) == 1 else names(t.name for t in outputs),
+    )
+
+
+def _inputs(tensors: list[Tensor]) -> Iterator[Parameter]:
+    """Those behind one that may be left out have a default as well, for Python's sake."""
+    left_out = False
+    for tensor in tensors:
+        left_out = left_out or bool(tensor.optional)
+        yield Parameter(tensor.name, _ARRAY, _NONE if left_out else _REQUIRED)
+
+
+def _field(field: DescriptorField, usual: bool) -> Parameter:
+    kind = _SEQUENCES.get(field.annotation, field.annotation)
+    if usual or field.default.startswith("rt."):
+        return Parameter(field.name, Code(f"{kind} | None"), _NONE)
+    return Parameter(field.name, kind, field.default)
+
+
+def _lines(
+    op: Op, inputs: list[Tensor], outputs: list[Tensor], fields: list[DescriptorField], usual: Collection[str]
+) -> Iterator[Text]:
+    for tensor in inputs:
+        yield from tensor.told("may be left out")
+    for field in fields:
+        said = "; when left out, what `baracuda.ops.usual` has" if field.name in usual else ""
+        yield from _wrapped(" ".join(map(str.strip, field.lines)) + said)
+    for tensor in outputs:
+        yield from tensor.told(f"there if {tensor.optional}")
+    yield from [Text(f"{t.name}_dtype: the type of {t.name}, where it is not given") for t in outputs if t.macro]
+    yield Text("stream: a raw handle or a stream object; by default the current one of the arrays' library")
+    yield Text("")
+    yield from type_lines(op.tensors, op.shapes_told)
+    made = ", ".join(t.name for t in outputs)
+    several = f"a named tuple of {made}"
+    only = f"{several}, or the only one there is" if any(t.optional for t in outputs) else several
+    rest = "Outputs that are not given are allocated by the first input's library, on its device."
+    yield from _wrapped(f"{rest} Returns {made if len(outputs) == 1 else only}.")
+    yield Text("Raises what the plan raises: InvalidProblem, Unsupported and others.")
+
+
+def _wrapped(text: str) -> tuple[Text, ...]:
+    return wrapped(text, 100, "    " if ": " in text else "")

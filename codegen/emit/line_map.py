@@ -1,0 +1,91 @@
+"""Rendering that knows which line of which template every line of the result comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+from jinja2.ext import Extension
+from jinja2.lexer import Token, TokenStream
+
+from baracuda.runtime.compile.line_map import Place, line_map
+
+_OURS = Path(__file__).resolve().parents[2] / "templates"
+_FIRST = 0xF0000  # marks are characters for private use, which no text has
+_MARK = re.compile(f"[{chr(_FIRST)}-\U0010ffff]")
+_INDENT = re.compile(rf"\A(?:\s|{_MARK.pattern})+")
+
+
+def render_mapped(env: Environment, template: str, **given: Any) -> str:
+    """What `template` prints, and the comment that maps its lines, see `baracuda.runtime.compile.line_map`.
+
+    For this the template is rendered again, with marks in its text. There is no comment where its logic sees the marks
+    (it compares text that it has captured, say) and prints something else because of them.
+    """
+    text = env.get_template(template).render(given)
+    marks = _marks(env)
+    try:
+        marked = marks.environment.get_template(template).render(given)
+    except Exception:  # any that a template may raise; without marks it did not
+        return text
+    if not _MARK.search(marked) or _MARK.sub("", marked) != text:
+        return text
+    return text + "\n" * (not text.endswith("\n")) + line_map(marks.places_of(marked))
+
+
+class _Marks(Extension):
+    """Puts a mark before every expression and before the text of every line; blank text gets none.
+
+    So filters like `indent` and `trim` do what they do without marks.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._places: list[Place] = []
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        name = stream.name or ""
+        file = f"templates/{name}" if stream.filename and _OURS in Path(stream.filename).resolve().parents else name
+        for token in stream:
+            if token.type == "data":
+                lines = enumerate(token.value.split("\n"), token.lineno)
+                marked = (re.sub(r"(?=\S)", self._mark(file, number), line, count=1) for number, line in lines)
+                yield Token(token.lineno, "data", "\n".join(marked))
+                continue
+            if token.type == "variable_begin":
+                yield Token(token.lineno, "data", self._mark(file, token.lineno))
+            yield token
+
+    def _mark(self, file: str, line: int) -> str:
+        self._places.append(Place(file, line))
+        return chr(_FIRST + len(self._places) - 1)
+
+    def places_of(self, marked: str) -> list[Place]:
+        """Where each line comes from: what it shows first. A blank line follows the line before it."""
+        marks = [self._places[ord(mark) - _FIRST] for mark in _MARK.findall(marked)]
+        at, places = Place(marks[0].file, 0), list[Place]()
+        seen = 0  # of the marks
+        for line in marked.removesuffix("\n").split("\n"):
+            shown = _INDENT.sub("", line)
+            indent = line.removesuffix(shown)
+            if leading := len(_MARK.findall(indent)):
+                at = marks[seen + leading - 1]
+            elif shown:  # the line before broke within the value of an expression
+                at = marks[seen - 1]
+            else:
+                at = Place(at.file, at.line + 1)
+            places.append(at)
+            seen += len(_MARK.findall(line))
+        return places
+
+
+@lru_cache(maxsize=1)
+def _marks(env: Environment) -> _Marks:
+    """What renders like `env`, with marks."""
+    marks = env.overlay(extensions=[_Marks]).extensions[_Marks.identifier]
+    assert isinstance(marks, _Marks)
+    return marks

@@ -1,0 +1,131 @@
+"""Templates to text. They see only the op, and print only what has a type that says how: see `text`.
+
+Undefined names are errors, blocks leave no blank lines. What a template says itself, in quotes within an expression, is
+code; `~` and `join` keep that only where all parts are. So no text of a spec can reach a file unescaped.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from markupsafe import Markup
+
+from ..lower.op import Op
+from ..spec.tuned import generated_text
+from ..text import Code, Text, printed, python
+from .line_map import render_mapped
+from .templates import FAMILIES
+
+_COLUMNS = 120  # of a line of generated Python
+_NOTHING = Code("")
+# Of Jinja's filters those that keep types, or lose them: none that declares text to be safe.
+_KEPT = ("default", "first", "indent", "last", "length", "list", "lower", "map", "sort", "trim", "upper")
+
+
+class _Typed(ImmutableSandboxedEnvironment):
+    """Marks the strings within a template's expressions as code, and has `~` ask its parts for their types."""
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        template: nodes.Template = _marked(super()._parse(source, name, filename))
+        return template
+
+
+def _marked(node: Any) -> Any:
+    """The node with each string in it, and each `~`, given to the filter that types it."""
+    if isinstance(node, nodes.Const) and isinstance(node.value, str):
+        return _filtered(node, "literal")
+    for field, value in node.iter_fields():
+        if isinstance(value, nodes.Node):
+            setattr(node, field, _marked(value))
+        elif isinstance(value, list):
+            value[:] = [_marked(item) if isinstance(item, nodes.Node) else item for item in value]
+    return _filtered(nodes.List(node.nodes), "joined", node.lineno) if isinstance(node, nodes.Concat) else node
+
+
+def _filtered(node: Any, name: str, line: int | None = None) -> nodes.Filter:
+    return nodes.Filter(node, name, [], [], None, None, lineno=line or node.lineno)
+
+
+def environment(folders: tuple[Path, ...], language: str) -> jinja2.Environment:
+    """For files of a `language` of `text.ESCAPE`. Templates are looked for in each of `folders` in turn, so that a
+    project can bring its own families."""
+
+    def finalize(value: object) -> Markup:
+        if isinstance(value, jinja2.Undefined):
+            return Markup(str(value))  # nothing of `"text" if condition`; a name that is not there raises
+        return printed(value, language)
+
+    env = _Typed(
+        loader=jinja2.FileSystemLoader(folders),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=True,  # so that a macro's result is known to be printed already
+        finalize=finalize,
+    )
+    env.filters = {name: env.filters[name] for name in _KEPT}
+    env.filters.update(python=python, fitted=fitted, spelled=spelled, literal=Code, joined=joined, join=join)
+    return env
+
+
+def joined(parts: Iterable[object]) -> Code | Text:
+    """All parts in a row."""
+    return join(parts)
+
+
+def join(parts: Iterable[object], between: object = _NOTHING) -> Code | Text:
+    """As Python's, of what is typed alone; with prose among it, it is prose."""
+    shown = list(parts)
+    for part in (between, *shown):
+        if not (isinstance(part, Code | Text) or type(part) is int):
+            raise TypeError(f"a template joins a bare {type(part).__name__}, {part!r:.80}; it needs a type")
+    text = str(between).join(map(str, shown))
+    return Text(text) if any(isinstance(part, Text) for part in (between, *shown)) else Code(text)
+
+
+def fitted(expression: Code, used: int, indent: int) -> Code:
+    """A Python expression that stands in parentheses: as it is, or on lines of its own when, with the `used` columns
+    around it, it is too long for one."""
+    if used + len(expression) <= _COLUMNS:
+        return expression
+    if expression.startswith("(") and expression.endswith(")"):  # the parentheses are its own
+        return Code(f"({fitted(Code(expression[1:-1]), _COLUMNS, indent)})")
+    inner = " " * (indent + 4)
+    lines = textwrap.wrap(expression, _COLUMNS - indent - 4, break_long_words=False, break_on_hyphens=False)
+    return Code("\n" + "\n".join(inner + line for line in lines) + "\n" + " " * indent)
+
+
+def spelled(text: str, indent: int) -> Code:
+    """A string literal, in parts on lines of their own where it is too long for one."""
+    if indent + len(python(text)) < _COLUMNS:
+        return python(text)
+    parts = textwrap.wrap(text, _COLUMNS - indent - 8, drop_whitespace=False, break_long_words=False)
+    return Code(("\n" + " " * indent).join(python(part) for part in parts))
+
+
+@cache
+def environments(folders: tuple[Path, ...]) -> Mapping[str, jinja2.Environment]:
+    """One for each language that generated files are written in; templates are compiled once."""
+    return {language: environment(folders, language) for language in ("cu", "py", "pyi")}
+
+
+def render(envs: Mapping[str, jinja2.Environment], op: Op) -> dict[str, str]:
+    """Return the text of each file that `op` becomes, by its path below the output folder."""
+    texts = {}
+    for template in FAMILIES[op.family]:
+        suffix = template.removeprefix(op.family).removesuffix(".jinja")
+        env = envs[suffix[1:]]
+        mapped = suffix.endswith(".cu")
+        text = render_mapped(env, template, op=op) if mapped else env.get_template(template).render(op=op)
+        texts[f"{op.category}/{op.name}{suffix}"] = text
+    if op.tuned:
+        texts[f"{op.category}/{op.name}.json"] = generated_text(op.name, dict(op.tuned))
+    return texts

@@ -1,0 +1,1 @@
+"""From a checked spec to the op that templates print."""

@@ -1,0 +1,58 @@
+"""Which fields of the descriptor the shapes of the inputs show."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from baracuda.runtime import Extent
+
+from ..spec.spec import BodySpec, MapSpec, OpSpec, RowSpec
+
+
+def extents_of(spec: OpSpec) -> tuple[Extent, ...]:
+    """Where to look for each such field: in inputs that may be absent only where none shows it that never is."""
+    inputs = [name for name in spec.inputs if name in spec.arguments]
+    inputs.sort(key=lambda name: bool(spec.inputs[name].optional))
+    found: dict[str, list[Extent]] = {field: [] for field in spec.descriptor}
+    for name in inputs:
+        for extent in _shown(name, spec):
+            known = found[extent.field]
+            if not known or spec.inputs[known[0].tensor].optional:
+                known.append(extent)
+    return tuple(extent for known in found.values() for extent in known)
+
+
+def _shown(name: str, spec: OpSpec) -> Iterator[Extent]:
+    if isinstance(spec, RowSpec):
+        if set(spec.inputs[name].dims) == set(spec.dims):
+            yield Extent(next(iter(spec.dims.values())).of, name)
+    elif isinstance(spec, MapSpec):
+        yield from _along(name, spec)
+    elif isinstance(spec, BodySpec):
+        yield from _written(name, spec.inputs[name].shape)
+
+
+def _along(name: str, spec: MapSpec) -> Iterator[Extent]:
+    """Fields that stand alone along an axis; those of a product are not to be told apart."""
+    groups = spec.inputs[name].groups
+    for axis, (dim, *others) in enumerate(groups):
+        field = spec.dims[dim].of
+        whole = spec.descriptor[field].type == "shape"
+        if not others and (not whole or len(groups) == 1):
+            yield Extent(field, name, None if whole else axis)
+        if whole:  # of a rank that only the descriptor knows
+            return
+
+
+def _written(name: str, shape: str) -> Iterator[Extent]:
+    """Fields that a shape, written as a tuple, names alone or with a number added or taken away."""
+    tree = ast.parse(shape.strip(), mode="eval").body
+    for axis, part in enumerate(tree.elts if isinstance(tree, ast.Tuple) else ()):
+        match part:
+            case ast.Name(id=field):
+                yield Extent(field, name, axis)
+            case ast.BinOp(ast.Name(id=field), ast.Add(), ast.Constant(value=int(more))):
+                yield Extent(field, name, axis, less=more)
+            case ast.BinOp(ast.Name(id=field), ast.Sub(), ast.Constant(value=int(fewer))):
+                yield Extent(field, name, axis, less=-fewer)

@@ -1,0 +1,147 @@
+"""MapSpec -> MapOp: what is computed of each cell with and without sums, and of the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from baracuda.runtime import Schedule
+from baracuda.runtime.arrays.element import ElementKind
+
+from ..program import Line, Name, Reduce, to_cuda
+from ..program.cuda import kind_of
+from ..program.tree import Call, Expr, Query, reads, walk
+from ..spec.checks import kinds_of
+from ..spec.map_program import Parts, copies_of, groups_of, split
+from ..spec.names import in_kernel
+from ..spec.spec import MapSpec
+from ..text import Code, Text, names
+from ..text import Name as Identifier
+from .map_op import Body, Entry, MapOp, Store, Sum
+from .op import Tensor, Value
+from .shared import first_arch, lower_tensor, scalar, shared_fields
+
+# Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
+# there are few of them: a fixed one, so that every sum has the same order on every GPU. 1056 is 8 for each of the 132
+# multiprocessors of an H200, where these were the fastest: places of many operands leave registers for fewer packs.
+# Cells that are stored are one pack a thread: in GB/s of a copy's 4248 and a fill's 4643, alibi 4160 (128 threads 4234,
+# but 3350 for 3681 where rows are no whole packs), repeat by (4, 4) 3863 (two packs 3763, four 3719).
+USUAL = Schedule(256, (("packs", 4), ("blocks", 1056)))
+SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
+_FEW = 2  # operands, tensors and indices together
+_DOC = {
+    "cells": Text("The values of cells."),
+    "terms": Text("The values of cells, and what they add to the sums."),
+    "finish": Text("What is made of the sums of kept cells."),
+}
+_C_TYPE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "u64", 16: "uint4"}
+
+
+def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
+    """Return the decisions that `spec` (already found consistent) leads to."""
+    parts = split(spec)
+    lowering = _Lowering(spec, parts)
+    arguments = tuple(lowering.tensors[name] for name in spec.arguments)
+    described = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
+    told = ", ".join(f"{name} is {dim.of}" for name, dim in spec.dims.items())
+    shared = shared_fields(spec, spec_path, arguments, described, told)
+    queries = [e for line in parts.lines for e in walk(line.expr) if isinstance(e, Query)]
+    read = {name for line in parts.lines for name in parts.needed([line.name])}
+    indices = tuple(d for d in spec.dims if Query("index", d) in queries)
+    moves = set(lowering.copies) == set(spec.outputs)
+    values = [name for name in spec.outputs if name not in parts.late]
+    made = [name for name in spec.outputs if name in parts.late]
+    sums = tuple(x for x in parts.lines if x.name in parts.sums)
+    return MapOp(
+        **shared,
+        arch=Identifier(first_arch(spec)),
+        needs_math=any("math." in check.python for check in shared["checks"]),
+        dims=tuple((Identifier(name), Identifier(dim.of)) for name, dim in spec.dims.items()),
+        space=groups_of(spec),
+        axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
+        summed=parts.summed,
+        indices=names(indices),
+        sizes=names(d for d in spec.dims if Query("size", d) in queries),
+        scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in read),
+        cells=lowering.body("cells", values),
+        terms=lowering.body("terms", values, sums),
+        finish=lowering.body("finish", made, given=sums),
+        copies=tuple((Identifier(out), Identifier(of)) for out, of in lowering.copies.items()),
+        entries=tuple(_entries(spec, len(arguments) + len(indices), moves=moves, sums=bool(sums))),
+    )
+
+
+def _entries(spec: MapSpec, operands: int, *, moves: bool, sums: bool) -> Iterable[Entry]:
+    schedule = SUMS if sums and operands > _FEW else USUAL
+    for tag in spec.dtypes:
+        row = ElementKind(tag).row
+        word = _WORDS[row.bytes] if moves else row.cuda
+        yield Entry(Identifier(f"{spec.op}_{tag}_{schedule.tag}"), Identifier(tag), Code(word), schedule)
+
+
+class _Lowering:
+    def __init__(self, spec: MapSpec, parts: Parts) -> None:
+        self.spec, self.parts = spec, parts
+        self.tensors = {n: lower_tensor(n, t, spec, over="array", struct="") for n, t in spec.tensors.items()}
+        self.kinds = dict(kinds_of(spec, parts.lines))
+        self.copies = copies_of(spec, parts)
+
+    def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), given: tuple[Line, ...] = ()) -> Body:
+        """What is computed of a cell: the lines that the outputs and the terms of the sums need."""
+        known = frozenset(x.name for x in given)
+        terms = [name for line in sums for name in self.parts.needed([line.name]) - {line.name}]
+        moved = {self.copies[n] for n in outputs if n in self.copies}
+        computed = [n for n in outputs if n not in self.copies]
+        wanted = self.parts.needed([*computed, *terms], known)
+        lines = self._lines(wanted - known)
+        inner = {n for x in lines for n in reads(x.expr)} | set(terms)
+        lets = [x for x in lines if x.name not in self.spec.outputs or x.name in inner]
+        exprs = [x.expr for x in (*lines, *sums)]
+        queried = {e.of for x in exprs for e in walk(x) if isinstance(e, Query) and e.what == "index"}
+        inputs = [t for n, t in self.tensors.items() if n in self.spec.inputs]
+        return Body(
+            name=Identifier(name),
+            doc=_DOC[name],
+            given=tuple(self._sum(x) for x in given),
+            reads=tuple(t for t in inputs if t.name in wanted | moved),
+            converted=tuple(t for t in inputs if t.name in wanted),
+            indices=names(d for d in self.spec.dims if d in queried),
+            values=tuple(self._value(x) for x in lets),
+            stores=tuple(self._store(n, inner) for n in outputs),
+            sums=tuple(self._sum(x) for x in sums),
+        )
+
+    def _lines(self, names: Iterable[str]) -> list[Line]:
+        known = set(names)
+        return [line for line in self.parts.lines if line.name in known]
+
+    def _value(self, line: Line) -> Value:
+        return Value(in_kernel(line.name), _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
+
+    def _store(self, name: str, inner: set[str]) -> Store:
+        line = self.parts.line(name)
+        assert line is not None
+        if name in self.copies:
+            return Store(self.tensors[name], Code(""), Identifier(self.copies[name]))
+        named = name in inner or name in self.parts.sums
+        return Store(self.tensors[name], in_kernel(name) if named else to_cuda(line.expr, self.kinds), None)
+
+    def _is_zero(self, expr: Expr) -> bool:
+        """Whether it is zero of inputs that are: then a cell that is not there needs no condition."""
+        match expr:
+            case Name(id=name):
+                return name in self.spec.inputs
+            case Call(op="mul", args=(a, b)):  # an integer is finite
+                kinds = kind_of(a, self.kinds), kind_of(b, self.kinds)
+                return (self._is_zero(a) and kinds[1] == "int") or (self._is_zero(b) and kinds[0] == "int")
+        return False
+
+    def _sum(self, line: Line) -> Sum:
+        assert isinstance(line.expr, Reduce)
+        text = to_cuda(line.expr.arg, self.kinds)
+        term = Code(f"acc_t({text})") if kind_of(line.expr.arg, self.kinds) == "int" else text
+        read = self._is_zero(line.expr.arg)
+        tensor: Tensor | None = self.tensors.get(line.name)
+        if tensor is None or any(line.name in reads(x.expr) for x in self.parts.lines if x != line):
+            return Sum(Identifier(line.name), term, "", Code(""), read)
+        return Sum(Identifier(line.name), term, tensor.optional, tensor.has, read)

@@ -1,0 +1,132 @@
+"""What the templates of the map family see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baracuda.runtime import MapPlan, Schedule
+
+from ..spec.names import in_kernel
+from ..text import Code, Name, Text
+from .op import Op, Scalar, Tensor, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An output and the CUDA text of what is stored; a `copied` input's element is stored as it is."""
+
+    tensor: Tensor
+    expr: Code
+    copied: Name | None
+
+    @property
+    def text(self) -> Code:
+        """What lane i of pack k gets."""
+        return Code(f"{self.copied}_slice[k].lane[i]" if self.copied else f"{self.tensor.ctype}({self.expr})")
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A value summed over the summed dims; `has` (the kernel's) and `flag` (the descriptor's) say it is wanted."""
+
+    name: Name
+    expr: Code
+    flag: str
+    has: Code
+    reads_zero: bool = False  # of a cell that is not there, the expression is 0 (or -0) as it is
+
+    @property
+    def local(self) -> Name:
+        return in_kernel(self.name)
+
+    @property
+    def term(self) -> Code:
+        """What a cell adds."""
+        return self.expr if self.reads_zero else Code(f"is_live<LAYOUT>(i, live[k]) ? {self.expr} : acc_t(0)")
+
+    @property
+    def if_there(self) -> Code:
+        return Code(f"if ({self.has}) " if self.has else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What is computed of one cell: tensors to read, indices and values, then what becomes of them."""
+
+    name: Name
+    doc: Text
+    given: tuple[Sum, ...]  # sums that are known
+    reads: tuple[Tensor, ...]
+    converted: tuple[Tensor, ...]  # of those, the ones whose value the program computes with
+    indices: tuple[Name, ...]
+    values: tuple[Value, ...]
+    stores: tuple[Store, ...]
+    sums: tuple[Sum, ...]
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the space has no other axes than those of what is stored."""
+        return self.name == "cells"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One SKU: an element type, and the type its elements are moved or computed as."""
+
+    symbol: Name
+    element: Name
+    ctype: Code
+    schedule: Schedule
+
+    @property
+    def packs(self) -> int:
+        return self.schedule["packs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapOp(Op):
+    """An op of the map family: a program for each cell of an index space."""
+
+    arch: Name
+    needs_math: bool
+    dims: tuple[tuple[Name, Name], ...]  # dim -> the field that gives its extents
+    space: tuple[tuple[str, ...], ...]  # the dims in row-major order; those of one group are interleaved axis by axis
+    axes: tuple[tuple[Name, tuple[tuple[str, ...], ...]], ...]  # argument -> the group of dims of each run of its axes
+    summed: tuple[str, ...]
+    indices: tuple[Name, ...]  # dims whose index the program reads
+    sizes: tuple[Name, ...]  # dims whose size it reads
+    scalars: tuple[Scalar, ...]
+    cells: Body  # when only values of cells are wanted
+    terms: Body  # when sums are, too
+    finish: Body  # once the sums are known
+    copies: tuple[tuple[Name, Name], ...]  # output -> the input that it equals
+    entries: tuple[Entry, ...]
+
+    @property
+    def layout_names(self) -> tuple[str, ...]:
+        return MapPlan.LAYOUTS
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        """The device functions that do something."""
+        summed = (self.terms, self.finish) if self.sums else ()
+        return (*((self.cells,) if self.cells.stores else ()), *summed)
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        return self.terms.sums
+
+    @property
+    def sum_flags(self) -> tuple[str, ...]:
+        """For each sum, the descriptor's flag that says it is wanted."""
+        return tuple(s.flag for s in self.sums)
+
+    @property
+    def sum_outputs(self) -> tuple[str, ...]:
+        """The arguments that are made of sums."""
+        return tuple(s.tensor.name for s in self.finish.stores)
+
+    @property
+    def scalar_codes(self) -> tuple[tuple[str, str], ...]:
+        """Each scalar with the struct code of its word."""
+        return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)

@@ -1,0 +1,79 @@
+"""RowSpec -> RowOp: the passes over a row, and the tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from baracuda.runtime.arrays.element import ElementKind
+from baracuda.runtime.plans.sku import VECTOR_BYTES
+
+from ..conditions.parse import read_condition, to_python
+from ..program import parse
+from ..program.tree import Query, walk
+from ..spec.checks import kinds_of, scope_of
+from ..spec.spec import RowSpec
+from ..text import Code, Name
+from .op import Entry, RowOp, Tensor
+from .row_passes import schedule
+from .row_tiles import Held, tiles
+from .shared import first_arch, lower_tensor, scalar, shared_fields
+
+_STRUCT = {"element": "PerElement", "row": "PerRow", "col": "PerCol"}
+
+
+def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
+    """Return the decisions that `spec` (already found consistent) leads to."""
+    rows, cols = _row_and_col(spec)
+    lines = parse(spec.program, scope_of(spec))
+    kinds = kinds_of(spec, lines)
+    over = {frozenset({rows, cols}): "element", frozenset({rows}): "row", frozenset({cols}): "col"}
+    kind_of = {n: over[frozenset(t.dims)] for n, t in spec.tensors.items()}
+    tensors = {
+        n: lower_tensor(n, t, spec, over=kind_of[n], struct=_STRUCT[kind_of[n]]) for n, t in spec.tensors.items()
+    }
+    plan = schedule(lines, spec, tensors, kinds, rows, cols)
+    arguments = tuple(tensors[name] for name in spec.arguments)
+    described = {name: f"[{', '.join(t.dims)}]" for name, t in spec.arguments.items()}
+    shape = spec.dims[cols].of
+    columns = f"[{cols}] those axes or their product"
+    told = f"[{rows}, {cols}] is {shape}, [{rows}] that with 1 for each axis of {cols}, {columns}"
+    shared = shared_fields(spec, spec_path, arguments, described, told)
+    col_axes = Code(to_python(read_condition(spec.dims[cols].axes, spec.descriptor)))
+    return RowOp(
+        **shared,
+        arch=Name(first_arch(spec)),
+        needs_math=any("math." in text for text in [*(c.python for c in shared["checks"]), col_axes]),
+        shape=Name(shape),
+        rows=Name(rows),
+        cols=Name(cols),
+        col_axes=col_axes,
+        scalars=tuple(
+            scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in plan.names_read
+        ),
+        passes=plan.passes,
+        columns=plan.columns,
+        entries=tuple(_entries(spec, arguments, len(plan.passes[-1].column_sums))),
+        row_index=any(isinstance(e, Query) and (e.what, e.of) == ("index", rows) for x in lines for e in walk(x.expr)),
+    )
+
+
+def _row_and_col(spec: RowSpec) -> tuple[str, str]:
+    rows = next(n for n, d in spec.dims.items() if d.axes == "rest")
+    return rows, next(n for n in spec.dims if n != rows)
+
+
+def _entries(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> Iterable[Entry]:
+    held = {over: [t for t in arguments if t.role != "out" and t.over == over] for over in ("element", "col")}
+    for tag in spec.dtypes:
+        element = ElementKind(tag).row
+        ahead = sum(_pack_bytes(t, ElementKind(tag)) for t in held["element"])
+        for tile in tiles(element, Held(len(held["element"]), len(held["col"]), column_sums, ahead)):
+            arch = f"{tile.arch}_" if tile.arch else ""
+            yield Entry(Name(f"{spec.op}_{arch}{tag}_{tile.tag}"), Name(tag), Code(element.cuda), tile)
+
+
+def _pack_bytes(tensor: Tensor, element: ElementKind) -> int:
+    """Bytes of as many of the tensor's elements as are a pack of the op's, of the widest type it may hold."""
+    kinds = {"T": element, "acc": element.row.acc}
+    widest = max((kinds.get(d) or ElementKind(d)).row.bytes for d in tensor.dtypes)
+    return VECTOR_BYTES // element.row.bytes * widest

@@ -1,0 +1,328 @@
+"""Split a program into walks along the row: a row reduction can be read one pass after it is fed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..program import Expr, Line, Name, ProgramError, Reduce, to_cuda
+from ..program.cuda import kind_of
+from ..program.ops import OPS
+from ..program.tree import Call, Cast, Query, reads, varies, walk
+from ..spec.names import in_kernel
+from ..spec.spec import RowSpec
+from ..text import Code
+from ..text import Name as Identifier
+from .op import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
+
+# How each row reduction starts, steps, folds and finishes; {part} is the thread's share.
+_REDUCTIONS = {
+    "sum": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "{folded}"),
+    "mean": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "mean_of({folded}, space)"),
+    "max": ("-math::infinity<acc_t>()", "math::maximum({part}, {expr})", "Max<acc_t>", "{folded}"),
+    "min": ("math::infinity<acc_t>()", "math::minimum({part}, {expr})", "Min<acc_t>", "{folded}"),
+}
+_LOOSE = ("+", "-", "<", "<=", ">", ">=", "==", "!=", "and", "or")  # bind no tighter than the addition of a sum
+_C_TYPE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    passes: tuple[Pass, ...]
+    columns: Columns
+    names_read: frozenset[str]
+
+
+def schedule(
+    lines: tuple[Line, ...],
+    spec: RowSpec,
+    tensors: dict[str, Tensor],
+    kinds: dict[str, str],
+    rows: str,
+    cols: str,
+) -> Schedule:
+    """Decide what each pass computes, feeds and stores, and what is left for the columns."""
+    taken = {*spec.tensors, *spec.descriptor}
+    named, known = _name_reductions(lines, rows, taken), dict(kinds)
+    dims = {n: frozenset(t.dims) for n, t in spec.inputs.items()} | {n: frozenset() for n in spec.descriptor}
+    once = _name_row_values(named, cols, dims, known, taken)
+    return _Scheduler(once, spec, tensors, known, rows, cols).schedule()
+
+
+def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tuple[Line, ...]:
+    """Give every reduction a line of its own; a mean down the columns becomes a sum and a division."""
+    named: list[Line] = []
+    taken = taken | {line.name for line in lines}
+
+    def lift(expr: Expr, line: Line) -> Expr:
+        match expr:
+            case Call(op=op, args=args):
+                return Call(op, tuple(lift(a, line) for a in args))
+            case Cast(to=to, arg=arg):
+                return Cast(to, lift(arg, line))
+            case Reduce(kind=kind, arg=arg, dims=dims):
+                if kind == "mean" and dims == (rows,):
+                    total = lift(Reduce("sum", arg, dims), line)
+                    return Call("div", (total, Query("size", rows)))
+                name = f"{line.name}_{kind}"
+                while name in taken:
+                    name += "_"
+                taken.add(name)
+                named.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
+                return Name(name)
+        return expr
+
+    for line in lines:
+        if isinstance(line.expr, Reduce) and not (line.expr.kind == "mean" and line.expr.dims == (rows,)):
+            named.append(
+                Line(
+                    line.name, Reduce(line.expr.kind, lift(line.expr.arg, line), line.expr.dims), line.number
+                )
+            )
+        else:
+            named.append(Line(line.name, lift(line.expr, line), line.number))
+    return tuple(named)
+
+
+def _name_row_values(
+    lines: tuple[Line, ...], cols: str, dims: dict[str, frozenset[str]], kinds: dict[str, str], taken: set[str]
+) -> tuple[Line, ...]:
+    """Give what elements of a row share a line of its own: a compiler does not divide ahead of a condition."""
+    named: list[Line] = []
+    names: dict[Expr, str] = {}
+    taken = taken | {line.name for line in lines}
+
+    def lift(expr: Expr, line: Line) -> Expr:
+        match expr:
+            case Call() if cols not in varies(expr, dims):
+                if expr not in names:
+                    name = f"{line.name}_once"
+                    while name in taken:
+                        name += "_"
+                    taken.add(name)
+                    named.append(Line(name, expr, line.number))
+                    names[expr], dims[name], kinds[name] = name, varies(expr, dims), kind_of(expr, kinds)
+                return Name(names[expr])
+            case Call(op=op, args=args):
+                return Call(op, tuple(lift(a, line) for a in args))
+            case Cast(to=to, arg=arg):
+                return Cast(to, lift(arg, line))
+            case Reduce(kind=kind, arg=arg, dims=over):
+                return Reduce(kind, lift(arg, line), over)
+        return expr
+
+    for line in lines:
+        of_columns = isinstance(line.expr, Reduce) and cols not in line.expr.dims
+        inner = line.expr.arg if isinstance(line.expr, Reduce) else line.expr
+        many = len(varies(inner, dims)) > 1  # a value an element
+        named.append(Line(line.name, lift(line.expr, line), line.number) if many else line)
+        dims[line.name] = varies(line.expr, dims) | ({cols} if of_columns else set())
+        kinds.setdefault(line.name, "float")
+    return tuple(named)
+
+
+class _Scheduler:
+    def __init__(
+        self,
+        lines: tuple[Line, ...],
+        spec: RowSpec,
+        tensors: dict[str, Tensor],
+        kinds: dict[str, str],
+        rows: str,
+        cols: str,
+    ) -> None:
+        self.lines, self.spec, self.tensors, self.kinds, self.rows, self.cols = (
+            lines,
+            spec,
+            tensors,
+            kinds,
+            rows,
+            cols,
+        )
+        self.by_name = {line.name: line for line in lines}
+        self.level: dict[str, int] = {}  # the first pass that may read a name
+        self.fed: dict[str, int] = {}  # the pass that feeds a row reduction
+        self.after_columns: set[str] = set()  # names that need column sums
+        self.dims: dict[str, frozenset[str]] = {n: frozenset(t.dims) for n, t in spec.inputs.items()}
+        self.dims |= {n: frozenset() for n in spec.descriptor}
+        for line in lines:
+            self._place(line)
+
+    def _place(self, line: Line) -> None:
+        dims = varies(line.expr, self.dims)
+        needs = reads(line.expr)
+        level = max((self.level.get(n, 0) for n in needs), default=0)
+        late = bool(needs & self.after_columns)
+        if isinstance(line.expr, Reduce):
+            if line.expr.dims == (self.cols,) and not late:
+                self.fed[line.name], level = level, level + 1
+            elif line.expr.dims == (self.rows,) and line.expr.kind == "sum" and not late:
+                self.after_columns.add(line.name)
+                dims |= {self.cols}
+            else:
+                raise self._refuse(line, f"{line.expr.kind} over {', '.join(line.expr.dims)}")
+        elif late:
+            self.after_columns.add(line.name)
+            if self.rows in dims:
+                raise self._refuse(line, "a value per row that needs a sum over all rows")
+        self.dims[line.name], self.level[line.name] = dims, level
+
+    def _refuse(self, line: Line, what: str) -> ProgramError:
+        return ProgramError(
+            f"{line.name!r} is {what}; the row family reduces over {self.cols} (sum, mean, max, min) and, "
+            f"last of all, over {self.rows} (sum, mean)",
+            line.number,
+        )
+
+    def schedule(self) -> Schedule:
+        last = max(self.level.values(), default=0)
+        outputs = [self.by_name[name] for name in self.spec.outputs]
+        stores = [x for x in outputs if self.tensors[x.name].over == "element"]
+        column_stores = [x for x in outputs if self.tensors[x.name].over == "col"]
+        for line in outputs:
+            self._check_output(line)
+        sums = self._column_sums(column_stores)
+        passes = tuple(self._pass(number, last, stores, sums) for number in range(last + 1))
+        used = {n.id for line in self.lines for n in walk(line.expr) if isinstance(n, Name)}
+        return Schedule(passes, self._columns(column_stores, sums), frozenset(used))
+
+    def _check_output(self, line: Line) -> None:
+        allowed = frozenset(self.spec.outputs[line.name].dims)
+        if not self.dims[line.name] <= allowed:
+            extra = ", ".join(sorted(self.dims[line.name] - allowed))
+            raise ProgramError(f"{line.name!r} varies along {extra}, which its dims do not list", line.number)
+        if line.name in self.after_columns and self.rows in allowed:
+            raise self._refuse(line, "a value per row that needs a sum over all rows")
+
+    def _column_sums(self, stores: list[Line]) -> list[Line]:
+        wanted = self._needed(stores, lambda name: name in self.after_columns)
+        return [x for x in self.lines if x.name in wanted and isinstance(x.expr, Reduce)]
+
+    def _needed(self, ends: Iterable[Line], through: Callable[[str], bool]) -> set[str]:
+        """The names that `ends` are or read, directly or through names that satisfy `through`."""
+        wanted: set[str] = set()
+        pending = [x.name for x in ends]
+        while pending:
+            name = pending.pop()
+            if name in wanted:
+                continue
+            wanted.add(name)
+            if name in self.by_name and through(name):
+                pending += reads(self.by_name[name].expr)
+        return wanted
+
+    def _pass(self, number: int, last: int, stores: list[Line], sums: list[Line]) -> Pass:
+        final = number == last
+        fed = [x for x in self.lines if self.fed.get(x.name) == number]
+        ends = fed + (stores + sums if final else [])
+        element_values = {
+            x.name
+            for x in self.lines
+            if self.dims[x.name] and x.name not in self.fed and not self._is_row_value(x)
+        } - self.after_columns
+        computed = element_values | {x.name for x in ends}
+        wanted = self._needed(ends, lambda n: n in computed) & computed
+        inner = {n for name in wanted for n in reads(self.by_name[name].expr)}
+        stored = {x.name for x in stores} if final else set()
+        # A stored value gets a name of its own only when another line reads it.
+        lets = [x for x in self.lines if x.name in wanted & element_values and x.name not in stored - inner]
+        return Pass(
+            row_values=tuple(
+                self._value(x) for x in self.lines if self._is_row_value(x) and self.level[x.name] == number
+            ),
+            row_stores=tuple(self._row_stores(number, last)),
+            reads=tuple(
+                t for n, t in self.tensors.items() if n in inner and t.over != "row" and t.role != "out"
+            ),
+            values=tuple(self._value(x) for x in lets),
+            reductions=tuple(self._reduction(x) for x in fed),
+            stores=tuple(self._store(x, x.name in inner) for x in stores if final),
+            column_sums=tuple(self._column_sum(x) for x in sums if final),
+            column_index=any(
+                Query("index", self.cols) in walk(x.expr) for x in (*lets, *fed, *(stores + sums if final else []))
+            ),
+        )
+
+    def _is_row_value(self, line: Line) -> bool:
+        if line.name in self.fed or line.name in self.after_columns or isinstance(line.expr, Reduce):
+            return False
+        return self.cols not in self.dims[line.name]
+
+    def _row_stores(self, number: int, last: int) -> Iterable[Store]:
+        for name in self.spec.outputs:
+            if self.tensors[name].over == "row" and min(self.level[name], last) == number:
+                yield self._store(self.by_name[name], True)
+
+    def _store(self, line: Line, named: bool) -> Store:
+        return Store(self._target(line.name), in_kernel(line.name) if named else to_cuda(line.expr, self.kinds))
+
+    def _target(self, name: str) -> Tensor:
+        updates = self.spec.outputs[name].updates
+        return self.tensors[updates] if updates else self.tensors[name]
+
+    def _columns(self, stores: list[Line], sums: list[Line]) -> Columns:
+        summed = {x.name for x in sums}
+        wanted = self._needed(stores, lambda n: n not in summed)
+        lets = [x for x in self.lines if x.name in wanted and x.name not in summed]
+        for line in stores if not sums else ():
+            raise self._refuse(line, "a value per column that is no sum over all rows")
+        for line in lets:
+            if any(isinstance(e, Query) and e.what == "index" for e in walk(line.expr)):
+                raise self._refuse(line, "a value with an index where only column sums are known")
+            if isinstance(line.expr, Reduce):
+                raise self._refuse(line, "read where only column sums are known")
+        inner = {n for x in lets for n in reads(x.expr)}
+        return Columns(
+            reads=tuple(
+                t for n, t in self.tensors.items() if n in inner and t.over == "col" and t.role != "out"
+            ),
+            values=tuple(self._value(x) for x in lets),
+            stores=tuple(self._store(x, True) for x in stores),
+        )
+
+    def _column_sum(self, line: Line) -> ColumnSum:
+        assert isinstance(line.expr, Reduce)
+        tensor = self.tensors.get(line.name)
+        total = f"{line.name}_sum[k][i]"
+        return ColumnSum(
+            Identifier(line.name),
+            Code(self._fused(line.expr, total) or f"{total} + {self._operand(line.expr)}"),
+            tensor.optional if tensor else "",
+            tensor.has if tensor else Code(""),
+        )
+
+    def _reduction(self, line: Line) -> Reduction:
+        assert isinstance(line.expr, Reduce)
+        start, step, fold, finish = _REDUCTIONS[line.expr.kind]
+        part = f"{line.name}_part"
+        return Reduction(
+            Identifier(line.name),
+            Code(start),
+            Code(self._fused(line.expr, part) or step.format(part=part, expr=self._operand(line.expr))),
+            Code(fold),
+            Code(finish.format(folded=f"baracuda::fold_row<Tile, {fold}>({part}, turn)")),
+        )
+
+    def _fused(self, reduce: Reduce, total: str) -> str:
+        """A step of a sum of products, which rounds once; empty for other reductions."""
+        match reduce:
+            case Reduce(kind="sum" | "mean", arg=Call(op="mul", args=(a, b))) if self._are_floats(a, b):
+                return f"math::fma({to_cuda(a, self.kinds)}, {to_cuda(b, self.kinds)}, {total})"
+        return ""
+
+    def _are_floats(self, *exprs: Expr) -> bool:
+        return all(kind_of(expr, self.kinds) == "float" for expr in exprs)
+
+    def _operand(self, reduce: Reduce) -> str:
+        text = self._text(reduce.arg)
+        if isinstance(reduce.arg, Call) and (reduce.arg.op == "where" or OPS[reduce.arg.op].symbol in _LOOSE):
+            return f"({text})"
+        return text
+
+    def _value(self, line: Line) -> Value:
+        return Value(in_kernel(line.name), _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
+
+    def _text(self, expr: Expr) -> str:
+        """The text of a term of a sum, which is always of the accumulator's type."""
+        text = to_cuda(expr, self.kinds)
+        return f"acc_t({text})" if kind_of(expr, self.kinds) == "int" else text

@@ -1,0 +1,134 @@
+"""A project: a folder of specs, the folder its plans are generated into, and the package these make."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from baracuda.runtime import REGISTRY, Registered, SpecError, Unsupported
+
+from .lower.op import Op
+from .spec.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from .spec.load import Loaded
+
+# Packages that decide what is generated and how it is judged.
+TOOLS = tuple(f"baracuda.{name}" for name in ("checking", "cli", "codegen", "ops", "runtime", "templates"))
+SPECS, OUT, PACKAGE = Path("specs"), Path("generated"), "baracuda.generated"
+
+
+@dataclass(frozen=True)
+class Project:
+    """Checked specs, what they are lowered to, and every generated file by its path in the output folder."""
+
+    loaded: dict[str, Loaded]
+    ops: dict[str, Op]
+    files: dict[str, str]
+
+    @classmethod
+    def read(cls, specs: Path, templates: Iterable[Path] = ()) -> Project:
+        """Check, lower and render all of `specs`; SpecError has a line for each thing that is wrong."""
+        from baracuda.cli.terminal import working
+
+        from .emit.generate import lower_all, texts  # what reads and renders specs is a third of all imports
+        from .spec.load import load_folder
+
+        with working("reading specs"):
+            loaded = load_folder(specs)
+            refuse_none(loaded, specs)
+            ops = lower_all(loaded.values())
+            return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
+
+    @property
+    def schema(self) -> str:
+        """What specs may say, as JSON Schema."""
+        from .spec.schema import schema_text
+
+        return schema_text()
+
+    def chosen(self, names: Iterable[str]) -> list[Op]:
+        """The ops called so, or all of them when no name is given."""
+        refuse_unknown(names := tuple(names), self.ops)
+        return [self.ops[name] for name in dict.fromkeys(names or self.ops)]
+
+
+def refuse_unknown(names: Iterable[str], ops: Collection[str]) -> None:
+    """Raise Unsupported for a name that is none of a project's `ops`; it says how to reach one that comes with us."""
+    for name in names:
+        if name not in ops:
+            ours = installed("baracuda.specs")
+            built_in = any(path.stem == name for path in ours.rglob("*.yaml"))
+            hint = f"; the built-in {name} is of --specs {shlex.quote(str(ours))}" if built_in else ""
+            raise Unsupported(f"no op {name!r}; {did_you_mean(name, ops)}{hint}")
+
+
+def refuse_none(loaded: Collection[str], specs: Path) -> None:
+    """Raise SpecError for a folder without specs."""
+    if not loaded:
+        raise SpecError(f"{specs}: holds no spec; write one with 'baracuda-gen new'")
+
+
+def refuse_ungenerated(ops: Iterable[str], loaded: Mapping[str, Loaded], package: str) -> None:
+    """Raise Unsupported for an op whose plan is not in the package."""
+    plans = plan_names(package)
+    for op in ops:
+        if loaded[op].spec.plan not in plans:
+            raise Unsupported(f"no plan of {op!r} in {package!r}; run 'baracuda-gen generate', or see --package")
+
+
+def specs_folder(given: Path | None) -> Path:
+    """`given`, else ./specs, else the specs this package comes with."""
+    return given or (SPECS if SPECS.is_dir() else installed("baracuda.specs"))
+
+
+def options_of(specs: Path | None, package: str = PACKAGE) -> str:
+    """What a command has to say to work on the same project from this folder."""
+    usual = specs is None or specs.resolve() == specs_folder(None).resolve()
+    options = "" if usual else f" --specs {shlex.quote(str(specs))}"
+    return options if package == PACKAGE else f"{options} --package {package}"
+
+
+def installed(package: str) -> Path:
+    """The folder of a package of this distribution."""
+    return Path(str(files(package)))
+
+
+def plans_of(package: str) -> ModuleType:
+    """Import a package of generated plans, one below the current folder included, and all its modules."""
+    module = _package(package)
+    module.import_all()
+    return module
+
+
+def plan_names(package: str) -> list[str]:
+    """The plan classes of a package, none of which is imported."""
+    return [name for name in _package(package).MODULES if name.endswith("Plan")]
+
+
+def _package(package: str) -> ModuleType:
+    if package != PACKAGE and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last, so that it hides nothing
+    try:
+        module = importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name and f"{package}.".startswith(f"{error.name}."):
+            raise Unsupported(f"no package {package!r}; install it or go to the folder it is in") from None
+        raise
+    if not hasattr(module, "import_all"):
+        raise Unsupported(f"package {package!r} holds no generated plans; run 'baracuda-gen generate'")
+    return module
+
+
+def kernels_of(package: str) -> list[Registered]:
+    """The kernel table of a package of generated plans, in order of preference."""
+    name = plans_of(package).__name__
+    return [row for row in REGISTRY if row.source.package.startswith(f"{name}.")]

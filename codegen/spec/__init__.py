@@ -1,0 +1,1 @@
+"""Specs: read, validated, described."""

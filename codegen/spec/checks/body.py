@@ -1,0 +1,197 @@
+"""Rules of the body family: expressions over the descriptor, and names that other keys refer to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from baracuda.runtime.compile.cubin import INCLUDE
+
+from ...conditions.kinds import WORD, Kind, kind_of
+from ...conditions.parse import ConditionError, evaluate_condition
+from ...conditions.parse import fields_of as fields_read
+from ...lower.op import arch_number
+from ..spec import BodySpec, BodyTensor
+from . import budgets, table
+from .finding import Finding, Place, Rule, expression, fields_of, near
+from .members import members
+from .oracles import definitions
+
+# How test values of a tensor may be drawn, where any will not do; see verify/body_problem.py.
+DRAWN = ("offsets", "mask", "slopes")
+SCHEDULE_NAMES = ("threads", "itemsize", "accsize", "multiprocessors")
+OF_TERMS = ("bool", "int", "float", "tuple")
+
+
+def names(spec: BodySpec) -> Iterator[Finding]:
+    """Names that expressions share: descriptor fields, settings and numbers of schedules differ."""
+    for i, row in enumerate(spec.schedules):
+        for name in row.numbers:
+            if name in spec.descriptor or name in SCHEDULE_NAMES:
+                yield ("schedules", i, "numbers", name), 0, f"{name!r} means something else; choose another name"
+
+
+def shapes(spec: BodySpec) -> Iterator[Finding]:
+    fields = fields_of(spec)
+    for section in ("inputs", "outputs"):
+        for name, tensor in getattr(spec, section).items():
+            place = (section, name, "shape")
+            yield from _written(tensor.shape, fields, place, "no shape; write '(rows, cols)', or '(rows,)'")
+            if (rank := rank_of(tensor.shape)) > table.MAX_RANK:
+                yield place, 0, f"{name!r} has {rank} axes; the most is {table.MAX_RANK}"
+            for i, text in enumerate(tensor.shapes):
+                other = (section, name, "shapes", i)
+                yield from _written(text, fields, other, "no shape; write '(cols,)'")
+                if (more := rank_of(text)) > rank:
+                    yield other, 0, f"has {more} axes, more than `shape`, which has {rank}; begin with the most"
+
+
+def _written(text: str, known: Mapping[str, Kind], place: Place, otherwise: str, rank: int = 0) -> Iterator[Finding]:
+    """What is wrong with a tuple that is to be written out, of so many elements if that is not 0."""
+    found = list(expression(text, known, place, "tuple"))
+    yield from found
+    if not found and (not isinstance(body_of(text), ast.Tuple) or (rank and rank_of(text) != rank)):
+        yield place, 0, f"{text!r} is {otherwise}"
+
+
+def body_of(text: str) -> ast.expr | None:
+    """The syntax tree of an expression; None of what is none."""
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.parse(text.strip(), mode="eval").body
+    return None
+
+
+def rank_of(text: str) -> int:
+    """How many axes a shape that is written as a tuple has."""
+    tree = body_of(text)
+    return len(tree.elts) if isinstance(tree, ast.Tuple) else 0
+
+
+def expressions(spec: BodySpec) -> Iterator[Finding]:
+    fields = fields_of(spec)
+    for name, text in spec.settings.items():
+        yield from expression(text, fields, ("settings", name), "bool", "int")
+    known = fields | table.numbers(spec)
+    known |= {name: _kind(text, fields) for name, text in spec.settings.items()}
+    for name, text in spec.terms.items():
+        if name in known:
+            yield ("terms", name), 0, f"{name!r} means something else; choose another name"
+        yield from expression(text, known, ("terms", name), *OF_TERMS)
+        known[name] = _kind(text, known)
+    yield from _kernels(spec, known)
+    yield from table.sizes(spec, known)
+    for name, scratch in spec.workspace.items():
+        yield from expression(scratch.size, known, ("workspace", name, "size"), "int")
+    for arch, maps in spec.tensor_maps.items():
+        for name, box in maps.items():
+            yield from _written(box, known, ("tensor_maps", arch, name), "no box; write '(rows, columns)'", rank=2)
+    for i, row in enumerate(spec.schedules):
+        if row.fits is not None:
+            yield from expression(row.fits, known, ("schedules", i, "fits"), "bool")
+
+
+def _kernels(spec: BodySpec, known: Mapping[str, Kind]) -> Iterator[Finding]:
+    for i, kernel in enumerate(spec.kernels):
+        for axis, blocks in enumerate(kernel.grid):
+            yield from expression(blocks, known, ("kernels", i, "grid", axis), "int")
+        yield from expression(kernel.shared, known, ("kernels", i, "shared"), "int")
+        if kernel.when is not None:
+            yield from expression(kernel.when, known, ("kernels", i, "when"), "bool")
+        if isinstance(kernel.threads, str) and kernel.threads not in _numbers(spec):
+            hint = near(kernel.threads, _numbers(spec))
+            yield ("kernels", i, "threads"), 0, f"{kernel.threads!r} is no number of the schedules; {hint}"
+
+
+def _numbers(spec: BodySpec) -> list[str]:
+    return sorted({name for row in spec.schedules for name in row.numbers})
+
+
+def _kind(text: str, known: Mapping[str, Kind]) -> Kind:
+    """The kind of an expression, or an int of one that is complained of already."""
+    try:
+        return kind_of(text, known)
+    except ConditionError:
+        return WORD
+
+
+def launches(spec: BodySpec) -> Iterator[Finding]:
+    """What the numbers of a schedule alone decide has a value for each of them."""
+    none = dict.fromkeys(_numbers(spec), 0)
+    for i, kernel in enumerate(spec.kernels):
+        if kernel.when is not None and set(fields_read(kernel.when)) <= set(none):
+            for row in spec.schedules:
+                try:
+                    evaluate_condition(kernel.when, none | row.numbers)
+                except ConditionError as error:
+                    yield ("kernels", i, "when"), 0, str(error)
+                    break
+
+
+def references(spec: BodySpec) -> Iterator[Finding]:
+    """Tensors, architectures and oracles that are named exist."""
+    for layout, axes in spec.layouts.items():
+        if layout == "strided":
+            yield ("layouts", layout), 0, "'strided' takes anything and is always the last; leave it out"
+        for name, axis in axes.items():
+            if name not in spec.arguments:
+                yield ("layouts", layout, name), 0, f"unknown tensor {name!r}; {near(name, spec.arguments)}"
+            else:
+                yield from _axis(spec.arguments[name], axis, ("layouts", layout, name))
+    for arch, maps in spec.tensor_maps.items():
+        if arch not in spec.body:
+            yield ("tensor_maps", arch), 0, f"{arch!r} has no body of its own; {near(arch, spec.body)}"
+        for name in maps:
+            if name not in spec.arguments:
+                yield ("tensor_maps", arch, name), 0, f"unknown tensor {name!r}; {near(name, spec.arguments)}"
+    for i, row in enumerate(spec.schedules):
+        if row.arch not in spec.arch:
+            yield ("schedules", i, "arch"), 0, f"{row.arch!r} is not under arch; {near(row.arch, spec.arch)}"
+        if row.layout is not None and row.layout not in spec.layouts:
+            yield ("schedules", i, "layout"), 0, f"unknown layout {row.layout!r}; {near(row.layout, spec.layouts)}"
+        for dtype in row.dtypes:
+            if dtype not in spec.dtypes:
+                yield ("schedules", i, "dtypes"), 0, f"{dtype!r} is not a dtype of this op; {near(dtype, spec.dtypes)}"
+    for dtype in spec.dtypes:
+        if not any(dtype in row.dtypes for row in spec.schedules):
+            yield ("schedules",), 0, f"no schedule serves {dtype}; add one or drop the dtype"
+    for plan, pinned in spec.pinned.items():
+        if pinned.arch not in spec.arch:
+            yield ("pinned", plan, "arch"), 0, f"{pinned.arch!r} is not under arch; {near(pinned.arch, spec.arch)}"
+    if min(spec.arch, key=arch_number) not in spec.body:
+        yield ("body",), 0, "the least architecture needs a header: others fall back on it"
+    for arch, header in spec.body.items():
+        if arch not in spec.arch:
+            yield ("body", arch), 0, f"{arch!r} is not under arch; {near(arch, spec.arch)}"
+        if not (INCLUDE / "baracuda" / header).is_file():
+            yield ("body", arch), 0, f"no header baracuda/{header}"
+    for name, tensor in spec.inputs.items():
+        if tensor.test is not None and tensor.test not in DRAWN:
+            yield ("inputs", name, "test"), 0, f"unknown way to draw {tensor.test!r}; {near(tensor.test, DRAWN)}"
+
+
+def _axis(tensor: BodyTensor, axis: int, place: Place) -> Iterator[Finding]:
+    """An axis is one of every shape that the tensor may have; counted from the front, all have the same rank."""
+    ranks = {rank_of(text) for text in (tensor.shape, *tensor.shapes)}
+    if not -min(ranks) <= axis < min(ranks):
+        yield place, 0, f"{place[-1]!r} has {min(ranks)} axes, got {axis}"
+    elif axis >= 0 and len(ranks) > 1:
+        yield place, 0, f"{place[-1]!r} has {min(ranks)} to {max(ranks)} axes; count from the back, got {axis}"
+
+
+def oracle(spec: BodySpec) -> Iterator[Finding]:
+    """The definition is one of those installed; of a forward op it has values."""
+    module, function = spec.oracle.split(".")
+    known = definitions().get(module)
+    if known is None:
+        yield ("oracle",), 0, f"no module {module!r} of oracles is installed; {near(module, definitions())}"
+    elif function not in known:
+        yield ("oracle",), 0, f"no oracle {function!r} in module {module!r}; {near(function, known)}"
+    elif spec.gradient is None and not known[function]:
+        yield ("oracle",), 0, f"{spec.oracle!r} bounds errors of a gradient, and has no values; add `gradient`"
+
+
+RULES: tuple[Rule, ...] = (
+    *(budgets.expressions, names, members, shapes, expressions, launches, references, oracle),
+    *table.RULES,
+)

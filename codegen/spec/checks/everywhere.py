@@ -1,0 +1,236 @@
+"""Rules for the specs of every family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel
+
+from baracuda.runtime.devices.limits import shared_bytes
+
+from ..names import is_reserved, is_reserved_category, is_reserved_in_programs, is_reserved_op
+from ..spec import FieldSpec, OpSpec, TensorSpec
+from .finding import Finding, Place, expression, fields_of, fits, near
+
+# Text that would end the comment or the docstring that it is printed into.
+_ENDS_ITS_PLACE = ('"""', "\\", "??/")
+_TOLD = ("doc", "formula", "source")
+
+
+def names(spec: OpSpec) -> Iterator[Finding]:
+    """Names are not reserved, and each is given once."""
+    reserved = is_reserved if spec.family == "body" else is_reserved_in_programs
+    if is_reserved_op(spec.op):
+        yield ("op",), 0, _taken(spec.op)
+    if is_reserved_category(spec.category):
+        yield ("category",), 0, _taken(spec.category)
+    seen: dict[str, str] = {}
+    for section in ("descriptor", "dims", "inputs", "outputs", "workspace"):
+        for name in getattr(spec, section, ()):
+            if reserved(name):
+                yield (section, name), 0, _taken(name)
+            elif name in seen:
+                yield (section, name), 0, f"{name!r} is already a name of {seen[name]}; choose another name"
+            seen[name] = section
+    for name, of in _made_of_types(spec).items():
+        if name in seen:
+            text = f"{name!r} is how functions call the type of {of!r}; choose another name"
+            yield (seen[name], name), 0, text
+    if not spec.outputs:
+        yield ("outputs",), 0, "an op needs at least one output"
+
+
+def _taken(name: str) -> str:
+    return f"{name!r} is a reserved word; choose another name"
+
+
+def _made_of_types(spec: OpSpec) -> dict[str, str]:
+    """Arguments of the op's function that choose an output's type."""
+    return {f"{name}_dtype": name for name, tensor in spec.outputs.items() if len(tensor.dtype) > 1}
+
+
+def texts(spec: OpSpec) -> Iterator[Finding]:
+    for place, text in _told(spec, ()):
+        for number, line in enumerate(text.splitlines(), 1):
+            if bad := next((b for b in _ENDS_ITS_PLACE if b in line), None):
+                below = number if place == ("formula",) else 0
+                yield place, below, f"{bad!r} cannot stand in a comment of generated code; write it in words"
+
+
+def _told(part: object, place: Place) -> Iterator[tuple[Place, str]]:
+    """Every text for people, whichever key has one."""
+    match part:
+        case BaseModel():
+            yield from (((*place, key), text) for key in _TOLD if isinstance(text := getattr(part, key, None), str))
+            for key, value in part:
+                yield from _told(value, (*place, key))
+        case Mapping():
+            for key, value in part.items():
+                yield from _told(value, (*place, key))
+
+
+def fields(spec: OpSpec) -> Iterator[Finding]:
+    for name, field in spec.descriptor.items():
+        other = spec.descriptor.get(field.same_as) if field.same_as else None
+        if field.same_as and (other is None or other.type != field.type or other.same_as):
+            place = ("descriptor", name, "same_as")
+            hint = near(field.same_as, spec.descriptor)
+            yield place, 0, f"{field.same_as!r} is no field of type {field.type}; {hint}"
+        if field.same_as and field.default is not None:
+            yield ("descriptor", name, "default"), 0, "a field takes another's value or has a default, not both"
+        if field.default is not None and not _is_default(field):
+            yield ("descriptor", name, "default"), 0, f"{name!r} must be of type {field.type}, got {field.default!r}"
+    if len(set(spec.dtypes)) != len(spec.dtypes):
+        yield ("dtypes",), 0, f"lists one twice: {', '.join(spec.dtypes)}"
+
+
+def _is_default(field: FieldSpec) -> bool:
+    return fits(field.type, field.default) and math.isfinite(field.default or 0)
+
+
+def conditions(spec: OpSpec) -> Iterator[Finding]:
+    fields = fields_of(spec)
+    for i, requirement in enumerate(spec.require):
+        yield from expression(requirement.that, fields, ("require", i, "that"), "bool")
+
+
+def tensors(spec: OpSpec) -> Iterator[Finding]:
+    for section, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
+        for name, tensor in tensors.items():
+            place = (section, name)
+            for key, message in _stored(tensor):
+                yield (*place, key), 0, message
+            field = spec.descriptor.get(tensor.optional) if tensor.optional else None
+            if tensor.optional and (field is None or field.type != "bool"):
+                flags = [n for n, f in spec.descriptor.items() if f.type == "bool"]
+                yield (
+                    (*place, "optional"),
+                    0,
+                    f"{tensor.optional!r} is not a bool of the descriptor; {near(tensor.optional, flags)}",
+                )
+            if section == "inputs" and bool(tensor.optional) != (tensor.default is not None):
+                yield (
+                    place,
+                    0,
+                    f"{name!r} needs both `optional` and `default`, or neither: what is read in its absence",
+                )
+            for other in tensor.may_alias:
+                there = spec.inputs.get(other)
+                if section == "inputs" or there is None or _held(there) != _held(tensor):
+                    yield (
+                        (*place, "may_alias"),
+                        0,
+                        f"{name!r} can share memory with an input of its own dims and dtype only",
+                    )
+            if tensor.updates is not None:
+                target = spec.inputs.get(tensor.updates)
+                if (
+                    section == "inputs"
+                    or target is None
+                    or _held(target) != _held(tensor)
+                ):
+                    yield (
+                        (*place, "updates"),
+                        0,
+                        f"{name!r} can update an input of its own dims and dtype only",
+                    )
+                elif tensor.optional or target.optional or len(target.dtype) != 1:
+                    yield (
+                        (*place, "updates"),
+                        0,
+                        f"{tensor.updates!r} must be a required input of one dtype to be updated, by a required output",
+                    )
+                if [t.updates for t in spec.outputs.values()].count(tensor.updates) > 1:
+                    yield (*place, "updates"), 0, f"{tensor.updates!r} is updated by two outputs; leave one"
+            if section == "outputs" and tensor.default is not None:
+                yield (*place, "default"), 0, "an output has no default"
+    if spec.check_order and sorted(spec.check_order) != sorted(spec.arguments):
+        yield ("check_order",), 0, f"must list every argument once: {', '.join(spec.arguments)}"
+
+
+def _held(tensor: TensorSpec) -> tuple[object, ...]:
+    """What two tensors that share memory have in common."""
+    return getattr(tensor, "dims", None), getattr(tensor, "shape", None), tensor.dtype
+
+
+def _stored(tensor: TensorSpec) -> Iterator[tuple[str, str]]:
+    if len(set(tensor.dtype)) != len(tensor.dtype):
+        yield "dtype", f"lists one twice: {', '.join(tensor.dtype)}"
+    if len({dtype.startswith("i") for dtype in tensor.dtype}) > 1:
+        yield "dtype", f"mixes whole and real numbers: {', '.join(tensor.dtype)}"
+    if tensor.default is not None:
+        whole = tensor.dtype[0].startswith("i")
+        if not (fits("int" if whole else "float", tensor.default) and math.isfinite(tensor.default)):
+            yield "default", f"{tensor.default!r} is not a finite {'whole ' if whole else ''}number; needs one"
+
+
+def promises(spec: OpSpec) -> Iterator[Finding]:
+    for name in spec.reproducibility:
+        if name not in spec.outputs:
+            yield ("reproducibility", name), 0, f"unknown output {name!r}; {near(name, spec.outputs)}"
+    for name in spec.outputs:
+        if name not in spec.reproducibility:
+            yield (
+                ("reproducibility",),
+                0,
+                f"output {name!r} is not there: list what is promised of its bits, or []",
+            )
+    for dtype in spec.precision.bound:
+        if dtype not in spec.dtypes:
+            yield (
+                ("precision", "bound", dtype),
+                0,
+                f"{dtype!r} is not a dtype of this op; {near(dtype, spec.dtypes)}",
+            )
+
+
+def arch(spec: OpSpec) -> Iterator[Finding]:
+    for arch, need in spec.arch.items():
+        if (need.shared_bytes or 0) > (limit := shared_bytes(arch)):
+            place = ("arch", arch, "shared_bytes")
+            yield place, 0, f"{arch} has {limit} bytes of shared memory a block, got {need.shared_bytes}"
+
+
+def bench(spec: OpSpec) -> Iterator[Finding]:
+    """What to measure: dtypes and architectures that there are kernels for, and flops that can be computed."""
+    held: list[tuple[Place, object, tuple[str, ...]]]
+    held = [(("bench", "dtypes"), dtype, spec.dtypes) for dtype in spec.bench.dtypes]
+    for i, case in enumerate(spec.bench.cases):
+        held += [(("bench", "cases", i, "dtype"), case["dtype"], spec.dtypes)] if "dtype" in case else []
+        held += [(("bench", "cases", i, "arch"), case["arch"], tuple(spec.arch))] if "arch" in case else []
+    for place, name, known in held:
+        if name not in known:
+            yield place, 0, f"{name!r} is none of this op's; {near(str(name), known)}"
+    if spec.bench.flops is not None:
+        yield from expression(spec.bench.flops, fields_of(spec), ("bench", "flops"), "int", "float")
+
+
+def cases(spec: OpSpec) -> Iterator[Finding]:
+    sections = [(("tests", "defaults"), [spec.tests.defaults]), (("tests", "cases"), spec.tests.cases)]
+    sections += [(("bench", "cases"), spec.bench.cases)]
+    known = (*spec.descriptor, "dtype")
+    for place, cases in sections:
+        for i, case in enumerate(cases):
+            for name, value in case.items():
+                where = (*place, name) if place[1] == "defaults" else (*place, i, name)
+                if place[0] == "bench" and name == "arch":
+                    continue
+                if name not in known:
+                    yield where, 0, f"unknown field {name!r}; {near(name, known)}"
+                elif name != "dtype" and not fits(spec.descriptor[name].type, value):
+                    yield where, 0, f"{name!r} must be of type {spec.descriptor[name].type}, got {value!r}"
+    for name, (low, high) in spec.tests.ranges.items():
+        if name not in spec.inputs:
+            yield ("tests", "ranges", name), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
+        elif not -math.inf < low < high < math.inf:
+            yield ("tests", "ranges", name), 0, f"a range goes from low to high, both finite, got [{low}, {high}]"
+    needed = [n for n, f in spec.descriptor.items() if f.default is None and f.same_as is None]
+    for section, cases in (("tests", spec.tests.cases), ("bench", spec.bench.cases)):
+        for i, case in enumerate(cases):
+            missing = [n for n in needed if n not in case and n not in spec.tests.defaults]
+            if case.get("dtype", spec.dtypes[0]) not in spec.dtypes:
+                listed = f"known are {', '.join(spec.dtypes)}"
+                yield (section, "cases", i, "dtype"), 0, f"{case['dtype']!r} is not a dtype of this op; {listed}"
+            if missing:
+                yield (section, "cases", i), 0, f"gives no {', '.join(missing)}, and neither do the defaults"

@@ -1,0 +1,56 @@
+"""What rules are made of: findings, and how they word a name or a value that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from baracuda.runtime.values import MAX_RANK
+
+from ...conditions.kinds import OF_FIELD, Kind, kind_of
+from ...conditions.parse import ConditionError
+from ..spec import OpSpec
+
+Place = tuple[str | int, ...]
+Finding = tuple[Place, int, str]  # place, lines below it, message
+Rule = Callable[[Any], Iterator[Finding]]
+
+_LISTED, _COMPARED = 30, 100  # names in a message, characters of one that is looked for
+
+
+def near(name: str, names: object) -> str:
+    candidates = [str(n) for n in names]  # type: ignore[attr-defined]
+    if near := get_close_matches(name[:_COMPARED], candidates, n=1):
+        return f"did you mean {near[0]!r}?"
+    more = f" and {len(candidates) - _LISTED} more" if len(candidates) > _LISTED else ""
+    return f"known are {', '.join(candidates[:_LISTED]) or 'none'}{more}"
+
+
+def fields_of(spec: OpSpec) -> dict[str, Kind]:
+    """The kinds of the descriptor's fields, as conditions see them."""
+    return {name: OF_FIELD[field.type] for name, field in spec.descriptor.items()}
+
+
+def expression(text: str | int, names: Mapping[str, Kind], place: Place, *needs: str) -> Iterator[Finding]:
+    """What is wrong with an expression over `names` whose value has to be of one of these kinds."""
+    try:
+        found = kind_of(str(text), names)
+    except ConditionError as error:
+        yield place, 0, str(error)
+    else:
+        if found.name not in needs:
+            wanted = " or ".join(needs)
+            yield place, 0, f"must be of kind {wanted}, got {str(text).strip()[:60]!r} of kind {found.name}"
+
+
+def fits(kind: str, value: object) -> bool:
+    """Whether a descriptor's field of that kind can hold `value`."""
+    match kind:
+        case "shape":
+            return isinstance(value, list) and len(value) <= MAX_RANK and all(fits("int", n) for n in value)
+        case "bool":
+            return isinstance(value, bool)
+        case "int":
+            return type(value) is int and -(2**63) <= value < 2**63
+    return type(value) in (int, float)

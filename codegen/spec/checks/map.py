@@ -1,0 +1,108 @@
+"""Rules of the map family: dims that are the axes of fields, products of shapes, and sums that come last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from baracuda.runtime.families.map.geometry import MAX_AXES
+
+from ...program import ProgramError
+from ...program.ops import OPS
+from ...program.tree import Call, Query, walk
+from ..map_program import copies_of, split
+from ..spec import MapSpec
+from . import everywhere
+from .finding import Finding, near
+
+MAX_OPERANDS = 12  # tensors and indices whose strides fit in a kernel's 4 KiB of arguments
+_GROUP = re.compile(r"[a-z][a-z0-9_]*( \* [a-z][a-z0-9_]*)*")
+_FLOATS = ("f32", "f16", "bf16", "f64")
+
+
+def dims(spec: MapSpec) -> Iterator[Finding]:
+    axes = 0
+    fields = [n for n, f in spec.descriptor.items() if f.type in ("shape", "int")]
+    for name, dim in spec.dims.items():
+        field = spec.descriptor.get(dim.of)
+        if field is None or field.type not in ("shape", "int"):
+            text = f"{dim.of!r} is no shape and no int of the descriptor; {near(dim.of, fields)}"
+            yield ("dims", name, "of"), 0, text
+        axes += 8 if field is not None and field.type == "shape" else 1
+    if axes > MAX_AXES:
+        yield ("dims",), 0, f"make up to {axes} axes, a shape counting as 8; the map family has room for {MAX_AXES}"
+
+
+def tensors(spec: MapSpec) -> Iterator[Finding]:
+    product_of: dict[str, tuple[str, ...]] = {}
+    for section, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
+        for name, tensor in tensors.items():
+            place = (section, name, "dims")
+            if bad := next((entry for entry in tensor.dims if not _GROUP.fullmatch(entry)), None):
+                yield place, 0, f"{bad!r} is neither a dim nor a product of dims like 'copy * cell'"
+                continue
+            dims = [dim for group in tensor.groups for dim in group]
+            for dim in dims:
+                if dim not in spec.dims:
+                    yield place, 0, f"unknown dim {dim!r}; {near(dim, spec.dims)}"
+            if len(set(dims)) != len(dims):
+                yield place, 0, f"{name!r} names a dim twice: {', '.join(dims)}"
+            for group in (g for g in tensor.groups if len(g) > 1):
+                yield from _product(spec, (section, name), group, product_of)
+            if tensor.updates is not None:
+                text = "the map family's outputs have memory of their own; use `may_alias`"
+                yield (section, name, "updates"), 0, text
+    yield from everywhere.tensors(spec)
+
+
+def _product(
+    spec: MapSpec, place: tuple[str, str], group: tuple[str, ...], product_of: dict[str, tuple[str, ...]]
+) -> Iterator[Finding]:
+    where, text = (*place, "dims"), " * ".join(group)
+    for dim in group:
+        field = spec.descriptor[spec.dims[dim].of] if dim in spec.dims else None
+        if field is not None and field.type != "shape":
+            yield where, 0, f"{text!r} multiplies axis by axis, so {dim!r} must be the axes of a shape"
+        if product_of.setdefault(dim, group) != group:
+            other = " * ".join(product_of[dim])
+            yield where, 0, f"{dim!r} is part of {other!r} already; it can be part of one product only"
+
+
+def contradictions(spec: MapSpec) -> Iterator[Finding]:
+    """What no kernel of the family could do or keep."""
+    try:
+        parts = split(spec)
+    except ProgramError as error:
+        yield ("program",), error.number, str(error)
+        return
+    indices = {e for x in parts.lines for e in walk(x.expr) if isinstance(e, Query) and e.what == "index"}
+    if len(spec.arguments) + len(indices) > MAX_OPERANDS:
+        text = f"{len(spec.arguments)} arguments and {len(indices)} indices; there is room for {MAX_OPERANDS} together"
+        yield ("inputs",), 0, text
+    if set(copies_of(spec, parts)) != set(spec.outputs):
+        for dtype in spec.dtypes:
+            if dtype not in _FLOATS:
+                yield ("dtypes",), 0, f"{dtype} can only be moved; a program that computes takes {', '.join(_FLOATS)}"
+    for name in spec.outputs:
+        rungs, place = spec.reproducibility.get(name, ()), ("reproducibility", name)
+        if "batch_invariant" in rungs and name in parts.late:
+            yield place, 0, f"{name!r} is a sum, which depends on how much is summed; drop batch_invariant"
+        if "bit_stable_across_arch" not in rungs:
+            continue
+        if spec.precision.contraction or spec.precision.subnormals == "flush":
+            yield place, 0, "contraction and flushed subnormals differ between machines; drop bit_stable_across_arch"
+        read = [line.expr for line in parts.lines if line.name in parts.needed([name])]
+        called = {e.op for x in read for e in walk(x) if isinstance(e, Call) and OPS[e.op].rounding > 1}
+        if called:
+            yield place, 0, f"{', '.join(sorted(called))} differ between machines; drop bit_stable_across_arch"
+    yield from _arch(spec)
+
+
+def _arch(spec: MapSpec) -> Iterator[Finding]:
+    for arch, need in spec.arch.items():
+        if need.needs:
+            yield ("arch", arch, "needs"), 0, "the map family's kernels use no tma, wgmma or cluster; leave it out"
+        if arch.endswith("a"):
+            yield ("arch", arch), 0, "the map family's kernels run on every architecture from one on; leave out the 'a'"
+    if len(spec.arch) > 1:
+        yield ("arch",), 0, "the map family's kernels are the same for every architecture; name the least one"

@@ -1,0 +1,86 @@
+"""Rules of the families whose math is a program: its names and types, and the oracle beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...program import Line, ProgramError, Scope, parse
+from ...program.cuda import kind_of, to_cuda
+from ...program.tree import Cast, Query, Reduce, walk
+from ..names import is_reserved_in_programs
+from ..spec import MapSpec, RowSpec
+from .finding import Finding
+
+Programmed = RowSpec | MapSpec
+
+
+def scope_of(spec: Programmed) -> Scope:
+    """What the program of `spec` may name."""
+    values = {name: frozenset(t.dims) for name, t in spec.inputs.items()}
+    values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
+    return Scope(tuple(spec.dims), values, frozenset(n for n, t in spec.tensors.items() if t.optional))
+
+
+def kinds_of(spec: Programmed, lines: tuple[Line, ...]) -> dict[str, str]:
+    """Whether each name of the program is a float, an int or a bool."""
+    kinds = {n: "int" if t.dtype[0].startswith("i") else "float" for n, t in spec.inputs.items()}
+    kinds |= {n: f.type for n, f in spec.descriptor.items() if f.type != "shape"}
+    for line in lines:
+        try:
+            kinds[line.name] = kind_of(line.expr, kinds)
+        except ProgramError as error:
+            raise ProgramError(str(error), line.number) from None
+    return kinds
+
+
+def program(spec: Programmed) -> Iterator[Finding]:
+    scope = scope_of(spec)
+    try:
+        lines = parse(spec.program, scope)
+        kinds = kinds_of(spec, lines)
+    except ProgramError as error:
+        yield ("program",), error.number, str(error)
+        return
+    assigned = {line.name for line in lines}
+    missing = [name for name in spec.outputs if name not in assigned]
+    if missing:
+        yield ("program",), 0, f"the program never assigns {', '.join(missing)}"
+    for line in lines:
+        try:
+            for part in walk(line.expr):
+                if isinstance(part, Reduce | Cast) and kind_of(part.arg, kinds) == "bool":
+                    name = part.kind if isinstance(part, Reduce) else part.to
+                    raise ProgramError(f"{name} takes numbers, got a bool; use where(condition, 1.0, 0.0)")
+                kind_of(part, kinds)
+            if not any(isinstance(part, Reduce) for part in walk(line.expr)):
+                to_cuda(line.expr, kinds)
+        except ProgramError as error:
+            yield ("program",), line.number, str(error)
+        if is_reserved_in_programs(line.name):
+            yield ("program",), line.number, f"{line.name!r} is a reserved word; choose another name"
+        tensor = spec.outputs.get(line.name)
+        if tensor is not None and kinds[line.name] == "bool":
+            yield ("program",), line.number, f"{line.name!r} is a bool; use where(condition, a, b)"
+        if tensor is not None and tensor.dtype[0].startswith("i") and kinds[line.name] == "float":
+            yield ("program",), line.number, f"{line.name!r} is a float, its dtype {tensor.dtype[0]}; use whole numbers"
+        for part in walk(line.expr):
+            if isinstance(part, Query) and part.what == "present" and part.of not in spec.arguments:
+                yield ("program",), line.number, f"{part.of!r} is no argument of its own, so it cannot be absent"
+
+
+def oracle(spec: Programmed) -> Iterator[Finding]:
+    if (spec.reference is None) == (spec.gradient is None):
+        yield (
+            ("op",),
+            0,
+            "an op needs either a `reference` or a `gradient`: the oracle its kernels are tested against",
+        )
+    if spec.reference is not None:
+        try:
+            assigned = {line.name for line in parse(spec.reference, scope_of(spec))}
+        except ProgramError as error:
+            yield ("reference",), error.number, str(error)
+            return
+        missing = [name for name in spec.outputs if name not in assigned]
+        if missing:
+            yield ("reference",), 0, f"the reference never assigns {', '.join(missing)}"

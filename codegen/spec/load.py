@@ -1,0 +1,159 @@
+"""Folder of specs -> checked specs: read, validate, compare with each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from baracuda.runtime import SpecError
+
+from .checks import findings
+from .checks.finding import Place
+from .errors import explain
+from .spec import BodySpec, OpSpec, spec_of
+from .tuned import FOLDER, Tables, problems_of, read_tables
+from .wording import did_you_mean
+from .yaml_source import YamlSource, read_yaml
+from .yaml_text import is_below, report
+
+_PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A spec, the file it came from, and what was measured; `shown` is the file's path as generated headers name it."""
+
+    spec: OpSpec
+    source: YamlSource
+    shown: str
+    tuned: Tables = field(default_factory=dict)
+
+
+def load_spec(path: Path, shown: str = "") -> Loaded:
+    """Return the spec in `path`; raise SpecError with a line for each thing that is wrong."""
+    return checked(read_yaml(path), shown or path.name)
+
+
+def checked(source: YamlSource, shown: str) -> Loaded:
+    """The spec that a file's data is; raise SpecError with a line for each thing that is wrong."""
+    try:
+        model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
+        spec = model.model_validate(source.data)
+    except ValidationError as error:
+        raise explain(error, source, model) from None
+    found = findings(spec)
+    if found:
+        raise report(_finding(source, place, below, text) for place, below, text in found)
+    return Loaded(spec, source, shown)
+
+
+def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:
+    if not below:
+        return str(source.error(place, text))
+    where = source.place(place).rpartition(":")[0]
+    return f"{where}:{source.text_line(place) + below - 1}: {text}"
+
+
+def load_folder(root: Path) -> dict[str, Loaded]:
+    """Return every spec below `root` by op name; raise one SpecError that lists what is wrong in all of them."""
+    if not root.is_dir():
+        raise SpecError(f"{root}: no such folder of specs; pass --specs, or begin one with 'baracuda-gen new'")
+    loaded: dict[str, Loaded] = {}
+    wrong: list[str] = []
+    for path in sorted(root.rglob("*.yaml")):
+        name = f"{root.resolve().name}/{path.relative_to(root).as_posix()}"
+        try:
+            _refuse_path(path, root, name)
+            one = load_spec(path, name)
+        except SpecError as error:
+            wrong += str(error).splitlines()
+            continue
+        if one.spec.op in loaded:
+            first = loaded[one.spec.op].source.path
+            wrong.append(str(one.source.error(("op",), f"op {one.spec.op!r} is already in {first}; rename one")))
+            continue
+        loaded[one.spec.op] = one
+    if not wrong:  # a gradient cannot be compared with a forward op that cannot be read
+        wrong += [line for one in loaded.values() for line in _across(one, loaded)]
+    wrong += _plan_clashes(loaded.values())
+    if not wrong:
+        loaded, wrong = _tuned(loaded, read_tables(root))
+    if wrong:
+        raise report(wrong)
+    return loaded
+
+
+def _refuse_path(path: Path, root: Path, name: str) -> None:
+    """Raise SpecError for a file that generated code cannot name, and for a link to what is none of the project's."""
+    if not _PRINTABLE.fullmatch(name):
+        raise SpecError(f"{name[:200]!r}: generated code names this path; use letters, digits, '.', '_' and '-'")
+    if not is_below(path, root):
+        raise SpecError(f"{name}: is a link that leads out of {root.resolve().name!r}; put the file itself there")
+
+
+def _tuned(loaded: dict[str, Loaded], tables: Mapping[str, Tables]) -> tuple[dict[str, Loaded], list[str]]:
+    """The specs with what was measured of each, and what is wrong with that."""
+    wrong = []
+    for op, of in tables.items():
+        if op in loaded:
+            wrong += problems_of(loaded[op].spec, of)
+        else:
+            wrong += [f"{FOLDER}/{arch}/{op}.json: no op {op!r}; {did_you_mean(op, loaded)}" for arch in of]
+    return {op: replace(one, tuned=tables.get(op, {})) for op, one in loaded.items()}, wrong
+
+
+def _plan_clashes(loaded: Iterable[Loaded]) -> list[str]:
+    seen: dict[str, Loaded] = {}
+    wrong = []
+    for one in loaded:
+        for plan, place in _plans_of(one.spec):
+            if plan in seen:
+                text = f"plan {plan!r} is already in {seen[plan].source.path}; rename one"
+                wrong.append(str(one.source.error(place, text)))
+            seen.setdefault(plan, one)
+    return wrong
+
+
+def _plans_of(spec: OpSpec) -> Iterator[tuple[str, Place]]:
+    """The plan classes of a spec, and where it names them."""
+    yield spec.plan, ("plan",)
+    if isinstance(spec, BodySpec):
+        yield from ((name, ("pinned", name)) for name in spec.pinned)
+
+
+def _across(one: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
+    """What a gradient says of its forward op that the forward op does not bear out."""
+    gradient = one.spec.gradient
+    if gradient is None:
+        return
+    if gradient.of not in loaded:
+        hint = did_you_mean(gradient.of, loaded)
+        yield str(one.source.error(("gradient", "of"), f"no op {gradient.of!r} in this folder; {hint}"))
+        return
+    forward = loaded[gradient.of].spec
+    if forward.gradient is not None:
+        text = f"op {gradient.of!r} has no reference to differentiate; name a forward op"
+        yield str(one.source.error(("gradient", "of"), text))
+    if (forward.family == "body") != (one.spec.family == "body"):
+        text = f"op {gradient.of!r} is of family {forward.family}: a body's derivative is a body, a program's a program"
+        yield str(one.source.error(("gradient", "of"), text))
+    outputs, inputs = forward.outputs, forward.inputs
+    saved = {name: name for name in gradient.saved}
+    for section, names, known in (
+        ("cotangents", gradient.cotangents, outputs),
+        ("wrt", gradient.wrt, inputs),
+        ("saved", saved, {**outputs, **inputs}),
+    ):
+        for there in names.values():
+            if there not in known:
+                text = f"op {gradient.of!r} has no {there!r}; {did_you_mean(there, known)}"
+                yield str(one.source.error(("gradient", section), text))
+    taken = {*gradient.cotangents, *gradient.saved}
+    for name in one.spec.inputs:
+        if name not in taken and name not in inputs:
+            text = f"{name!r} is neither a cotangent, nor saved, nor an input of {gradient.of!r}; say which"
+            yield str(one.source.error(("inputs", name), text))

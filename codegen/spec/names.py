@@ -1,0 +1,73 @@
+"""Which names a spec may give, and what generated kernels call them.
+
+A kernel holds names of the spec and names of the generator, its headers and CUDA's. They cannot meet: `in_kernel` ends
+each name of a spec with an underscore, as no other identifier does. What the generator makes of a name, `x_slice` of
+`x`, ends with one of `PARTS`, as no identifier does that templates use unqualified.
+"""
+
+from __future__ import annotations
+
+import keyword
+
+from baracuda.runtime import MapDescriptor, RowDescriptor
+
+from ..conditions.values import FUNCTIONS
+from ..program.ops import CASTS, QUERIES, REDUCTIONS
+from ..program.parse import FUNCTIONS as CALLED
+from ..text import Name
+
+# Keywords, and what compilers and the C library define as macros.
+_CPP = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class "
+    "co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype "
+    "default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int "
+    "long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register "
+    "reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct switch "
+    "template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile "
+    "wchar_t while xor xor_eq assert errno linux main unix"
+)
+# Arguments of plans and functions beside the spec's own, and what descriptors have beside their fields.
+_MEMBERS = frozenset(n for kind in (RowDescriptor, MapDescriptor) for n in dir(kind) if not n.startswith("_"))
+INTERFACE = frozenset({"self", "stream", "workspace", "element", "rt"}) | _MEMBERS  # `rt` is the runtime in plans
+OF_OPS = frozenset(("functions", "rt"))  # what stands beside ops in `baracuda.ops`, and in its stub
+LANGUAGE = frozenset((*CALLED, *REDUCTIONS, *QUERIES, *CASTS))
+KEYWORDS = frozenset(_CPP.split()) | frozenset(keyword.kwlist)
+
+# What follows a spec's name in a kernel, and what it is then.
+_PARTS = "ahead at gathered index inside next pack part parts row size slice sum term type"
+PARTS = frozenset(_PARTS.split())
+
+
+def in_kernel(name: str) -> Name:
+    """What a kernel calls a tensor's element, a field, a line of a program, or an op."""
+    return Name(f"{name}_")
+
+
+def is_keyword(name: str) -> bool:
+    """Whether nothing at all may be called `name`."""
+    return name in KEYWORDS or "__" in name
+
+
+def is_reserved(name: str) -> bool:
+    """Whether no field, dim or tensor may be called `name`."""
+    return is_keyword(name) or name in INTERFACE or name in FUNCTIONS
+
+
+def is_reserved_in_programs(name: str) -> bool:
+    """As `is_reserved`, and a program's lines, where there is a program, whose words have a meaning."""
+    return is_reserved(name) or name in LANGUAGE
+
+
+def is_reserved_number(name: str) -> bool:
+    """Whether no number of a schedule and no term may be called `name`, which stands in expressions."""
+    return is_keyword(name) or name in FUNCTIONS
+
+
+def is_reserved_op(name: str) -> bool:
+    """Whether no op may be called `name`, which becomes a Python module and a function of `baracuda.ops`."""
+    return is_keyword(name) or name in OF_OPS
+
+
+def is_reserved_category(name: str) -> bool:
+    """Whether no category may be called `name`, which becomes a package within the generated one."""
+    return is_keyword(name) or name == "import_all"

@@ -1,0 +1,54 @@
+"""What a spec may say, as JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Union
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from baracuda.runtime.plans.tuned import MARK
+
+from .spec import FAMILY_SPECS, Family
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without titles that say each key once more."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def schema_text() -> str:
+    """The schema as JSON. A file is judged by its own family's part alone, so that each complaint is about that."""
+    families: Any = Union[tuple(FAMILY_SPECS.values())]  # noqa: UP007
+    definitions = TypeAdapter(families).json_schema(schema_generator=_Untitled)["$defs"]
+    _tidy(definitions)
+    family = TypeAdapter(Family).json_schema() | {"description": "How the mathematics is given."}
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": f"{MARK}. Do not edit.",
+        "type": "object",
+        "required": ["family"],
+        "properties": {"family": family},
+        "allOf": [_for(family, model.__name__) for family, model in FAMILY_SPECS.items()],
+        "$defs": definitions,
+    }
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def _for(family: str, definition: str) -> dict[str, Any]:
+    condition = {"required": ["family"], "properties": {"family": {"const": family}}}
+    return {"if": condition, "then": {"$ref": f"#/$defs/{definition}"}}
+
+
+def _tidy(part: Any) -> None:
+    """Refuse keys that fit no pattern, as pydantic does, and put descriptions on one line."""
+    if isinstance(part, dict):
+        if "patternProperties" in part:
+            part["additionalProperties"] = False
+        if isinstance(text := part.get("description"), str):
+            part["description"] = " ".join(text.split())
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _tidy(inner)

@@ -1,0 +1,139 @@
+"""Files of measurements, one for each op and architecture: `tuned/ARCH/OP.json` in the folder of specs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from baracuda.runtime import InvalidProblem, KernelSku, Measurement, SpecError, Unsupported
+from baracuda.runtime.cache.publish import publish
+from baracuda.runtime.compile.cubin import INCLUDE
+from baracuda.runtime.compile.headers import header_digest
+from baracuda.runtime.plans.tuned import MARK
+
+from .spec import OpSpec
+from .yaml_text import is_below, read_bytes, report, shown
+
+FOLDER = "tuned"
+MAX_BYTES = 1 << 20
+_ARCH = re.compile(r"sm_[0-9]{2,3}|host")
+Tables = Mapping[str, tuple[Measurement, ...]]  # by architecture
+
+
+def path_of(specs: Path, arch: str, op: str) -> Path:
+    """Where the measurements of an op on an architecture are."""
+    return specs / FOLDER / arch / f"{op}.json"
+
+
+def read_tables(specs: Path) -> dict[str, dict[str, tuple[Measurement, ...]]]:
+    """All measurements below a folder of specs, by op and architecture; SpecError for what is none."""
+    found: dict[str, dict[str, tuple[Measurement, ...]]] = {}
+    for path in sorted((specs / FOLDER).glob("*/*.json")):
+        if not _ARCH.fullmatch(path.parent.name):
+            raise SpecError(f"{shown(path)}: its folder is no architecture; call it as in '{FOLDER}/sm_90'")
+        if not is_below(path, specs):
+            raise SpecError(f"{shown(path)}: is a link that leads out of the specs; put the file itself there")
+        found.setdefault(path.stem, {})[path.parent.name] = read_table(path)
+    return found
+
+
+def read_table(path: Path) -> tuple[Measurement, ...]:
+    """The measurements in a file, none where there is no file; SpecError for what is none."""
+    if not path.exists():
+        return ()
+    raw = read_bytes(path, MAX_BYTES, "table of measurements")
+    try:
+        rows = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise _refusal(path, getattr(error, "lineno", 1), error) from None
+    if not isinstance(rows, list):
+        raise _refusal(path, 1, "needs a list")
+    found = tuple(_measurement(row, i, path, raw) for i, row in enumerate(rows))
+    first: dict[object, int] = {}
+    for i, one in enumerate(found):
+        if first.setdefault(one.key, i) != i:
+            raise SpecError(f"{shown(path)}:{_line_of(i, raw)}: measures a problem twice; remove one of them")
+    return found
+
+
+def _measurement(given: object, index: int, path: Path, raw: bytes) -> Measurement:
+    try:
+        made = Measurement.of(given)
+        KernelSku.parse(made.sku)
+    except (InvalidProblem, Unsupported) as error:
+        raise _refusal(path, _line_of(index, raw), error) from None
+    return made
+
+
+def _line_of(index: int, raw: bytes) -> int:
+    """Line (from 1) where an item of the list begins that a JSON text is."""
+    text, decoder = raw.decode(json.detect_encoding(raw), "surrogatepass"), json.JSONDecoder()
+    at = text.index("[") + 1
+    for _ in range(index):
+        at = text.index(",", decoder.raw_decode(text, _after_space(text, at))[1]) + 1
+    return text.count("\n", 0, _after_space(text, at)) + 1
+
+
+def _after_space(text: str, at: int) -> int:
+    return next(i for i in range(at, len(text)) if not text[i].isspace())
+
+
+def _refusal(path: Path, line: int, why: object) -> SpecError:
+    return report([f"{shown(path)}:{line}: holds no measurements ({why}); remove it and run 'baracuda-gen tune'"])
+
+
+def write_table(path: Path, measured: Iterable[Measurement]) -> None:
+    """Replace the file at once, or remove it when nothing is left."""
+    if rows := [asdict(m) for m in measured]:
+        publish(path, json.dumps(rows, indent=1) + "\n")
+    else:
+        path.unlink(missing_ok=True)
+
+
+def generated_text(op: str, tables: Tables) -> str:
+    """The file that plans read, beside their module."""
+    rows = {arch: [asdict(m) for m in measured] for arch, measured in tables.items()}
+    return json.dumps({MARK: f"from {FOLDER}/*/{op}.json. Do not edit.", **rows}, indent=1) + "\n"
+
+
+def problems_of(spec: OpSpec, tables: Tables) -> list[str]:
+    """Why measurements may not decide, a line each: what an op promises must not depend on a table."""
+    blind = batch_of(spec)
+    return [
+        f"{FOLDER}/{arch}/{spec.op}.json: depends on {name!r}, of which {spec.op} promises to be independent"
+        for arch, measured in tables.items()
+        for name in sorted({name for m in measured for name in m.near if name in blind})
+    ]
+
+
+def batch_of(spec: OpSpec) -> frozenset[str]:
+    """The extents that no choice may depend on, for bits would depend on them, too."""
+    if not promised(spec, "batch_invariant"):
+        return frozenset()
+    batch = "rows" if spec.family == "row" else spec.tests.batch
+    return frozenset({batch} if batch else ())
+
+
+def promised(spec: OpSpec, rung: str) -> bool:
+    """Whether any output stands on a rung."""
+    return any(rung in rungs for rungs in spec.reproducibility.values())
+
+
+def digest_of_kernels(text: str) -> str:
+    """Changes with a generated `.cu` and the headers it reaches: what was measured of others counts no more."""
+    return hashlib.sha256(text.encode() + header_digest(text, INCLUDE)).hexdigest()[:16]
+
+
+def stale(op: str, tables: Tables, text: str) -> list[str]:
+    """A line for each architecture on which other kernels than those in `text` were measured."""
+    digest = digest_of_kernels(text)
+    found = {arch: (sum(m.digest != digest for m in measured), len(measured)) for arch, measured in tables.items()}
+    return [
+        f"{FOLDER}/{arch}/{op}.json: {old} of {count} measurements are of other kernels; run 'baracuda-gen tune {op}'"
+        for arch, (old, count) in found.items()
+        if old
+    ]

@@ -1,0 +1,1 @@
+"""Arrays of callers: their types, strides, memory and checks."""

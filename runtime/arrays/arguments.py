@@ -1,0 +1,202 @@
+"""A plan's array arguments: the table a generated plan declares, and the checks it implies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import BaracudaError, InvalidProblem, Unsupported
+from .axes import contiguous_strides
+from .element import ElementKind
+from .tensor import TensorView, byte_range, check_span, may_share, overlaps_itself, same_view, view
+
+Views = dict[str, TensorView]
+_OVERLAP_WORK = 100_000  # steps of the exact overlap search before two interleaved views count as overlapping
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One tensor of a plan's `run`.
+
+    `over` is what it has a value for: "element", "row" or "col", or "array" where the family knows more shapes.
+    `dtypes` are the element types the caller may bring, "T" being the descriptor's and "acc" its accumulator.
+    `optional` names the descriptor's flag that says whether it takes part. `may_alias` lists the inputs whose memory an
+    output may take over.
+    """
+
+    name: str
+    role: str  # "in", "out" or "inout"
+    over: str
+    dtypes: tuple[str, ...] = ("T",)
+    optional: str = ""
+    layout: str = "any"
+    may_alias: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> bool:
+        return self.role != "in"
+
+    def elements(self, element: ElementKind) -> tuple[ElementKind, ...]:
+        """What the tensor may hold when the descriptor's element is `element`."""
+        kinds = {"T": element, "acc": element.row.acc}
+        return tuple(dict.fromkeys(kinds.get(d) or ElementKind(d) for d in self.dtypes))
+
+
+class Named:
+    """While it is entered, errors get the plan's name in front: where they arise, nobody knows whose array it is."""
+
+    __slots__ = ("plan",)
+
+    def __init__(self, plan: str) -> None:
+        self.plan = plan
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, BaracudaError):
+            self.put_before(error)
+
+    def put_before(self, error: BaracudaError) -> None:
+        """Put the name in front of what `error` says."""
+        error.args = (f"{self.plan}: {error}", *error.args[1:])
+
+
+def take(arguments: Mapping[str, Argument], arrays: Mapping[str, object]) -> Views:
+    """Views of the arrays that are there; no check beyond what makes them readable."""
+    if unknown := [name for name in arrays if name not in arguments]:
+        raise InvalidProblem(f"no argument {unknown[0]!r}; there are {', '.join(arguments)}")
+    return {name: view(array, name) for name, array in arrays.items() if array is not None}
+
+
+def check(
+    arguments: Mapping[str, Argument],
+    order: Sequence[str],
+    views: Views,
+    shapes: Mapping[str, tuple[tuple[int, ...], ...]],
+    present: Callable[[str], bool],
+    element: ElementKind,
+) -> None:
+    """Raise the error of the first argument that a kernel could not work with.
+
+    In order: dtypes; then shapes, with presence and bounds of the optional ones; then strides; then bounds of the
+    others; then what would race: overlap, aliasing and read-only outputs. `shapes` lists the shapes each tensor may
+    have.
+    """
+    for name in order:
+        argument = arguments[name]
+        if name in views and views[name].element not in (allowed := argument.elements(element)):
+            raise Unsupported(f"{name!r} must hold {' or '.join(allowed)}, got {views[name].element}")
+    check_shapes(arguments, order, views, shapes, present)
+    for name in order:
+        if name in views:
+            _check_strides(arguments[name], views[name])
+    for name in order:
+        if name in views and not arguments[name].optional:
+            check_span(views[name], name)
+    _check_devices(views)
+    for name in order:
+        if name in views:
+            _check_output(arguments[name], views[name])
+    check_aliasing(arguments, views)
+
+
+def check_shapes(
+    arguments: Mapping[str, Argument],
+    order: Sequence[str],
+    views: Views,
+    shapes: Mapping[str, tuple[tuple[int, ...], ...]],
+    present: Callable[[str], bool],
+) -> None:
+    """Raise the error of the first argument of another shape, or that is there or not against what is asked for."""
+    for name in order:
+        argument, there = arguments[name], views.get(name)
+        if there is not None and there.shape not in shapes[name]:
+            wanted = " or ".join(map(str, shapes[name]))
+            raise InvalidProblem(f"{name!r} must have shape {wanted}, got {there.shape}")
+        if there is not None and argument.optional:
+            check_span(there, name)
+        if (there is not None) != present(name):
+            needed = "is required" if present(name) else "must be absent"
+            flag = f" when {argument.optional}={present(name)}" if argument.optional else ""
+            raise InvalidProblem(f"{name!r} {needed}{flag}, got {'None' if there is None else 'an array'}")
+
+
+def _check_devices(views: Views) -> None:
+    devices: dict[str, list[str]] = {}
+    for name, there in views.items():
+        devices.setdefault(there.device, []).append(repr(name))
+    if len(devices) > 1:
+        seen = "; ".join(f"{', '.join(names)} on {device}" for device, names in devices.items())
+        raise InvalidProblem(f"all arrays must be on one device, got {seen}")
+
+
+def _check_strides(argument: Argument, there: TensorView) -> None:
+    if 0 in there.shape or argument.layout == "any":
+        return
+    if argument.layout == "inner":
+        if there.shape[-1] > 1 and there.strides[-1] != 1:
+            fix = f"must have stride 1 along its last axis, got strides {there.strides}"
+            raise InvalidProblem(f"{argument.name!r} {fix}")
+        return
+    wanted = contiguous_strides(there.shape)
+    if any(n > 1 and s != w for n, s, w in zip(there.shape, there.strides, wanted, strict=True)):
+        raise Unsupported(f"{argument.name!r} must be contiguous, got strides {there.strides}; copy it")
+
+
+def _check_output(argument: Argument, there: TensorView) -> None:
+    if not argument.written:
+        return
+    if there.readonly:
+        raise InvalidProblem(f"{argument.name!r} is written to, got a read-only array")
+    if overlaps_itself(there):
+        raise InvalidProblem(
+            f"elements of the output {argument.name!r} must not overlap, got strides {there.strides}"
+        )
+
+
+def check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
+    """Raise InvalidProblem where an output lies on another array that it may not replace."""
+    ranges = [(name, *byte_range(there)) for name, there in views.items()]
+    for name, low, high in ranges:
+        if not arguments[name].written:
+            continue
+        out = views[name]
+        for other, start, end in ranges:
+            if end <= low or high <= start or other == name:
+                continue  # most arrays lie apart, and this is asked in every call
+            there = views[other]
+            if not may_share(out, there) or not _shares(out, there):
+                continue
+            if other in arguments[name].may_alias and same_view(out, there):
+                continue
+            if arguments[other].written and name > other:
+                continue  # reported from the other side
+            allowed = " or ".join(repr(n) for n in arguments[name].may_alias)
+            fix = f"it may only be the same view as {allowed}" if allowed else "give it memory of its own"
+            raise InvalidProblem(f"{name!r} overlaps {other!r}; {fix}")
+
+
+class _Memory:
+    """What NumPy needs to know of a view to solve for overlap; nothing is dereferenced."""
+
+    def __init__(self, there: TensorView) -> None:
+        row = there.element.row
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": there.shape,
+            "strides": tuple(s * row.bytes for s in there.strides),
+            "typestr": f"|V{row.bytes}",
+            "data": (there.pointer, True),
+        }
+
+
+def _shares(a: TensorView, b: TensorView) -> bool:
+    if same_view(a, b):
+        return True
+    try:
+        return bool(np.shares_memory(np.asarray(_Memory(a)), np.asarray(_Memory(b)), max_work=_OVERLAP_WORK))  # type: ignore[arg-type]
+    except (np.exceptions.TooHardError, ArithmeticError, ValueError):  # it cannot be told
+        return True

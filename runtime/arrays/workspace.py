@@ -1,0 +1,54 @@
+"""Scratch memory: the caller's, so that a plan never allocates and can be captured in a graph."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from ..errors import InvalidProblem, MisalignedOperand, WorkspaceTooSmall
+from .axes import coalesce
+from .tensor import TensorView, check_span, view
+
+ALIGNMENT = 16  # bytes; every part of a workspace starts at a multiple of it
+
+Workspace = object  # None, or any contiguous array on the device of the plan's arrays
+
+
+def take_workspace(workspace: Workspace, needed: int) -> TensorView | None:
+    """View of a workspace of at least `needed` bytes; None when none is needed.
+
+    Kernels write it from its first byte on, whatever its shape and elements: it must be one run of memory.
+    """
+    if needed == 0:
+        return None
+    if workspace is None:
+        raise _too_small(needed, 0)
+    there = view(workspace, "workspace")
+    if there.readonly:
+        raise InvalidProblem("workspace is written to, got a read-only array")
+    if not _is_one_run(there.shape, there.strides):
+        raise InvalidProblem(f"workspace must be contiguous, got shape {there.shape} and strides {there.strides}")
+    check_span(there, "workspace")
+    if (got := prod(there.shape) * there.element.row.bytes) < needed:
+        raise _too_small(needed, got)
+    if there.pointer % ALIGNMENT:
+        raise MisalignedOperand(f"workspace must start at a multiple of {ALIGNMENT}, got {there.pointer:#x}")
+    return there
+
+
+@lru_cache(maxsize=256)
+def _is_one_run(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the elements lie side by side, in row-major order."""
+    extents, (steps,) = coalesce(shape, (strides,))
+    return len(extents) == 1 and steps == (1,)
+
+
+def _too_small(needed: int, got: int) -> WorkspaceTooSmall:
+    error = WorkspaceTooSmall("workspace", needed=needed, got=got)
+    error.args = (f"workspace: needs {needed} bytes, got {got or 'none'}",)
+    return error
+
+
+def rounded(nbytes: int) -> int:
+    """`nbytes` up to the next multiple of ALIGNMENT."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

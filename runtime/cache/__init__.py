@@ -1,0 +1,1 @@
+"""A private folder on disk: sealed entries, locks, atomic writes."""

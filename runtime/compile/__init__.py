@@ -1,0 +1,1 @@
+"""From a kernel's source to machine code: NVRTC, headers, cached cubins."""

@@ -1,0 +1,73 @@
+"""Compiled kernels on disk."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from ..cache.entries import EntryStore
+from ..device import Resources
+from .provenance import KeyRecords, Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """Machine code of one entry point for one architecture."""
+
+    image: bytes
+    resources: Resources
+
+
+class CubinStore:
+    """A folder of cubins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records = KeyRecords(folder / "records")
+        self._entries = EntryStore(folder)
+
+    def get(self, key: bytes) -> Cubin | None:
+        """The entry of `key`, its `seconds` 0; None when there is none or it does not check out."""
+        body = self._entries.get(key)
+        return None if body is None else _decode(body)
+
+    def put(self, key: bytes, cubin: Cubin, parts: Parts) -> None:
+        """Write the entry of `key`, replacing what is there, and of which parts the key was made; readers see the old
+        or the new ones, whole."""
+        self._entries.put(key, _encode(cubin))
+        self.records.put(key, parts)
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    def lock(self, key: bytes) -> AbstractContextManager[None]:
+        """Exclude every other thread and process from `key`; where no lock can be had, exclude nobody."""
+        return self._entries.lock(key)
+
+
+@cache
+def cubin_store(folder: Path) -> CubinStore:
+    """The one store of `folder` in this process."""
+    return CubinStore(folder)
+
+
+# An entry is the ELF image, the resources as JSON, and the length of that JSON in 4 bytes. Tools that read ELF ignore
+# what follows the image.
+
+
+def _encode(cubin: Cubin) -> bytes:
+    resources = json.dumps(asdict(replace(cubin.resources, seconds=0.0))).encode()
+    return cubin.image + resources + len(resources).to_bytes(4, "little")
+
+
+def _decode(body: bytes) -> Cubin | None:
+    end = len(body) - 4
+    start = end - int.from_bytes(body[end:], "little")
+    try:
+        return Cubin(body[:start], Resources(**json.loads(body[start:end])))
+    except (ValueError, TypeError):
+        return None

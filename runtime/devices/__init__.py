@@ -1,0 +1,1 @@
+"""The CUDA driver, streams, tensor maps, and which device a name means."""

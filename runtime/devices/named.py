@@ -1,0 +1,58 @@
+"""Where plans run: devices by the name that array intake gives them, made once."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+from ..device import Device
+from ..errors import InvalidProblem, Unsupported
+from ..values import shown, text_of
+
+_made: dict[str, Device] = {}
+_NAME = re.compile("host|cuda:[0-9]{1,3}")
+
+
+def get_device(name: str) -> Device:
+    """The device called "host" or "cuda:N"; making one creates no CUDA context."""
+    if (called := text_of(name)) is None:
+        raise InvalidProblem(f"'device' must be 'host' or 'cuda:N', got {shown(name)}")
+    return made(called)
+
+
+def made(name: str) -> Device:
+    """As `get_device`, for a text: one device in all threads."""
+    return _made.get(name) or _made.setdefault(name, _new(name))
+
+
+def _new(name: str) -> Device:
+    if not is_device(name):
+        raise Unsupported(f"no device {shown(name)}; known are 'host' and 'cuda:N'")
+    if name == "host":
+        from ..host import HostDevice
+
+        return HostDevice()
+    from .cuda import CudaDevice
+
+    return CudaDevice(int(name[5:]))
+
+
+def is_device(name: object) -> bool:
+    """Whether it is the name of a device, which need not be there."""
+    return type(name) is str and _NAME.fullmatch(name) is not None
+
+
+def as_device(device: object) -> Device:
+    """The device that a caller names or gives; raises InvalidProblem for what is none."""
+    if (name := text_of(device)) is not None:
+        return made(name)
+    if not all(callable(getattr(type(device), name, None)) for name in ("load", "is_loaded")):
+        raise InvalidProblem(f"'device' must be 'host', 'cuda:N' or a device, got {shown(device)}")
+    return cast(Device, device)
+
+
+def default_device() -> Device:
+    """The first GPU, or the host device where there is none."""
+    from .cuda import CudaDevice
+
+    return get_device("cuda:0" if CudaDevice.available() else "host")

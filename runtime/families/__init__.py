@@ -1,0 +1,1 @@
+"""What plans of one family add: arguments, launch geometry, selection."""

@@ -1,0 +1,70 @@
+"""How the arrays of a body plan lie in memory: the first declared layout that all keep to, and what kernels get."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...arrays.arguments import Views
+from ...arrays.tensor import TensorView
+from ...plans.sku import VECTOR_BYTES
+
+_MAP_ALIGNMENT = 8  # words; tensor maps stand first in a struct, and align it
+
+
+def layout_of(axes: Mapping[str, Mapping[str, int]], layouts: Sequence[str], views: Views) -> str:
+    """The first of `layouts` that `views` keep to; the last one takes anything.
+
+    A tensor keeps to a layout that names one of its axes when that axis has stride 1 and whole packs of 16 bytes, and
+    the tensor begins and steps along every other axis at a multiple of 16 bytes.
+    """
+    for layout in layouts[:-1]:
+        if all(name not in views or _packed(views[name], axis) for name, axis in axes[layout].items()):
+            return layout
+    return layouts[-1]
+
+
+def _packed(there: TensorView, axis: int) -> bool:
+    if 0 in there.shape:
+        return True
+    vec = VECTOR_BYTES // there.element.row.bytes
+    inner = axis % len(there.shape)
+    others = (s for a, (n, s) in enumerate(zip(there.shape, there.strides, strict=True)) if a != inner and n > 1)
+    unit = there.shape[inner] == 1 or there.strides[inner] == 1
+    whole = there.shape[inner] % vec == 0 and there.pointer % VECTOR_BYTES == 0
+    return unit and whole and all(stride % vec == 0 for stride in others)
+
+
+def strides_of(there: TensorView, rank: int) -> tuple[int, ...]:
+    """Strides as the kernel's struct holds them, for `rank` axes: 0 along those that are never walked along."""
+    empty = 0 in there.shape
+    kept = tuple(0 if n == 1 or empty else s for n, s in zip(there.shape, there.strides, strict=True))
+    return (0,) * (rank - len(kept)) + kept
+
+
+@dataclass(frozen=True, slots=True)
+class StructWords:
+    """The argument struct of all kernels of an op: tensor maps, tensors, fields, scratch."""
+
+    maps: tuple[tuple[str, tuple[int, ...]], ...]
+    ranks: Mapping[str, int]
+    fields: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+    def filled(self, views: Views, workspace: int) -> array[int]:
+        words = array("q")
+        if self.maps:
+            from ...devices.tensor_map import encode
+
+            for name, box in self.maps:
+                words.extend(encode(views[name], box))
+        for name, rank in self.ranks.items():
+            there = views.get(name)
+            words.append(0 if there is None else there.pointer)
+            words.extend((0,) * rank if there is None else strides_of(there, rank))
+        words.extend(self.fields)
+        words.extend(workspace + offset for offset in self.scratch)
+        if self.maps:
+            words.extend((0,) * (-len(words) % _MAP_ALIGNMENT))
+        return words

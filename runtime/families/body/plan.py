@@ -1,0 +1,217 @@
+"""Plans of the body family: hand-written kernels whose shapes, constants, grids and scratch are declared."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Self, TypeVar
+
+from ...arrays.arguments import Views
+from ...arrays.element import ElementKind
+from ...computing import computing
+from ...device import Device, KernelSource
+from ...devices.named import as_device
+from ...errors import Unsupported
+from ...plans.descriptor import Descriptor
+from ...plans.plan import Launch, Plan
+from ...plans.registry import Registered, SourceFile
+from ...plans.schedule import Schedule
+from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from .layout import StructWords, layout_of
+from .selection import BodyKernel, BodySelection, listed, own_first
+
+B = TypeVar("B", bound=Descriptor)
+_REMEMBERED = 256  # geometries kept per plan
+
+
+class BodyPlan(BodySelection[B], Plan[B]):
+    """Everything a generated plan of the body family does not declare."""
+
+    LAYOUT_AXES: ClassVar[dict[str, dict[str, int]]]  # layout -> tensor -> the axis along which it is packed
+    FIELDS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
+    CHOSEN: ClassVar[tuple[str, ...]]
+    BODIES: ClassVar[tuple[str, ...]]  # architectures with a header of their own
+
+    def __init__(
+        self, descriptor: B, rows: Sequence[Registered], first: Registered, layouts: frozenset[str], arch: str = ""
+    ) -> None:
+        super().__init__(descriptor, rows, first, layouts, arch)
+        self._geometries: dict[Any, list[tuple[KernelSource, BodyKernel, StructWords]]] = {}
+
+    @cached_property
+    def workspace_bytes(self) -> int:
+        """How many bytes of workspace `run` needs, whichever candidate serves the arrays."""
+        return max(self.workspace_of(self.descriptor, row.sku) for row in self._rows)
+
+    def _fit(self, device: Device) -> None:
+        refused = [(row.sku, self._unfit(self.descriptor, row.sku, device)) for row in self._rows]
+        if all(reason for _, reason in refused):
+            why = listed([(sku, reason or "") for sku, reason in refused])
+            raise Unsupported(f"{type(self).__name__}: no kernel for {device.name!r}{self._advice(device)}{why}")
+        self._checked_archs.add(device.arch)
+
+    def _is_candidate(self, sku: KernelSku, device: Device) -> bool:
+        return bool(self._layouts_of(sku)) and super()._is_candidate(sku, device)
+
+    def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
+        """One source for each kernel and layout that the chosen SKU may be given."""
+        yield from self._sources_of(self._row, dtypes)
+
+    def _sources_of(
+        self, row: Registered, dtypes: Mapping[str, ElementKind | str] | None
+    ) -> Iterator[KernelSource]:
+        held = self._held(dtypes)
+        for layout in self._layouts_of(row.sku):
+            for kernel in self._launched(self.descriptor, row.sku):
+                yield self._source(row, kernel, layout, held)
+
+    def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
+        """Compile and load all that `run` may need, of every candidate that fits `device`."""
+        where = as_device(device)
+        self._fit(where)
+        for row in self._rows:
+            if self._unfit(self.descriptor, row.sku, where) is None:
+                for source in self._sources_of(row, dtypes):
+                    where.load(source)
+        return self
+
+    def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
+        """Every layout with every choice of element types: all that the caller's arrays may ask for."""
+        for layout in self._layouts_of(self.sku):
+            for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
+                for kernel in self._launched(self.descriptor, self.sku):
+                    source = self._source(self._row, kernel, layout, held)
+                    yield layout, dict(zip(self.CHOSEN, held, strict=True)), source
+
+    def _layouts_of(self, sku: KernelSku) -> tuple[str, ...]:
+        return tuple(name for name in self._works_on(sku) if name in self.layouts)
+
+    def _source(
+        self, row: Registered, kernel: BodyKernel, layout: str, held: tuple[ElementKind, ...]
+    ) -> KernelSource:
+        key = row.sku, kernel.name, kernel.shared, layout, held
+        source = self._sources.get(key)
+        if source is None:
+            symbol = f"{row.sku.symbol}_{kernel.name}"
+            defines = [f"SKU_{symbol}=1", f"BARACUDA_LAYOUT={self.LAYOUTS.index(layout)}"]
+            defines += [f"BARACUDA_{row.sku.arch.upper()}=1"] if row.sku.arch in self.BODIES else []
+            for argument in self.ARGUMENTS.values():
+                if argument.optional:
+                    defines.append(f"BARACUDA_HAS_{argument.name.upper()}={int(self.present(argument.name))}")
+            settings = self._settings_of(self.descriptor)
+            defines += [f"BARACUDA_SETTING_{name}={int(value)}" for name, value in settings.items()]
+            defines += [f"BARACUDA_TYPE_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
+            defines += [f"DYN_SHARED_BYTES={kernel.shared}"] if kernel.shared else []
+            file = row.source
+            only = row.sku.arch if row.sku.arch.endswith("a") else ""
+            policy = file.contraction, file.flush_subnormals, kernel.shared, only
+            source = KernelSource(file.path, file.text, symbol, tuple(defines), *policy)
+            self._sources[key] = source
+        return source
+
+    def _launches(self, views: Views, workspace: int) -> list[Launch]:
+        device = self._device_of(views)
+        key = device.name, *[(n, v.shape, v.strides, v.pointer % VECTOR_BYTES, v.element) for n, v in views.items()]
+        geometry = self._geometries.get(key)
+        if geometry is None:
+            if len(self._geometries) >= _REMEMBERED:
+                self._geometries.clear()
+            geometry = self._geometries[key] = self._geometry(views, device)
+        words = geometry[0][2].filled(views, workspace) if geometry else None
+        return [Launch(source, k.grid, k.threads, words, k.overlaps) for source, k, _ in geometry]
+
+    def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, BodyKernel, StructWords]]:
+        row, layout = self._serving(views, device)
+        held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        words = self._words(row.sku)
+        launched = self._launched(self.descriptor, row.sku, device.multiprocessors)
+        for kernel in launched:
+            if reason := kernel.refused:  # on this device: what was asked before knew no multiprocessors
+                raise Unsupported(f"{type(self).__name__}: {row.sku} {reason}")
+        return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
+
+    def _serving(self, views: Views, device: Device) -> tuple[Registered, str]:
+        """The first candidate that can address these arrays, and what it takes their layout for."""
+        refused: list[tuple[KernelSku, str]] = []
+        layout = layout_of(self.LAYOUT_AXES, self.LAYOUTS, views)
+        for row in self._in_order(device):
+            if layout not in self._layouts_of(row.sku):
+                accepted = " or ".join(self._layouts_of(row.sku))
+                reason: str | None = f"the arrays are {layout}, it works on {accepted}"
+            else:
+                reason = self._unfit(self.descriptor, row.sku, device) or self._unmapped(row.sku, views)
+            if reason is None:
+                return row, layout
+            refused.append((row.sku, reason))
+        raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{listed(refused)}")
+
+    def _in_order(self, device: Device) -> list[Registered]:
+        """The candidates as `device` prefers them, before the others what was measured to be the fastest there."""
+        rows = own_first(self._rows, device)
+        return sorted(rows, key=lambda row: row != self._row) if device.arch == self._measured_on else rows
+
+    def _sku_for(self, views: Views) -> KernelSku:
+        return self._serving(views, self._device_of(views))[0].sku
+
+    def _unmapped(self, sku: KernelSku, views: Views) -> str | None:
+        if not (boxes := self.MAPS.get(sku.arch, ())):
+            return None
+        from ...devices.tensor_map import cannot_map
+
+        reasons = (cannot_map(views[box.tensor], box.tensor) for box in boxes)
+        return next((reason for reason in reasons if reason), None)
+
+    def _words(self, sku: KernelSku) -> StructWords:
+        offsets, offset = [], 0
+        for size in self._scratch_bytes(self.descriptor, sku):
+            offsets.append(offset)
+            offset += size
+        fields = [struct.unpack("q", struct.pack(c, getattr(self.descriptor, n)))[0] for n, c in self.FIELDS]
+        ranks = {name: len(shapes[0]) for name, shapes in self._shapes.items()}
+        boxes = self.MAPS.get(sku.arch, ())
+        constants = self._constants(self.descriptor, sku)
+        with computing(self.descriptor):
+            maps = tuple((box.tensor, tuple(box.extent(self.descriptor, *constants))) for box in boxes)
+        return StructWords(maps, ranks, tuple(fields), tuple(offsets))
+
+
+def body_kernels(
+    source: SourceFile,
+    *,
+    category: str,
+    op: str,
+    direction: Direction,
+    rungs: Sequence[str],
+    schedules: Sequence[tuple[str, Sequence[ElementKind], Schedule, str | None]],
+    first: Sequence[str] = (),
+) -> Iterator[Registered]:
+    """A row of the kernel table for each element of each schedule, in the order given.
+
+    A schedule is given with its architecture, elements and, where it works on one layout only, that. Those that `first`
+    lists come before schedules that are made for the device's own architecture.
+    """
+    for arch, elements, schedule, layout in schedules:
+        for element in elements:
+            acc = element.row.acc
+            guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
+            sku = KernelSku(
+                category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule, layout=layout
+            )
+            yield Registered(sku, source, str(schedule) in first)
+
+
+def ceil_div(a: int, b: int) -> int:
+    """The least integer not below a / b."""
+    return -(-a // b)
+
+
+def round_up(a: int, b: int) -> int:
+    """`a` up to the next multiple of `b`."""
+    return -(-a // b) * b
+
+
+def bucket(value: int, *sizes: int) -> int:
+    """The first of `sizes` (ascending) that holds `value`; `value` itself when none does."""
+    return next((size for size in sizes if size >= value), value)

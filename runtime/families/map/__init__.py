@@ -1,0 +1,1 @@
+"""Plans that compute each element on its own."""

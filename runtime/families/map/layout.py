@@ -1,0 +1,50 @@
+"""What packs of neighbouring cells are like in the caller's arrays, and which of the kernel's layouts serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...arrays.axes import contiguous_strides
+from ...plans.sku import VECTOR_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tensor along the axes that packs run along (the last one), and its strides along all others."""
+
+    operand: int
+    pointer: int
+    itemsize: int
+    written: bool
+    strides: tuple[int, ...]
+    others: tuple[int, ...]
+
+    def is_whole(self, extents: Sequence[int], vec: int) -> bool:
+        """Whether every pack of `vec` cells is an aligned pack of neighbours here."""
+        pack = min(VECTOR_BYTES, vec * self.itemsize)
+        if self.pointer % pack or any(step * self.itemsize % pack for step in self.others):
+            return False
+        if self.strides == contiguous_strides(extents):
+            return True
+        *outer, inner = self.strides
+        return inner == 1 and extents[-1] % vec == 0 and not any(step * self.itemsize % pack for step in outer)
+
+
+def layout_of(tensors: Sequence[Placed], extents: Sequence[int], vec: int, *, cells: bool) -> tuple[str, int]:
+    """The layout, and a bit for each operand that holds packs whole.
+
+    Packed: each tensor does, or has one element for all cells of a pack. Flat: a pack lies in two rows at most, and
+    where only `cells` are stored, what is written is contiguous as a whole.
+    """
+    if extents[-1] < vec:
+        return "strided", 0
+    contiguous = contiguous_strides(extents)
+    whole = {t.operand for t in tensors if t.is_whole(extents, vec)}
+    bits = sum(1 << operand for operand in whole)
+    splat = {t.operand for t in tensors if t.strides[-1] == 0 and not t.written}
+    if extents[-1] % vec == 0 and all(t.operand in whole | splat for t in tensors):
+        return "packed", bits
+    if cells and not all(t.operand in whole and t.strides == contiguous for t in tensors if t.written):
+        return "strided", 0
+    return "flat", bits

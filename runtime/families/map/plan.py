@@ -1,0 +1,314 @@
+"""Plans of the map family: a program on every cell of an index space, whose values are stored or summed along dims."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from ...arrays.arguments import Views
+from ...arrays.axes import coalesce
+from ...arrays.element import ElementKind
+from ...arrays.tensor import TensorView, same_view
+from ...arrays.workspace import rounded
+from ...device import KernelSource, WatchedArray
+from ...errors import Unsupported
+from ...plans.plan import Launch, Plan
+from ...plans.registry import Registered, SourceFile
+from ...plans.schedule import Schedule
+from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from ..row.geometry import Geometry, Words
+from .geometry import MAX_AXES, Axis, CellCut, Cut, Group, IndexSpace, MapDescriptor, space_words
+from .layout import Placed, layout_of
+
+_REMEMBERED = 256  # geometries kept per plan
+_NARROW = 2**31  # cells that 32-bit indices can count, and elements that a place can be away
+_FAR_APART = 2**12  # bytes between copies of what is read: a block writes so much of each that memory is not in pieces
+_NO_AXIS: dict[Axis, int] = {}
+
+M = TypeVar("M", bound=MapDescriptor)
+
+
+class _Side(NamedTuple):
+    """Some of the space's axes, merged: extents and each operand's strides."""
+
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+
+class MapPlan(Plan[M]):
+    """Everything a generated plan of the map family does not declare."""
+
+    LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
+    AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument -> the dims that its axes run along
+    SUMMED: ClassVar[tuple[str, ...]]  # dims that sums run over
+    INDICES: ClassVar[tuple[str, ...]]  # dims whose index the program reads
+    CELL_INDICES: ClassVar[tuple[str, ...]]  # of those, what values of cells need
+    SIZES: ClassVar[tuple[str, ...]]  # dims whose size it reads
+    SCALARS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
+    CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
+    SUMS: ClassVar[tuple[str, ...]]  # for each, the descriptor's flag that says it is wanted, or ""
+    SUM_OUTPUTS: ClassVar[tuple[str, ...]]  # arguments that are made of sums
+    COPIES: ClassVar[dict[str, str]]  # outputs -> the input that they equal
+
+    def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
+        super().__init__(descriptor, row, layouts)
+        self._geometries: dict[Any, Geometry] = {}
+
+    @classmethod
+    def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
+        """Nothing: every schedule serves every problem."""
+        return None
+
+    @classmethod
+    def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
+        """The parts of sums that several blocks share."""
+        return sum(cls._parts_bytes(descriptor, sku))
+
+    @classmethod
+    def _parts_bytes(cls, descriptor: M, sku: KernelSku) -> list[int]:
+        cut = cls.cut(descriptor, sku)
+        if cut is None or cut.splits == 1:
+            return [0] * len(cls.SUMS)
+        one = rounded(cut.splits * cut.kept * sku.element.row.acc.row.bytes)
+        return [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.SUMS]
+
+    @classmethod
+    def cut(cls, descriptor: M, sku: KernelSku) -> Cut | None:
+        """How sums are shared out; None when none is wanted."""
+        optional = [cls.ARGUMENTS[name].optional for name in cls.SUM_OUTPUTS]
+        if not any(not flag or getattr(descriptor, flag) for flag in optional):
+            return None
+        space, schedule = IndexSpace.of(descriptor), sku.schedule
+        assert isinstance(schedule, Schedule)
+        summed = math.prod(n for (dim, _), n in space.extent.items() if dim in cls.SUMMED)
+        kept = math.prod(n for (dim, _), n in space.extent.items() if dim not in cls.SUMMED)
+        return Cut.of(kept, summed, space.run_apart_from(cls.SUMMED), VECTOR_BYTES // sku.element.row.bytes, schedule)
+
+    def depth_of(self, count: int) -> int:
+        """The most roundings that one of the `count` terms of a sum takes part in."""
+        schedule = self.sku.schedule
+        assert isinstance(schedule, Schedule)
+        return self._cut.depth(VECTOR_BYTES // self.element.row.bytes, schedule) if self._cut else count
+
+    @cached_property
+    def _cut(self) -> Cut | None:
+        return self.cut(self.descriptor, self.sku)
+
+    @cached_property
+    def _space(self) -> IndexSpace:
+        return IndexSpace.of(self.descriptor)
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+        """The axes whose cells are kept apart, and those that are summed along."""
+        gone = self.SUMMED if self._cut else ()
+        kept = tuple(a for a in self._space.extent if a[0] not in gone)
+        return kept, tuple(a for a in self._space.extent if a[0] in gone)
+
+    @cached_property
+    def _wide(self) -> bool:
+        return math.prod(self._space.extent.values()) >= _NARROW
+
+    @classmethod
+    def shapes_of(cls, descriptor: M) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shape each argument must have."""
+        space = IndexSpace.of(descriptor)
+        return {name: (space.shape_of(cls.AXES[name]),) for name in cls.ARGUMENTS}
+
+    def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
+        """Each source for the layouts this plan accepts, and for copies in place."""
+        held = self._held(dtypes)
+        for layout, walk, wide in self._shapes_of_source():
+            for skipped in self._skips():
+                if layout in self.layouts and (wide == self._wide or (wide and layout == "strided")):
+                    yield self._source(layout, walk, held, skipped, wide)
+
+    def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
+        """Every layout with every choice of element types and width of indices: all that any arrays may ask for."""
+        for layout, walk, wide in self._shapes_of_source():
+            for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
+                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, walk, held, (), wide)
+
+    def _shapes_of_source(self) -> Iterator[tuple[str, str, bool]]:
+        """Layouts, what becomes of the cells' values, and whether indices are wide."""
+        singles = self._cut is not None and self._cut.walk == "singles"
+        for layout, wide in product(("strided",) if singles else self.LAYOUTS, (False, True)):
+            for walk in (self._cut.walk,) if self._cut else ("cells", "copies")[: 2 if layout == "packed" else 1]:
+                yield layout, walk, wide
+
+    def _skips(self) -> Iterator[tuple[str, ...]]:
+        """The outputs that a kernel may leave out: those of every set of copies in place that leaves one to write."""
+        written = [n for n, argument in self.ARGUMENTS.items() if argument.written and self.present(n)]
+        copies = [n for n, of in self.COPIES.items() if n in written and self._may_be_left_out(n, of)]
+        for count in range(max(1, min(len(copies) + 1, len(written)))):
+            yield from combinations(copies, count)
+
+    def _may_be_left_out(self, name: str, of: str) -> bool:
+        """Whether kernels can be compiled without the output, and its input's memory may be its own."""
+        argument = self.ARGUMENTS[name]
+        return bool(argument.optional) and of in argument.may_alias
+
+    def _source(
+        self, layout: str, walk: str, held: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool
+    ) -> KernelSource:
+        key = layout, walk, held, skipped, wide
+        source = self._sources.get(key)
+        if source is None:
+            defines = [f"SKU_{self.sku.symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}", f"BARACUDA_WIDE={int(wide)}"]
+            defines.append(f"BARACUDA_WALK={walk.upper()}")
+            for name, argument in self.ARGUMENTS.items():
+                if argument.optional:
+                    there = self.present(name) and name not in skipped
+                    defines.append(f"BARACUDA_HAS_{name.upper()}={int(there)}")
+            defines += [f"BARACUDA_TYPE_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
+            file = self._row.source
+            source = self._sources[key] = KernelSource(
+                file.path, file.text, self.sku.symbol, tuple(defines), file.contraction, file.flush_subnormals
+            )
+        return source
+
+    def _skipped(self, views: Views) -> tuple[str, ...]:
+        """Outputs that hold already what would be written: all of them, or those that a kernel can do without.
+
+        A kernel with something else to write writes the others over themselves.
+        """
+        held = tuple(out for out, of in self.COPIES.items() if out in views and same_view(views[out], views[of]))
+        if all(n in held for n in views if self.ARGUMENTS[n].written):
+            return held
+        return tuple(out for out in held if self.ARGUMENTS[out].optional)
+
+    def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
+        skipped = self._skipped(views)
+        return super()._watched({n: v for n, v in views.items() if n not in skipped}, scratch)
+
+    def _launches(self, views: Views, workspace: int) -> list[Launch]:
+        skipped = self._skipped(views)
+        places = tuple((name, v.strides, v.pointer % VECTOR_BYTES, v.element) for name, v in views.items())
+        key = skipped, places
+        geometry = self._geometries.get(key)
+        if geometry is None:
+            if len(self._geometries) >= _REMEMBERED:
+                self._geometries.clear()
+            used = {n: v for n, v in views.items() if n not in skipped}
+            geometry = self._geometries[key] = self._geometry(used, skipped)
+        return geometry.launches(views, workspace)
+
+    def _geometry(self, views: Views, skipped: tuple[str, ...]) -> Geometry:
+        steps = self._steps(views)
+        kept, across = self._cells(views, steps) if self._cut is None else self._merge(*self._sides, steps)
+        layout, whole = self._layout(views, list(steps), kept, across)
+        if layout not in self.layouts:
+            accepted = " or ".join(sorted(self.layouts))
+            raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
+        held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        written = any(self.ARGUMENTS[n].written for n in views)
+        wide, copies = self._wide or _is_far(kept, across), math.prod(across.extents)
+        walk = self._cut.walk if self._cut else "copies" if copies > 1 else "cells"
+        source = self._source(layout, walk, held, skipped, wide)
+        schedule = self.sku.schedule
+        assert isinstance(schedule, Schedule)
+        vec = VECTOR_BYTES // self.element.row.bytes
+        cut = self._cut or CellCut.of(math.prod(kept.extents), copies, layout, vec, schedule)
+        words = self._words(whole, kept, across, cut.words(schedule), wide=wide)
+        return Geometry(source, words, cut.grids(schedule) if written else (), schedule.threads)
+
+    def _cells(self, views: Views, steps: Mapping[str, Mapping[Axis, int]]) -> tuple[_Side, _Side]:
+        """The axes of cells, and those along which they are copied.
+
+        Cells are independent, so their order may follow the outputs' memory. Writes are fastest in that order, too, so
+        copies are made by one block only where they lie far apart: bf16 4096x4096 by 1x16 3794 GB/s, 3490 in order.
+        """
+        outputs = [n for n in views if self.ARGUMENTS[n].written]
+        first = steps[outputs[0]] if outputs else _NO_AXIS
+        axes = sorted(self._sides[0], key=lambda a: -abs(first.get(a, 0)))
+        vary = {a for n, of in steps.items() if n not in outputs for a, step in of.items() if step}
+        far = _FAR_APART // self.element.row.bytes
+        copied = [a for a in axes if a not in vary and abs(first.get(a, 0)) >= far]
+        kept, across = self._merge([a for a in axes if a not in copied], copied, steps)
+        if copied and self._layout(views, list(steps), kept, across)[0] == "packed":
+            return kept, across
+        return self._merge(axes, (), steps)
+
+    def _words(self, whole: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:
+        words = Words()
+        words += [0, whole]
+        for side in (kept, across):
+            words += space_words(side.extents, wide=wide)
+            for strides in side.strides:
+                words += [*strides[::-1], *[0] * (MAX_AXES - len(strides))]
+        words += cut
+        for name in self.ARGUMENTS:
+            words.point(name)
+        words += [self._space.size(dim) for dim in self.SIZES]
+        for name, code in self.SCALARS:
+            words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
+        offset = 0
+        for size in self._parts_bytes(self.descriptor, self.sku):
+            words.scratch(offset)
+            offset += size
+        return words
+
+    def _steps(self, views: Views) -> dict[str, dict[Axis, int]]:
+        """For each operand (the tensors, then the indices), how far it moves along each axis of the space."""
+        steps = {
+            name: self._space.strides_of(self.AXES[name], views[name].strides) if name in views else _NO_AXIS
+            for name in self.ARGUMENTS
+        }
+        needed = self.CELL_INDICES if self._cut is None else self.INDICES
+        return steps | {f"index_{dim}": {(dim, 0): 1} if dim in needed else _NO_AXIS for dim in self.INDICES}
+
+    def _merge(
+        self, kept: Sequence[Axis], across: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]
+    ) -> tuple[_Side, _Side]:
+        return self._merged(kept, steps), self._merged(across, steps)
+
+    def _merged(self, axes: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]) -> _Side:
+        extents = [self._space.extent[a] for a in axes]
+        return _Side(*coalesce(extents, [[of.get(a, 0) for a in axes] for of in steps.values()]))
+
+    def _layout(self, views: Views, operands: Sequence[str], kept: _Side, across: _Side) -> tuple[str, int]:
+        walk = self._cut.walk if self._cut else ""
+        if walk == "singles" or (not self._wide and _is_far(kept, across)):
+            return "strided", 0
+        vec = VECTOR_BYTES // self.element.row.bytes
+        by_row = walk == "rows"
+        along, others = (across, kept) if by_row else (kept, across)
+        several = math.prod(others.extents) > 1
+        placed = []
+        for number, name in enumerate(operands):
+            if name not in views or (by_row and name in self.SUM_OUTPUTS):  # of which cells are stored one by one
+                continue
+            there, beside = views[name], others.strides[number] if several else ()
+            written, itemsize = self.ARGUMENTS[name].written, there.element.row.bytes
+            placed.append(Placed(number, there.pointer, itemsize, written, along.strides[number], beside))
+        layout, whole = layout_of(placed, along.extents, vec, cells=self._cut is None)
+        return ("strided", 0) if walk == "columns" and layout == "flat" else (layout, whole)
+
+
+def _is_far(*sides: _Side) -> bool:
+    """Whether elements of one tensor are too far from each other for an int."""
+    extents = [n for side in sides for n in side.extents]
+    strides = [[s for part in of for s in part] for of in zip(*(side.strides for side in sides), strict=True)]
+    return any(sum(abs(s) * (n - 1) for s, n in zip(of, extents, strict=True)) >= _NARROW for of in strides)
+
+
+def map_kernels(
+    source: SourceFile,
+    *,
+    category: str,
+    op: str,
+    direction: Direction,
+    arch: str,
+    rungs: Sequence[str],
+    schedules: Mapping[ElementKind, Schedule],
+) -> Iterator[Registered]:
+    """A row of the kernel table for each element; precision follows from the element."""
+    for element, schedule in schedules.items():
+        acc = element.row.acc
+        guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
+        sku = KernelSku(category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule)
+        yield Registered(sku, source)

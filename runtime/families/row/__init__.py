@@ -1,0 +1,1 @@
+"""Plans that loop over rows."""

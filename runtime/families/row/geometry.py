@@ -1,0 +1,159 @@
+"""How a row problem lies in memory: shapes split into rows and columns, and the kernel's argument words."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...arrays.arguments import Views
+from ...arrays.axes import split_axes
+from ...arrays.workspace import ALIGNMENT
+from ...device import KernelSource
+from ...plans.descriptor import Descriptor
+from ...plans.plan import Launch
+from ...plans.sku import VECTOR_BYTES, KernelSku, Tile
+
+MAX_AXES = 8
+MAX_GRID = 2**31 - 1
+MAX_GRID_Y = 65535
+WARP = 32
+FOLD_SLICES = 16  # that a block adds the parts of its columns in, as in row.cuh
+
+
+class RowDescriptor(Descriptor):
+    """A descriptor whose `_shape` field's axes fall into rows and columns."""
+
+    __slots__ = ()
+    _shape: ClassVar[str]
+
+    @property
+    def col_axes(self) -> tuple[int, ...]:
+        """The axes that a row runs along."""
+        return self._col_axes()
+
+    def _col_axes(self) -> tuple[int, ...]:
+        raise AssertionError("generated descriptors define this")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A descriptor's shape, split."""
+
+    shape: tuple[int, ...]
+    row_axes: tuple[int, ...]
+    col_axes: tuple[int, ...]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return tuple(self.shape[a] for a in self.row_axes)
+
+    @property
+    def col_shape(self) -> tuple[int, ...]:
+        return tuple(self.shape[a] for a in self.col_axes)
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.row_shape)
+
+    @property
+    def cols(self) -> int:
+        return math.prod(self.col_shape)
+
+    @classmethod
+    def of(cls, descriptor: RowDescriptor) -> Problem:
+        shape = getattr(descriptor, descriptor._shape)
+        return cls(shape, *split_axes(len(shape), descriptor.col_axes))
+
+    def shapes_of(self, over: str) -> tuple[tuple[int, ...], ...]:
+        """The shapes that a tensor over elements, rows or columns may have."""
+        if over == "element":
+            return (self.shape,)
+        if over == "row":
+            return (tuple(1 if axis in self.col_axes else n for axis, n in enumerate(self.shape)),)
+        return ((self.cols,), self.col_shape)[: 1 if len(self.col_axes) == 1 else 2]
+
+
+def blocks_for(rows: int, tile: Tile) -> int:
+    """How many blocks (or clusters) share the rows of an op with column sums; at least one, which writes the sums of
+    nothing."""
+    return max(1, min(tile.blocks, -(-rows // tile.rows)))
+
+
+def parts_of(problem: Problem, sku: KernelSku) -> int:
+    """How many numbers each column sum is added up from."""
+    blocks = blocks_for(problem.rows, sku.tile)
+    return min(blocks, MAX_GRID_Y) if sku.tile.wide else blocks
+
+
+def strips_of(problem: Problem, sku: KernelSku) -> int:
+    """How many blocks side by side cover a wide row in the last pass."""
+    packs = sku.tile.lanes * (VECTOR_BYTES // sku.element.row.bytes)
+    return -(-problem.cols // packs)
+
+
+def padded(strides: Sequence[int]) -> list[int]:
+    """Strides as the kernel's structs hold them."""
+    return [*strides, *[0] * (MAX_AXES - len(strides))]
+
+
+def axis_words(extent: Sequence[int]) -> list[int]:
+    """Extents as the kernel's `Space` holds them: how many, then each."""
+    return [len(extent), *extent, *[1] * (MAX_AXES - len(extent))]
+
+
+def reciprocal_word(count: int) -> int:
+    """1 over `count` as a float, in the bits of a double; infinity over nothing."""
+    (rounded,) = struct.unpack("f", struct.pack("f", count))
+    word: int
+    (word,) = struct.unpack("q", struct.pack("d", 1 / rounded if rounded else math.inf))
+    return word
+
+
+class Words:
+    """The argument struct as 64-bit words, with the places where pointers go."""
+
+    def __init__(self) -> None:
+        self.words = array("q")
+        self.pointers: list[tuple[int, str]] = []
+        self.offsets: list[tuple[int, int]] = []
+
+    def __iadd__(self, values: Sequence[int]) -> Words:
+        self.words.extend(values)
+        return self
+
+    def point(self, name: str) -> None:
+        self.pointers.append((len(self.words), name))
+        self.words.append(0)
+
+    def scratch(self, offset: int) -> None:
+        assert offset % ALIGNMENT == 0
+        self.offsets.append((len(self.words), offset))
+        self.words.append(0)
+
+
+class Geometry:
+    """Launches for arrays of given strides; only pointers are left to fill in."""
+
+    def __init__(
+        self, source: KernelSource, words: Words, grids: tuple[tuple[int, int, int], ...], threads: int
+    ) -> None:
+        self.source, self.grids, self.threads = source, grids, threads
+        self.template, self.pointers, self.offsets = words.words, words.pointers, words.offsets
+
+    def launches(self, views: Views, workspace: int) -> list[Launch]:
+        """The launches with the pointers of `views` and the address of the workspace."""
+        launches = []
+        for stage, grid in enumerate(self.grids):
+            words = self.template[:]
+            words[0] = stage
+            for place, name in self.pointers:
+                if name in views:
+                    words[place] = views[name].pointer
+            for place, offset in self.offsets:
+                words[place] = workspace + offset
+            launches.append(Launch(self.source, grid, self.threads, words, overlaps=stage > 0))
+        return launches

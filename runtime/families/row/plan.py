@@ -1,0 +1,295 @@
+"""Plans of the row family: rows of columns, each side any group of axes, brought to the shape `row.cuh` works on."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, TypeVar
+
+from ...arrays.arguments import Views
+from ...arrays.axes import coalesce
+from ...arrays.element import ElementKind
+from ...arrays.workspace import rounded
+from ...device import Device, KernelSource
+from ...devices.limits import shared_bytes
+from ...devices.named import default_device
+from ...errors import InvalidProblem, Unsupported
+from ...plans.plan import Launch, Plan
+from ...plans.preference import PlanPreference
+from ...plans.registry import Registered, SourceFile
+from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
+from ...plans.tuned import Facts
+from .geometry import (
+    FOLD_SLICES,
+    MAX_GRID,
+    Geometry,
+    Problem,
+    RowDescriptor,
+    Words,
+    axis_words,
+    blocks_for,
+    padded,
+    parts_of,
+    reciprocal_word,
+    strips_of,
+)
+from .source import ahead_bytes, row_axes_of, row_source
+
+_TICKET_BYTES = 4
+
+R = TypeVar("R", bound=RowDescriptor)
+
+
+class RowPlan(Plan[R]):
+    """Everything a generated plan of the row family does not declare."""
+
+    LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "dense", "strided", "gathered")
+    SCALARS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
+    CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
+    COLUMN_SUMS: ClassVar[tuple[str, ...]]  # for each, the descriptor's flag that says it is wanted, or ""
+    ROW_REDUCTIONS: ClassVar[int]  # that a wide kernel's columns need
+
+    def __init__(self, descriptor: R, row: Any, layouts: frozenset[str]) -> None:
+        super().__init__(descriptor, row, layouts)
+        self._geometries: dict[Any, Geometry] = {}
+
+    @classmethod
+    def _check_sizes(cls, descriptor: R) -> None:
+        problem = Problem.of(descriptor)
+        if max(problem.rows, problem.cols, problem.rows * problem.cols) >= 1 << 63:
+            got = f"{problem.rows} rows of {problem.cols}"
+            raise InvalidProblem(f"{cls.__name__}: shape {problem.shape} has {got} elements, 2^63 or more")
+
+    @classmethod
+    def cannot_hold(cls, descriptor: R, sku: KernelSku) -> str | None:
+        """A row that is longer than the tile, unless the tile is wide."""
+        cols, held = Problem.of(descriptor).cols, sku.tile.columns(sku.element.row.bytes)
+        return None if sku.tile.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
+
+    @classmethod
+    def _refusal(cls, descriptor: R, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
+        # Some tiles are for some devices only: without a device they are for whichever arrays will most likely be on.
+        where = default_device() if device is None and sku.tile.arch else device
+        refused = super()._refusal(descriptor, sku, preference, where)
+        return refused or (cls._beyond(descriptor, sku, where.arch) if where is not None else None)
+
+    @classmethod
+    def _beyond(cls, descriptor: R, sku: KernelSku, arch: str) -> str | None:
+        """A block that would read ahead into more shared memory than the architecture has."""
+        inputs = [a for a in cls.ARGUMENTS.values() if a.over == "element" and a.role != "out"]
+        read = [a for a in inputs if not a.optional or getattr(descriptor, a.optional)]
+        widest = [max(a.elements(sku.element), key=lambda kind: kind.row.bytes) for a in read]
+        needed, held = ahead_bytes(sku, widest), shared_bytes(arch)
+        return None if needed <= held else f"a block needs {needed} bytes of shared memory, {arch} has {held}"
+
+    @classmethod
+    def facts_of(cls, descriptor: R) -> Facts:
+        """Rows and columns, and whether contiguous arrays have rows of whole packs."""
+        problem = Problem.of(descriptor)
+        long = [axis for axis, n in enumerate(problem.shape) if n > 1]
+        held = [axis for axis in long if axis in problem.col_axes]
+        whole = problem.cols * ElementKind(descriptor.element).row.bytes % VECTOR_BYTES == 0
+        packed = whole and held == long[len(long) - len(held) :]
+        flags = super().facts_of(descriptor).same
+        return Facts({**flags, "packed": int(packed)}, {"rows": problem.rows, "cols": problem.cols})
+
+    @classmethod
+    def workspace_of(cls, descriptor: R, sku: KernelSku) -> int:
+        """Parts of the column sums, and for wide rows the reductions and tickets that the columns need."""
+        return sum(cls._workspace_sizes(descriptor, sku))
+
+    @classmethod
+    def _workspace_sizes(cls, descriptor: R, sku: KernelSku) -> list[int]:
+        """Bytes of each part, in the order of the kernel's argument struct; 0 for sums that are not wanted."""
+        problem, acc = Problem.of(descriptor), sku.element.row.acc.row.bytes
+        one = rounded(parts_of(problem, sku) * problem.cols * acc)
+        sums = [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.COLUMN_SUMS]
+        if not sums or not sku.tile.wide:
+            return sums
+        reductions = [rounded(problem.rows * acc)] * cls.ROW_REDUCTIONS
+        return [*sums, *reductions, rounded(strips_of(problem, sku) * _TICKET_BYTES)]
+
+    @cached_property
+    def _vec(self) -> int:
+        """Elements of a pack."""
+        return VECTOR_BYTES // self.element.row.bytes
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return Problem.of(self.descriptor)
+
+    @classmethod
+    def shapes_of(cls, descriptor: R) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
+        problem = Problem.of(descriptor)
+        return {a.name: problem.shapes_of(a.over) for a in cls.ARGUMENTS.values()}
+
+    def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
+        """The sources of each layout this plan accepts."""
+        held = self._held(dtypes)
+        for layout in self.LAYOUTS:
+            if layout in self.layouts:
+                yield from (self._source(layout, n, held) for n in self._row_axes(layout))
+
+    def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
+        """Every layout with every choice of element types: all that the caller's arrays may ask for."""
+        for layout in self.LAYOUTS:
+            for axes, held in product(self._row_axes(layout), product(*map(self.elements_of, self.CHOSEN))):
+                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, axes, held)
+
+    def _row_axes(self, layout: str) -> tuple[int, ...]:
+        return row_axes_of(self.sku, layout, self.ARGUMENTS.values())
+
+    def _source(self, layout: str, row_axes: int, held: tuple[ElementKind, ...]) -> KernelSource:
+        source = self._sources.get((layout, row_axes, held))
+        if source is None:
+            source = self._sources[layout, row_axes, held] = row_source(
+                self._row,
+                self.ARGUMENTS.values(),
+                layout,
+                row_axes=row_axes,
+                present=self.present,
+                held=dict(zip(self.CHOSEN, held, strict=True)),
+            )
+        return source
+
+    def _launches(self, views: Views, workspace: int) -> list[Launch]:
+        key = tuple([(name, v.shape, v.strides, v.pointer % VECTOR_BYTES, v.element) for name, v in views.items()])
+        geometry = self._geometries.get(key)
+        if geometry is None:
+            if len(self._geometries) >= 256:
+                self._geometries.clear()
+            geometry = self._geometries[key] = self._geometry(views)
+        return geometry.launches(views, workspace)
+
+    def _geometry(self, views: Views) -> Geometry:
+        problem = self._problem
+        over = {name: self.ARGUMENTS[name].over for name in views}
+        by_row = [name for name in views if over[name] != "col"]
+        by_col = [name for name in views if over[name] != "row"]
+        row_extent, row_strides = coalesce(problem.row_shape, [self._along(views, n, problem.row_axes) for n in by_row])
+        col_extent, col_strides = coalesce(problem.col_shape, [self._along(views, n, problem.col_axes) for n in by_col])
+        rows, cols = dict(zip(by_row, row_strides, strict=True)), dict(zip(by_col, col_strides, strict=True))
+        layout = self._layout(views, problem.rows, row_extent, rows, col_extent, cols)
+        if layout not in self.layouts:
+            accepted = " or ".join(sorted(self.layouts))
+            raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
+        held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        words = Words()
+        words += [0, problem.rows, problem.cols, reciprocal_word(problem.cols)]
+        words += [*axis_words(row_extent), *axis_words(col_extent)]
+        for name, argument in self.ARGUMENTS.items():
+            words.point(name)
+            if argument.over != "col":
+                words += padded(rows.get(name, ()))
+            if argument.over != "row":
+                words += padded(cols.get(name, ()))
+            if argument.over == "element":
+                words += self._rows_inside(row_extent, rows.get(name, (0,)))
+        for name, code in self.SCALARS:
+            words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
+        self._add_workspace(words)
+        row_axes = next(n for n in self._row_axes(layout) if n >= len(row_extent))
+        return Geometry(self._source(layout, row_axes, held), words, self._grids(row_axes), self.sku.tile.threads)
+
+    def _rows_inside(self, extent: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+        """The rows, where they follow each other in memory, around which two packs more are elements of the array."""
+        if len(extent) != 1 or strides[0] != self._problem.cols or not strides[0]:
+            return 0, 0
+        around = -(-2 * self._vec // strides[0])
+        return around, self._problem.rows - around
+
+    def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
+        there = views[name]
+        if self.ARGUMENTS[name].over != "col":
+            return tuple(there.strides[a] for a in axes)
+        if len(there.shape) == len(axes):
+            return there.strides
+        strides, step = [], there.strides[0]  # one axis laid out along several, the last fastest
+        for extent in reversed(self._problem.col_shape):
+            strides.append(step)
+            step *= extent
+        return tuple(reversed(strides))
+
+    def _layout(
+        self,
+        views: Views,
+        row_count: int,
+        row_extent: tuple[int, ...],
+        rows: Mapping[str, tuple[int, ...]],
+        col_extent: tuple[int, ...],
+        cols: Mapping[str, tuple[int, ...]],
+    ) -> str:
+        if len(col_extent) > 1:
+            return "gathered"
+        if any(stride != 1 for (stride,) in cols.values()):
+            return "strided"
+        vec = self._vec
+        if col_extent[0] % vec:
+            return "dense"
+        for name in cols:
+            there = views[name]
+            itemsize = there.element.row.bytes
+            pack = min(VECTOR_BYTES, vec * itemsize)
+            starts = () if self.ARGUMENTS[name].over == "col" or row_count <= 1 else rows[name]
+            if there.pointer % pack or any(step * itemsize % pack for step in starts):
+                return "dense"
+        return "packed"
+
+    def _add_workspace(self, words: Words) -> None:
+        sizes = self._workspace_sizes(self.descriptor, self.sku)
+        if not sizes:
+            return
+        words += [parts_of(self._problem, self.sku)]
+        offset = 0
+        absent = 0 if self.sku.tile.wide else self.ROW_REDUCTIONS + 1
+        for size in sizes:
+            words.scratch(offset)
+            offset += size
+        words += [0] * absent
+
+    def _grids(self, row_axes: int) -> tuple[tuple[int, int, int], ...]:
+        problem, tile = self._problem, self.sku.tile
+        if not self.COLUMN_SUMS:
+            blocks = -(-problem.rows // tile.rows)
+            if tile.blocks or row_axes > 1:
+                blocks = min(blocks, tile.blocks or MAX_GRID)
+            across = min(blocks * tile.cluster, MAX_GRID)
+            return ((across, -(-blocks * tile.cluster // across), 1),) if blocks else ()
+        if tile.wide:
+            if problem.cols == 0:
+                return ((max(1, min(problem.rows, MAX_GRID)), 1, 1),)
+            gather = max(1, min(problem.rows, MAX_GRID))
+            return (gather, 1, 1), (strips_of(problem, self.sku), parts_of(problem, self.sku), 1)
+        rows = (blocks_for(problem.rows, tile) * tile.cluster, 1, 1)
+        wanted = any(a.over == "col" and a.written and self.present(a.name) for a in self.ARGUMENTS.values())
+        folded = tile.threads // FOLD_SLICES * tile.cluster
+        columns = -(-problem.cols // folded) * tile.cluster if wanted else 0
+        return (rows, (columns, 1, 1)) if columns else (rows,)
+
+
+def row_kernels(
+    source: SourceFile,
+    *,
+    category: str,
+    op: str,
+    direction: Direction,
+    arch: str,
+    rungs: Sequence[str],
+    tiles: Mapping[ElementKind, Sequence[Tile]],
+) -> Iterator[Registered]:
+    """A row of the kernel table for each element and tile, narrowest tile first, wide ones last.
+
+    Math precision and accumulator follow from the element: they are derived, never typed in.
+    """
+    for element, of_element in tiles.items():
+        acc = element.row.acc
+        guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
+        for tile in of_element:
+            # Elsewhere another tile takes its rows, and adds in another order.
+            held = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
+            sku = KernelSku(category, op, direction, element, tile.arch or arch, BackendKind.BESPOKE, held, tile)
+            yield Registered(sku, source)

@@ -1,0 +1,197 @@
+"""The host device: compiles kernels with the machine's C++ compiler and runs their threads as fibers."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import math
+import os
+import re
+import shlex
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import numpy.typing as npt
+
+from ..cache.root import cache_root
+from ..device import KernelSource, Watch, WatchedArray
+from ..errors import CompileError, DriverError, InvalidProblem, KernelInternal
+from .arena import Arena, Array, Shape
+from .build import Builder
+from .cache import BuildCache
+from .library import Exported
+from .places import with_places
+from .toolchain import find_toolchain
+
+_ORDERS = {"forward": 0, "reverse": 1, "random": 2}
+_MAX_X, _MAX_YZ = 2**31 - 1, 65535
+_MAX_BLOCK = 1024
+_MAX_STATIC_SHARED = 48 << 10
+_SHARED_PADDING = 256  # between the objects of a block's static shared memory
+_MAX_WORKERS = 24  # a worker maps up to 1,024 stacks of two mappings each; Linux allows a process 65,530
+
+
+class HostDevice:
+    """Runs generated kernels on the CPU; one that misbehaves raises KernelInternal, the device stays usable.
+
+    `order` is the order in which a block's threads run where CUDA leaves it open ("forward", "reverse" or
+    "random", the last seeded by `seed`): a missing barrier shows in one order or another. `workers` is how
+    many blocks run at a time, `timeout` how many seconds a launch may take.
+
+    With `check`, every access to memory is looked at before it happens, one block at a time: bounds, memory that
+    was never written, alignment, races within a block and between blocks. docs/host-device.md lists what is found.
+    """
+
+    def __init__(self, compiler: str | None = None, *, check: bool = False) -> None:
+        """`compiler` overrides BARACUDA_HOST_CXX and what PATH offers; CompileError if there is none."""
+        self.name = self.arch = "host"
+        self.check = check
+        self.multiprocessors = 3  # few, and no power of two: what a persistent kernel does with it shows
+        self.order, self.seed, self.timeout = "forward", 0, 60.0
+        self.workers = min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
+        toolchain = find_toolchain(compiler)
+        self.compiler = shlex.join(toolchain.command)
+        self._builder = Builder(toolchain, BuildCache(cache_root() / "host"))
+        self._arena = Arena()
+        self._kernels: dict[tuple[KernelSource, bool], HostKernel] = {}
+        self._watched = threading.local()
+
+    @property
+    def compilations(self) -> int:
+        """How many kernels this device compiled because no cache had them."""
+        return self._builder.compilations
+
+    def load(self, source: KernelSource) -> HostKernel:
+        """Compile `source` or take it from memory or disk; raises CompileError."""
+        kernel = self._kernels.get((source, self.check))
+        if kernel is None:
+            kernel = self._kernels[source, self.check] = HostKernel(self, self._builder, source, self.check)
+        return kernel
+
+    def is_loaded(self, source: KernelSource) -> bool:
+        """Whether `load` would return without compiling or reading a file."""
+        return (source, self.check) in self._kernels
+
+    @property
+    def watch(self) -> Watch | None:
+        """None, or in check mode a context: launches in it touch nothing but the arrays it is given.
+
+        Raises KernelInternal at its end if an output was not written completely. Launches outside of any watch
+        may touch every array that `empty` and `sparse` returned.
+        """
+        return self._watch if self.check else None
+
+    @contextmanager
+    def _watch(self, arrays: Sequence[WatchedArray]) -> Iterator[None]:
+        runtime = self._builder.runtime()
+        memory, before = runtime.watch(arrays), getattr(self._watched, "memory", None)
+        self._watched.memory = memory
+        try:
+            yield
+            if findings := runtime.unwritten(memory):
+                raise KernelInternal(findings)
+        finally:
+            self._watched.memory = before
+            runtime.unwatch(memory)
+
+    @contextmanager
+    def watched_memory(self) -> Iterator[int]:
+        """What the runtime calls the memory that launches of this thread may touch in check mode."""
+        if memory := getattr(self._watched, "memory", None):
+            yield memory
+            return
+        with self._watch(self._arena.watched_arrays()):
+            yield self._watched.memory
+
+    def empty(
+        self, shape: Shape, dtype: npt.DTypeLike, *, guard: bool = True, align_end: bool = True
+    ) -> Array:
+        """A C-contiguous array of all-ones bytes in its own mapping, between two no-access pages if `guard`.
+
+        With `align_end` its last byte is the last before a no-access page, and the largest power of two that
+        divides its size also divides its address (a page at most). Otherwise it begins right after a
+        no-access page, so a page divides its address, and `check_canaries` watches the rest of its last page.
+        """
+        return self._arena.empty(shape, dtype, guard=guard, align_end=align_end)
+
+    def sparse(self, nbytes: int) -> Array:
+        """`nbytes` zero bytes between two no-access pages; only pages that are touched take memory."""
+        return self._arena.sparse(nbytes)
+
+    def check_canaries(self, array: Array) -> None:
+        """Raise KernelInternal if padding around `array`, or the array it is a view of, was overwritten."""
+        self._arena.check_canaries(array)
+
+    def describe_findings(self, findings: str) -> str:
+        """`findings` with each faulting address that lies near an array of this device explained."""
+
+        def explain(match: re.Match[str]) -> str:
+            near = self._arena.describe(int(match[1], 16))
+            return f"{match[0]}, {near}" if near else match[0]
+
+        return re.sub(r"address (0x[0-9a-f]+)", explain, findings)
+
+
+class HostKernel:
+    """A loaded entry point of the host device."""
+
+    def __init__(self, device: HostDevice, builder: Builder, source: KernelSource, check: bool) -> None:
+        self._runtime = runtime = builder.runtime()
+        self._device, self._symbol, self._check = device, source.symbol, check
+        self._symbolizer = builder.toolchain.symbolizer
+        self._path, self._library, exported = builder.kernel(source, _load, check=check)
+        runtime.bind(exported)
+        if exported.static_shared > _MAX_STATIC_SHARED + _SHARED_PADDING and not check:
+            raise CompileError(
+                f"{source.symbol!r} of {source.path!r}: {exported.static_shared} bytes of static shared "
+                f"memory, a block has {_MAX_STATIC_SHARED}; use DYN_SHARED"
+            )
+        self._argument_bytes = exported.argument_bytes
+        self._exported = ctypes.addressof(exported)
+
+    def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
+        """Run `grid` blocks of `block` threads to the end, `stream` being irrelevant here.
+
+        Raises DriverError for a launch that CUDA would refuse, and KernelInternal with one finding per line
+        for a kernel that does what a GPU would not allow.
+        """
+        device, name, (x, y, z) = self._device, self._symbol, grid
+        if not (1 <= x <= _MAX_X and 1 <= y <= _MAX_YZ and 1 <= z <= _MAX_YZ):
+            raise DriverError(f"{name!r}: grid {grid} is not within 1 and ({_MAX_X}, {_MAX_YZ}, {_MAX_YZ})")
+        if not 1 <= block <= _MAX_BLOCK:
+            raise DriverError(f"{name!r}: a block of {block} threads is not within 1 and {_MAX_BLOCK}")
+        if args_bytes != self._argument_bytes:
+            raise DriverError(f"{name!r} takes {self._argument_bytes} argument bytes, got {args_bytes}")
+        if device.order not in _ORDERS:
+            raise InvalidProblem(f"unknown thread order {device.order!r}; known are {', '.join(_ORDERS)}")
+        with device.watched_memory() if self._check else nullcontext() as memory:
+            self._launch(grid, block, args, memory)
+
+    def _launch(self, grid: tuple[int, int, int], block: int, args: int, memory: int | None) -> None:
+        device = self._device
+        findings = self._runtime.launch(
+            self._exported,
+            args,
+            grid,
+            block,
+            order=_ORDERS[device.order],
+            seed=device.seed & 0xFFFFFFFF,
+            workers=max(1, min(device.workers, math.prod(grid))),
+            timeout=device.timeout,
+            memory=memory,
+        )
+        if findings:
+            text = with_places(device.describe_findings(findings), self._path, self._symbolizer)
+            raise KernelInternal(f"kernel {self._symbol!r}:\n{text}")
+
+
+def _load(path: Path) -> tuple[Path, ctypes.CDLL, Exported]:
+    """A kernel's library; OSError or ValueError if it is none."""
+    library = ctypes.CDLL(str(path))
+    try:
+        return path, library, Exported.in_dll(library, "baracuda_host_kernel")
+    except ValueError:
+        _ctypes.dlclose(library._handle)  # else its name stands for it until the process ends
+        raise

@@ -1,0 +1,1 @@
+"""What all plans share: descriptors, SKUs, selection, and prepared calls."""

@@ -1,0 +1,288 @@
+"""Plans: a kernel chosen for one descriptor, and everything between the caller's arrays and its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self, TypeVar
+
+from ..arrays.arguments import Argument, Named, Views, check, check_aliasing, check_shapes, take
+from ..arrays.element import ElementKind
+from ..arrays.tensor import TensorView, may_share
+from ..arrays.workspace import Workspace, take_workspace
+from ..device import Device, Kernel, KernelSource, WatchedArray
+from ..devices.named import as_device, get_device
+from ..devices.stream import current_stream, raw_stream
+from ..errors import BaracudaError, DriverError, InvalidProblem, Unsupported
+from ..values import as_mapping, shown, some_of
+from .declarations import Extent, Gradient
+from .descriptor import Descriptor
+from .prepared import BoundLaunch, Calls, Prepared, Start, start_of
+from .registry import Registered
+from .selection import Selectable, Verdict
+from .sku import KernelSku, PrecisionGuarantee
+
+D = TypeVar("D", bound=Descriptor)
+Array = object  # what `baracuda.runtime.view` reads: NumPy, CuPy, torch, DLPack, __cuda_array_interface__, TensorRef
+Arrays = tuple[Array, ...]
+Stream = object  # None (the current stream of the arrays' library), a raw handle, or an object with __cuda_stream__
+_REMEMBERED = 1024  # selections and geometries kept per plan class and plan
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch, but for its device: what to compile, the grid, and the argument struct as 8-byte words.
+
+    One that `overlaps` waits itself for the launch before it, and may be started while that one ends.
+    """
+
+    source: KernelSource
+    grid: tuple[int, int, int]
+    block: int
+    words: Any  # array of 64-bit ints
+    overlaps: bool = False
+
+
+class Plan(Selectable[D]):
+    """What all plans share. A generated class declares its arguments; its family says how they become launches.
+
+    A plan is immutable and may be used from several threads at once.
+    """
+
+    ARGUMENTS: ClassVar[dict[str, Argument]]
+    CHECK_ORDER: ClassVar[tuple[str, ...]]
+    CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
+    PROMISES: ClassVar[dict[str, tuple[str, ...]]]
+    EXTENTS: ClassVar[tuple[Extent, ...]] = ()  # fields of the descriptor that the inputs' shapes show
+    GRADIENT: ClassVar[Gradient | None] = None
+
+    def __init__(self, descriptor: D, row: Registered, layouts: frozenset[str]) -> None:
+        super().__init__(descriptor, row, layouts)
+        self.element = ElementKind(descriptor.element)
+        self._named = Named(type(self).__name__)
+        self._sources: dict[Any, KernelSource] = {}
+        self._calls, self._unchecked_calls = Calls(), Calls()
+        self._accepted: set[Any] = set()
+        self._checked_archs: set[str] = set()
+
+    @cached_property
+    def workspace_bytes(self) -> int:
+        """How many bytes of workspace `run` needs, exactly."""
+        return self.workspace_of(self.descriptor, self.sku)
+
+    @property
+    def precision_guarantee(self) -> PrecisionGuarantee:
+        """What holds for every output; `PROMISES` lists what holds for each."""
+        return self.sku.precision_guarantee
+
+    @classmethod
+    def shapes_of(cls, descriptor: D) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
+        raise AssertionError("families define this")
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        return self.shapes_of(self.descriptor)
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """The shapes each argument may have, the usual one first."""
+        return self._shapes
+
+    def present(self, name: str) -> bool:
+        """Whether the descriptor says that argument `name` takes part."""
+        flag = self._argument(name).optional
+        return not flag or bool(getattr(self.descriptor, flag))
+
+    def elements_of(self, name: str) -> tuple[ElementKind, ...]:
+        """The element types argument `name` may hold, the usual one first."""
+        return self._argument(name).elements(self.element)
+
+    def _argument(self, name: str) -> Argument:
+        try:
+            return self.ARGUMENTS[name]
+        except (KeyError, TypeError):
+            names = some_of(self.ARGUMENTS)
+            raise InvalidProblem(f"no argument {shown(name)}; arguments are {names}") from None
+
+    def _held(self, dtypes: Mapping[str, ElementKind | str] | None) -> tuple[ElementKind, ...]:
+        """The element type of each of `CHOSEN`: the usual one, or the one that a caller gives."""
+        given = as_mapping("dtypes", dtypes)
+        if unknown := given.keys() - self.ARGUMENTS.keys():
+            raise InvalidProblem(f"'dtypes' names {some_of(unknown)}; arguments are {', '.join(self.ARGUMENTS)}")
+        held = {name: ElementKind.of(element, f"element of {name!r} in 'dtypes'") for name, element in given.items()}
+        for name, element in held.items():
+            if element not in (allowed := self.elements_of(name)):
+                raise Unsupported(f"{name!r} must hold {' or '.join(allowed)}, got 'dtypes' of {element}")
+        return tuple([held.get(name, self.elements_of(name)[0]) for name in self.CHOSEN])
+
+    def _launches(self, views: Views, workspace: int) -> list[Launch]:
+        raise AssertionError("families define this")
+
+    def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
+        """Every source that `run` may need, for arguments of the usual element types or of those given."""
+        raise AssertionError("families define this")
+
+    # The generated methods give the arguments in the order of ARGUMENTS, None for those that are absent.
+
+    def _can_implement(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> Verdict:
+        try:
+            views = self._checked(arrays)
+            self._placed(views, workspace, stream)
+            self._launches(views, 0)
+        except BaracudaError as error:
+            return Verdict(False, self.sku, error, f"{type(error).__name__}: {error}")
+        return Verdict(True, self._sku_for(views))
+
+    def _sku_for(self, views: Views) -> KernelSku:
+        """The kernel that `run` would start for these arrays."""
+        return self.sku
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.sku}>"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle holds what was asked for: where it is loaded, a kernel is chosen anew."""
+        return partial(type(self).select, layouts=self.layouts), (self.descriptor, self._preference)
+
+    def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
+        """Compile and load for `device` all that `run` may need, so that `run` never waits and can be captured."""
+        where = as_device(device)
+        self._fit(where)
+        for source in self.sources(dtypes=dtypes):
+            where.load(source)
+        return self
+
+    def _run(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
+        given = (*arrays, workspace) if self.workspace_bytes else arrays
+        known = self._calls.find(given)
+        if known is None or known.device.watch is not None:
+            self._start(self._checked(arrays), workspace, stream, given, (self._calls, self._unchecked_calls))
+        else:
+            self._start_again(known, stream)
+
+    def _run_unchecked(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
+        given = (*arrays, workspace) if self.workspace_bytes else arrays
+        known = self._unchecked_calls.find(given)
+        if known is None or known.device.watch is not None:
+            with self._named:
+                views = take(self.ARGUMENTS, self._by_name(arrays))
+                check_shapes(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present)
+            self._start(views, workspace, stream, given, (self._unchecked_calls,))
+        else:
+            self._start_again(known, stream)
+
+    def _by_name(self, arrays: Arrays) -> dict[str, Array]:
+        return dict(zip(self.ARGUMENTS, arrays, strict=True))
+
+    def _start_again(self, known: Prepared, stream: Stream) -> None:
+        try:
+            handle = known.current() if stream is None else raw_stream(stream, ())
+        except BaracudaError as error:
+            self._named.put_before(error)
+            raise
+        for start in known.starts:
+            start(handle)
+
+    def _start(
+        self, views: Views, workspace: Workspace, stream: Stream, given: Arrays, memories: tuple[Calls, ...]
+    ) -> None:
+        device, scratch, handle = self._placed(views, workspace, stream)
+        starts = self._starts(device, views, scratch, handle)
+        if device.watch is None:
+            known = Prepared(device, starts, current_stream(views.values()))
+            for calls in memories:
+                calls.remember(given, known)
+            for start in starts:
+                start(handle)
+        else:
+            with device.watch(self._watched(views, scratch)):
+                for start in starts:
+                    start(handle)
+
+    def _starts(self, device: Device, views: Views, scratch: TensorView | None, stream: int) -> tuple[Start, ...]:
+        launches = self._launches(views, scratch.pointer if scratch else 0)
+        loaded = [(self._load(device, launch.source, stream), launch) for launch in launches]
+        return tuple([start_of(k, launch.grid, launch.block, launch.words, launch.overlaps) for k, launch in loaded])
+
+    def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
+        arrays = [
+            WatchedArray(name, self.ARGUMENTS[name].role, v.pointer, v.shape, v.strides, v.element.row.bytes)
+            for name, v in views.items()
+        ]
+        if scratch is not None:  # its kernels divide it into words
+            words = self.workspace_bytes // 4
+            arrays.append(WatchedArray("workspace", "workspace", scratch.pointer, (words,), (1,), 4))
+        return arrays
+
+    def _bind(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> BoundLaunch:
+        views = self._checked(arrays)
+        device, scratch, handle = self._placed(views, workspace, stream)
+        starts = self._starts(device, views, scratch, handle)
+        keep = (*arrays, workspace, *views.values(), scratch)
+        return BoundLaunch(starts, handle, keep, device, tuple(self._watched(views, scratch)))
+
+    def _checked(self, arrays: Arrays) -> Views:
+        with self._named:
+            views = take(self.ARGUMENTS, self._by_name(arrays))
+            # All that is checked but aliasing, which needs the pointers.
+            facts = tuple([(name, v[1:7]) for name, v in views.items()])
+            if facts in self._accepted:
+                check_aliasing(self.ARGUMENTS, views)
+            else:
+                check(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present, self.element)
+                if len(self._accepted) >= _REMEMBERED:
+                    self._accepted.clear()
+                self._accepted.add(facts)
+        return views
+
+    def _placed(self, views: Views, workspace: Workspace, stream: Stream) -> tuple[Device, TensorView | None, int]:
+        """Where the kernels run: the device, the scratch memory and the stream."""
+        device = self._device_of(views)
+        with self._named:
+            return device, self._scratch(views, workspace), raw_stream(stream, views.values())
+
+    def _device_of(self, views: Views) -> Device:
+        device = get_device(next(iter(views.values())).device)
+        if device.arch not in self._checked_archs:
+            self._fit(device)
+        return device
+
+    def _fit(self, device: Device) -> None:
+        if reason := self.sku.fits(device.arch):
+            raise Unsupported(f"{type(self).__name__}: {self.sku} {reason}{self._advice(device)}")
+        self._checked_archs.add(device.arch)
+
+    def _advice(self, device: Device) -> str:
+        """What would help where `device` runs none of this plan's kernels: to select there, if another one is found."""
+        helps = any(self._is_candidate(row.sku, device) for row in self._candidates(self.descriptor))
+        return f"; select with device={device.name!r}" if helps else ""
+
+    def _is_candidate(self, sku: KernelSku, device: Device) -> bool:
+        return self._refusal(self.descriptor, sku, self._preference, device) is None
+
+    def _scratch(self, views: Views, workspace: Workspace) -> TensorView | None:
+        scratch = take_workspace(workspace, self.workspace_bytes)
+        if scratch is not None:
+            device = next(iter(views.values())).device
+            if scratch.device != device:
+                raise InvalidProblem(f"workspace is on {scratch.device}, the arrays are on {device}")
+            for name, there in views.items():
+                if may_share(scratch, there):
+                    raise InvalidProblem(f"workspace overlaps {name!r}; give it memory of its own")
+        return scratch
+
+    @staticmethod
+    def _load(device: Device, source: KernelSource, stream: int) -> Kernel:
+        if not device.is_loaded(source) and stream and device.name != "host":
+            from ..devices.driver import stream_is_capturing
+
+            if stream_is_capturing(stream):
+                raise DriverError(f"{source.symbol} is not loaded while a graph is captured; prepare the plan first")
+        return device.load(source)

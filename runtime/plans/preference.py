@@ -1,0 +1,103 @@
+"""What a caller asks of a kernel beyond its answer; selection honours it or says why it cannot."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidProblem
+from ..values import as_bool, as_int, as_names, kind_of, one_line, shown, some_of, text_of
+from .sku import RUNGS, BackendKind, KernelSku
+
+_ARCH = re.compile(r"sm_[0-9]{1,4}a?")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPreference:
+    """`rungs` are fields of PrecisionGuarantee that must hold; `archs` the SKU architectures allowed (None: any).
+
+    Of several kernels, `schedules` allows those whose schedules or tiles print so (None: any). Either of these, or
+    `tuned=False`, leaves measured tables aside.
+    """
+
+    max_workspace_bytes: int = sys.maxsize
+    allow_sm90a: bool = True
+    prefer_backend: BackendKind | str | None = None
+    rungs: frozenset[str] = frozenset()
+    archs: frozenset[str] | None = None
+    schedules: frozenset[str] | None = None
+    tuned: bool = True
+
+    def __post_init__(self) -> None:
+        for name, convert in _TYPES.items():
+            if (value := getattr(self, name)) is not None or name in _ALWAYS:
+                object.__setattr__(self, name, convert(name, value))
+        if unknown := self.rungs - set(RUNGS):
+            raise InvalidProblem(f"unknown rungs {shown(sorted(unknown))}; known are {', '.join(RUNGS)}")
+        if self.archs is not None:
+            if strange := sorted(arch for arch in self.archs if not _ARCH.fullmatch(arch)):
+                raise InvalidProblem(f"unknown archs {shown(strange)}; an arch is written as sm_80 or sm_90a")
+            if not self.archs:
+                raise InvalidProblem("archs names none, and so allows no kernel; pass None for any")
+
+    @property
+    def pins(self) -> bool:
+        """Whether it says which kernels to choose from, so that measured tables have no say."""
+        return self.archs is not None or self.schedules is not None or not self.tuned
+
+    def refuses(self, sku: KernelSku, workspace_bytes: int) -> str | None:
+        """Why this preference rules `sku` out, or None."""
+        if workspace_bytes > self.max_workspace_bytes:
+            return f"needs a workspace of {workspace_bytes} bytes, max_workspace_bytes is {self.max_workspace_bytes}"
+        if missing := self.rungs - sku.precision_guarantee.rungs:
+            return f"does not promise {', '.join(sorted(missing))}"
+        if self.prefer_backend is not None and self.prefer_backend != sku.backend:
+            return f"is a {sku.backend} kernel, prefer_backend is {shown(self.prefer_backend)}"
+        if not self.allow_sm90a and sku.arch == "sm_90a":
+            return "is for sm_90a, allow_sm90a is False"
+        if self.archs is not None and sku.arch not in self.archs:
+            return f"is for {sku.arch}, archs allows {some_of(self.archs)}"
+        if self.schedules is not None and str(sku.schedule) not in self.schedules:
+            return f"has schedule {sku.schedule}, schedules allows {some_of(self.schedules) or 'none'}"
+        return None
+
+    @classmethod
+    def given(cls, value: PlanPreference | None) -> PlanPreference:
+        """What a caller prefers, by default nothing; raises InvalidProblem for anything but a preference."""
+        if value is None:
+            return DEFAULT
+        if not issubclass(type(value), cls):
+            raise InvalidProblem(f"preference must be a PlanPreference or None, got {shown(value)}")
+        return value if type(value) is cls else cls._rebuilt(value)
+
+    @classmethod
+    def _rebuilt(cls, value: object) -> PlanPreference:
+        """One with the fields of a derived class's, which may not have checked them."""
+        try:
+            return cls(*[getattr(value, name) for name in cls.__dataclass_fields__])
+        except InvalidProblem:
+            raise
+        except Exception as error:
+            raise InvalidProblem(f"preference of type {kind_of(value)} cannot be read ({one_line(error)})") from error
+
+
+def _backend(name: str, value: object) -> str:
+    if (backend := text_of(value)) is None:
+        raise InvalidProblem(f"{name!r} must be the name of a backend or None, got {shown(value)}")
+    return backend
+
+
+_TYPES: dict[str, Callable[[str, Any], Any]] = {
+    "max_workspace_bytes": as_int,
+    "allow_sm90a": as_bool,
+    "prefer_backend": _backend,
+    "rungs": as_names,
+    "archs": as_names,
+    "schedules": as_names,
+    "tuned": as_bool,
+}
+_ALWAYS = ("max_workspace_bytes", "allow_sm90a", "rungs", "tuned")  # the others may be None
+DEFAULT = PlanPreference()

@@ -1,0 +1,151 @@
+"""Calls whose arguments are checked: what a plan remembers of them, to start their kernels without looking again.
+
+Whether arrays are accepted, and what is launched for them, follows from where they lie, from their types and from what
+bounds them: from their views, owners aside. So arrays whose views equal accepted ones are accepted, whichever objects
+they are and whatever they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+from weakref import ref
+
+from ..arrays.signature import Likeness, likeness_of
+from ..arrays.tensor import PLACES, memory_of, numpy_bases
+from ..device import Device, Kernel, WatchedArray
+from ..devices.stream import raw_stream
+from ..errors import InvalidProblem
+
+_REMEMBERED = 256  # calls
+
+Arrays = tuple[object, ...]
+Place = tuple[Any, ...]
+Start = Callable[[int], None]  # launches one kernel on the stream it is given
+
+
+Memory = tuple[tuple[Callable[[], tuple[int | None, int]], tuple[int | None, int]], ...]  # now, and when it was bound
+
+
+class Prepared(NamedTuple):
+    """What is left of a checked call: kernels to start, and how to ask for the stream where none is given."""
+
+    device: Device
+    starts: tuple[Start, ...]
+    current: Callable[[], int]
+
+
+class Calls:
+    """The last calls that were prepared; forgets all of them when there are too many.
+
+    Found by their arrays' place, or, where these are like those of the last call that was prepared, by their addresses.
+    """
+
+    def __init__(self) -> None:
+        self._by_place: dict[Place, Prepared] = {}
+        # One attribute each, so that threads see a key and what belongs to it. Comparing with the latest place takes
+        # half as long as looking in the dict.
+        self._latest: tuple[Place, Prepared] | tuple[None, None] = (None, None)
+        self._alike: tuple[Likeness, dict[Place, Prepared]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._by_place) + (0 if self._alike is None else len(self._alike[1]))
+
+    def find(self, arrays: Arrays) -> Prepared | None:
+        """What was prepared for arrays with equal views, if it is remembered."""
+        try:
+            if (alike := self._alike) is not None and alike[0].kind is type(arrays[0]):
+                likeness, by_addresses = alike
+                if (addresses := likeness.addresses(arrays)) is not None:
+                    return by_addresses.get(addresses)
+            return self._found(place_of(arrays))
+        except Exception:  # what is wrong with them, the checks are to say
+            return None
+
+    def _found(self, place: Place | None) -> Prepared | None:
+        latest = self._latest
+        if latest[0] == place:
+            return latest[1]
+        found = None if place is None else self._by_place.get(place)
+        if place is not None and found is not None:
+            self._latest = place, found
+        return found
+
+    def remember(self, arrays: Arrays, prepared: Prepared) -> None:
+        """Keep what later calls with such arrays need."""
+        if self._remembered_alike(arrays, prepared) or (place := place_of(arrays)) is None:
+            return
+        if len(self._by_place) >= _REMEMBERED:
+            self._by_place.clear()
+        self._by_place[place] = prepared
+        self._latest = place, prepared
+        if (likeness := likeness_of(arrays)) is not None:
+            self._alike = likeness, {}
+            self._remembered_alike(arrays, prepared)
+
+    def _remembered_alike(self, arrays: Arrays, prepared: Prepared) -> bool:
+        """By their addresses, if arrays are like those of the last call that was prepared."""
+        if (alike := self._alike) is None or (addresses := alike[0].addresses(arrays)) is None:
+            return False
+        if len(alike[1]) >= _REMEMBERED:
+            alike[1].clear()
+        alike[1][addresses] = prepared
+        return True
+
+
+@dataclass(slots=True)
+class BoundLaunch:
+    """A plan bound to fixed buffers, which it keeps alive and in place: calling it only starts the kernels."""
+
+    starts: tuple[Start, ...]
+    stream: int
+    keep: tuple[object, ...]
+    device: Device
+    watched: tuple[WatchedArray, ...]
+    _in_place: tuple[object, ...] = field(init=False, repr=False)
+    _memory: Memory = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        bases = {id(one): one for array in self.keep for one in numpy_bases(array)}.values()
+        self._in_place = tuple([ref(one) for one in bases])
+        self._memory = tuple([(memory := memory_of(one), memory()) for one in bases])
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a bound plan holds addresses of this process and is not copied; pickle the plan, and bind it")
+
+    def __call__(self, stream: object = None) -> None:
+        """Start the kernels on `stream`; by default on the one that was current when the plan was bound."""
+        for memory, then in self._memory:
+            if memory() != then:  # as `__setstate__` of an array makes it
+                raise InvalidProblem("an array's memory moved since the plan was bound to it; bind the plan again")
+        handle = self.stream if stream is None else raw_stream(stream, ())
+        if self.device.watch is None:
+            for start in self.starts:
+                start(handle)
+        else:
+            with self.device.watch(self.watched):
+                for start in self.starts:
+                    start(handle)
+
+
+def place_of(arrays: Iterable[object]) -> Place | None:
+    """Equal for arrays with equal views and owners of one type, which decide on the stream; None without a view."""
+    try:
+        return tuple([None if array is None else PLACES[type(array)](array) for array in arrays])
+    except Exception:  # a type not seen before, or what the checks are to name
+        return None
+
+
+def start_of(kernel: Kernel, grid: tuple[int, int, int], block: int, words: Any, overlaps: bool) -> Start:
+    """The launch of `kernel` with a struct of 8-byte words, an array that it keeps alive; see `Launch`."""
+    address, length = words.buffer_info()
+    prepared = getattr(kernel, "prepared", None)
+    if prepared is not None:
+        start: Start = prepared(grid, block, address, 8 * length, words, overlaps)
+        return start
+
+    def launch(stream: int, _words: object = words) -> None:
+        kernel.launch(grid, block, address, 8 * length, stream)
+
+    return launch

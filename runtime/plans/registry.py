@@ -1,0 +1,115 @@
+"""The lookup table: KernelSku -> the generated source that holds its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+
+from ..arrays.element import ElementKind
+from ..compile.line_map import with_line_directives
+from ..errors import InvalidProblem, Unsupported
+from .sku import KernelSku
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A generated `.cu` beside the module that registers it; read once, when first needed."""
+
+    package: str
+    name: str
+    contraction: bool
+    flush_subnormals: bool
+    held: str | None = field(default=None, compare=False, repr=False)  # the text, where there is no file of it
+
+    @cached_property
+    def text(self) -> str:
+        """What compilers get: their messages then name the template's lines."""
+        return with_line_directives(self.raw)
+
+    @cached_property
+    def raw(self) -> str:
+        """The file as it is."""
+        if self.held is not None:
+            return self.held
+        return files(self.package).joinpath(self.name).read_text(encoding="utf-8")
+
+    @property
+    def path(self) -> str:
+        return "/".join([*self.package.split(".")[1:], self.name])
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A row of the table."""
+
+    sku: KernelSku
+    source: SourceFile
+    first: bool = False  # whether it comes before kernels that are made for the device's own architecture
+
+
+class KernelRegistry:
+    """Every kernel that has been imported, in order of registration, which is order of preference."""
+
+    def __init__(self) -> None:
+        self._rows: dict[KernelSku, Registered] = {}
+
+    def register(self, rows: Iterable[Registered]) -> None:
+        """Add rows; the same row twice is no error (a module may be reloaded), another row of the same SKU is."""
+        for row in rows:
+            if self._rows.setdefault(row.sku, row) != row:
+                raise InvalidProblem(f"{row.sku} is registered twice, by {self._rows[row.sku].source} and {row.source}")
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """An empty table meanwhile; what is registered in it is forgotten at the end."""
+        before, self._rows = self._rows, {}
+        try:
+            yield
+        finally:
+            self._rows = before
+
+    def lookup(self, sku: KernelSku | str) -> Registered:
+        """Return the row of `sku` (or of the SKU that prints so); raise Unsupported when there is none."""
+        key = sku if type(sku) is KernelSku else KernelSku.parse(sku)  # type: ignore[arg-type]
+        row = self._rows.get(key)
+        if row is None:
+            near = get_close_matches(str(key), map(str, self._rows), n=1)
+            raise Unsupported(f"no kernel {str(key)!r}; " + (f"closest is {near[0]!r}" if near else "import its plan"))
+        return row
+
+    def candidates(
+        self,
+        op: str,
+        element: ElementKind | str | None = None,
+        arch: str | None = None,
+        package: str | None = None,
+    ) -> tuple[Registered, ...]:
+        """Rows of an op: of an element type, that a device of architecture `arch` can run, registered by `package`.
+
+        Two packages may have ops of one name.
+        """
+        return tuple(
+            row
+            for sku, row in self._rows.items()
+            if sku.op == op
+            and (element is None or sku.element == element)
+            and (arch is None or sku.fits(arch) is None)
+            and (package is None or row.source.package == package)
+        )
+
+    def __iter__(self) -> Iterator[Registered]:
+        return iter(tuple(self._rows.values()))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, sku: Any) -> bool:
+        return sku in self._rows
+
+
+REGISTRY = KernelRegistry()

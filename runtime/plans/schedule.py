@@ -1,0 +1,44 @@
+"""How a kernel that is not of the row family cuts up its work: threads of a block, and named numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..errors import InvalidProblem
+from ..values import shown
+
+_TEXT = re.compile(r"t(\d+)((?:\.[a-z_]+\d+)*)")
+_NUMBER = re.compile(r"\.([a-z_]+)(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`numbers` are constants of the kernel, `threads` is one of them; names are letters and underscores."""
+
+    threads: int
+    numbers: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, threads: int, /, **numbers: int) -> Schedule:
+        """The schedule of so many threads and these numbers, in the order given."""
+        return cls(threads, tuple(numbers.items()))
+
+    @property
+    def tag(self) -> str:
+        """Part of the name of an entry point."""
+        return str(self).replace(".", "_")
+
+    def __getitem__(self, name: str) -> int:
+        return dict(self.numbers)[name]
+
+    def __str__(self) -> str:
+        return f"t{self.threads}" + "".join(f".{name}{value}" for name, value in self.numbers)
+
+    @classmethod
+    def parse(cls, text: str) -> Schedule:
+        """Return the schedule that prints as `text`."""
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise InvalidProblem(f"{shown(text)} is not a schedule; expected t128.block_q64")
+        return cls(int(match[1]), tuple((name, int(value)) for name, value in _NUMBER.findall(match[2])))

@@ -1,0 +1,259 @@
+"""How a plan class chooses a kernel: the one measured to be the fastest, or the first that nothing refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from ..arrays.element import ElementKind
+from ..computing import computing
+from ..device import Device
+from ..devices.named import as_device, default_device
+from ..errors import BaracudaError, InvalidProblem, Unsupported
+from ..values import as_names, one_line, some_of
+from .descriptor import Descriptor
+from .preference import DEFAULT, PlanPreference
+from .registry import REGISTRY, Registered
+from .sku import KernelSku
+from .tuned import Choice, Facts, Tuned, choose, nearest
+
+D = TypeVar("D", bound=Descriptor)
+_REMEMBERED = 1024  # selections kept per plan class
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether something was accepted, and if not, why; true exactly when it was."""
+
+    accepted: bool
+    sku: KernelSku | None = None
+    error: BaracudaError | None = None
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+    def __str__(self) -> str:
+        subject = f"{self.sku}: " if self.sku is not None else ""
+        return f"{subject}{'accepted' if self.accepted else self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How selection went: a verdict for every candidate, in order of preference. The first accepted one is chosen.
+
+    `decided` says whether a measurement or the rule has put it first.
+    """
+
+    descriptor: Descriptor
+    verdicts: tuple[Verdict, ...]
+    decided: str = ""
+
+    @classmethod
+    def of(cls, descriptor: Descriptor, verdicts: Iterable[Verdict], choice: Choice) -> Explanation:
+        """With what a measurement has chosen before the others."""
+        first = choice.row.sku if choice.row is not None else None
+        return cls(descriptor, tuple(sorted(verdicts, key=lambda v: v.sku != first)), choice.why)
+
+    @property
+    def chosen(self) -> KernelSku | None:
+        return next((v.sku for v in self.verdicts if v.accepted), None)
+
+    def __str__(self) -> str:
+        marks = [f"  {'->' if v.sku == self.chosen else '  '} {v}" for v in self.verdicts]
+        decided = [f"  {self.decided}"] if self.decided and self.chosen else []
+        return "\n".join([str(self.descriptor), *marks, *decided])
+
+
+class Selectable(Generic[D]):
+    """What plan classes do before there is a plan. Families say what a kernel holds; the rest is in its SKU."""
+
+    OP: ClassVar[str]
+    DESCRIPTOR: ClassVar[type[Descriptor]]
+    LAYOUTS: ClassVar[tuple[str, ...]]
+    TUNED: ClassVar[Tuned | None] = None  # what was measured of the op
+    _selected: ClassVar[dict[Any, Any]]
+    _names: ClassVar[frozenset[str]]  # plans whose descriptors it takes: its own and what it derives from
+    _preference: PlanPreference = DEFAULT  # what it was selected with
+
+    def __init_subclass__(cls) -> None:
+        cls._selected = {}
+        cls._names = frozenset(kind.__name__ for kind in cls.__mro__)
+
+    def __init__(self, descriptor: D, row: Registered, layouts: frozenset[str]) -> None:
+        self.descriptor = descriptor
+        self.sku = row.sku
+        self.layouts = layouts
+        self._row = row
+
+    @classmethod
+    def select(
+        cls,
+        descriptor: D,
+        preference: PlanPreference | None = None,
+        *,
+        device: str | Device | None = None,
+        layouts: Collection[str] | None = None,
+    ) -> Self:
+        """Choose a kernel for `descriptor`: the one measured to be the fastest, or the first that nothing refuses.
+
+        `device` ("cuda:0", "host", a device, or None for whichever the arrays will be on) rules out kernels that it
+        cannot run. `layouts` (by default all of `LAYOUTS`) are the memory layouts that `run` will accept.
+
+        Raises the descriptor's own error, or Unsupported with the reason of every candidate.
+        """
+        cls._check_kind(descriptor)
+        where, wished = cls._device_called(device), PlanPreference.given(preference)
+        allowed = None if layouts is None else as_names("layouts", layouts)
+        key = (descriptor, wished, where and where.arch, allowed)
+        plan = cls._known(key)
+        if plan is None:
+            plan = cls._select(descriptor, wished, where, allowed)
+            plan._preference = wished
+            if len(cls._selected) >= _REMEMBERED:
+                cls._selected.clear()
+            cls._selected[key] = plan
+        return plan
+
+    @classmethod
+    def _known(cls, key: Any) -> Self | None:
+        try:
+            found: Self | None = cls._selected.get(key)
+            return found
+        except TypeError:  # a field that cannot be hashed is of no type that descriptors give it
+            raise InvalidProblem(f"{cls.__name__}: a field of the descriptor was changed after it was made") from None
+
+    @classmethod
+    def _select(
+        cls, descriptor: D, preference: PlanPreference, device: Device | None, layouts: frozenset[str] | None
+    ) -> Self:
+        cls._check(descriptor)
+        cls._known_layouts(layouts)
+        refused = []
+        for row in cls._candidates(descriptor):
+            reason = cls._refusal(descriptor, row.sku, preference, device)
+            if reason is None:
+                measured = cls._measured(descriptor, row.sku, preference, device, layouts)
+                return cls(descriptor, measured.row or row, layouts or frozenset(cls.LAYOUTS))
+            refused.append(f"\n  {row.sku}: {reason}")
+        raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
+
+    @classmethod
+    def _check_kind(cls, descriptor: D) -> None:
+        """Raise InvalidProblem for what is no descriptor of this plan."""
+        if not issubclass(type(descriptor), Descriptor):
+            got = f"{one_line(type(descriptor).__qualname__)}, no descriptor"
+        elif descriptor._plan not in cls._names:
+            got = f"{type(descriptor).__name__} of {descriptor._plan}"
+        else:
+            return
+        raise InvalidProblem(f"{cls.__name__}: needs a descriptor of its own, got {got}")
+
+    @classmethod
+    def _check(cls, descriptor: D) -> None:
+        """Raise what is wrong with `descriptor`, whichever kernel were to serve it."""
+        with computing(descriptor):
+            descriptor.check()
+            cls._check_sizes(descriptor)
+
+    @classmethod
+    def _check_sizes(cls, descriptor: D) -> None:
+        """Raise InvalidProblem where elements cannot be counted in 63 bits and the descriptor does not see it."""
+
+    @classmethod
+    def kernels(cls, element: ElementKind | str | None = None) -> tuple[Registered, ...]:
+        """Rows of the plan's own kernels, which its module has registered, in order of preference."""
+        package, _, name = cls.__module__.rpartition(".")
+        return REGISTRY.candidates(cls.OP, element, package=package or name)
+
+    @classmethod
+    def _candidates(cls, descriptor: D) -> tuple[Registered, ...]:
+        return cls.kernels(descriptor.element)
+
+    @classmethod
+    def _known_layouts(cls, layouts: frozenset[str] | None) -> None:
+        if layouts is None:
+            return
+        if unknown := layouts - set(cls.LAYOUTS):
+            raise InvalidProblem(f"{cls.__name__}: unknown layouts {some_of(unknown)}; known are {cls.LAYOUTS}")
+        if not layouts:
+            raise InvalidProblem(f"{cls.__name__}: layouts names none; pass some of {cls.LAYOUTS}, or None for all")
+
+    @staticmethod
+    def _device_called(device: str | Device | None) -> Device | None:
+        """The device that a caller names or gives; raises InvalidProblem for what is none."""
+        return None if device is None else as_device(device)
+
+    @classmethod
+    def explain(
+        cls, descriptor: D, preference: PlanPreference | None = None, *, device: str | Device | None = None
+    ) -> Explanation:
+        """Return the verdict on every candidate for `descriptor`, as `select` would reach it."""
+        cls._check_kind(descriptor)
+        cls._check(descriptor)
+        where, wished = cls._device_called(device), PlanPreference.given(preference)
+        verdicts = []
+        for row in cls._candidates(descriptor):
+            reason = cls._refusal(descriptor, row.sku, wished, where)
+            verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
+        return cls._explained(descriptor, verdicts, wished, where)
+
+    @classmethod
+    def _explained(
+        cls, descriptor: D, verdicts: list[Verdict], preference: PlanPreference, device: Device | None
+    ) -> Explanation:
+        """The verdicts, with what a measurement puts before the first that the rule accepts."""
+        first = next((v.sku for v in verdicts if v.accepted and v.sku), None)
+        choice = cls._measured(descriptor, first, preference, device, None) if first else Choice(None, "")
+        return Explanation.of(descriptor, verdicts, choice)
+
+    @classmethod
+    def _measured(
+        cls,
+        descriptor: D,
+        by_rule: KernelSku,
+        preference: PlanPreference,
+        device: Device | None,
+        layouts: frozenset[str] | None,
+    ) -> Choice:
+        """The kernel measured to be faster than the rule's; never one of other promises or that anything refuses.
+
+        Measurements are of arrays side by side in memory, which have the first of the plan's layouts or what the
+        problem leaves them; where no device is named, those on the default one count.
+        """
+        if cls.TUNED is None:
+            return Choice(None, "by rule: nothing of this op was measured")
+        if preference.pins or (layouts is not None and cls.LAYOUTS[0] not in layouts):
+            return Choice(None, "by rule: the caller says which kernels to choose from")
+        where = device or default_device()
+        found = nearest(cls.TUNED.by_arch.get(where.arch, ()), str(descriptor.element), cls.facts_of(descriptor))
+        if found is None:
+            return Choice(None, f"by rule: nothing near was measured on {where.arch}")
+        rows, promised = cls._candidates(descriptor), by_rule.precision_guarantee
+        return choose(found, rows, promised, lambda sku: cls._refusal(descriptor, sku, preference, where))
+
+    @classmethod
+    def facts_of(cls, descriptor: D) -> Facts:
+        """The problem as measurements know it: flags must be the same, ints and numbers of elements near."""
+        given = {name: getattr(descriptor, name) for name in descriptor._types}
+        flags = {name: int(value) for name, value in given.items() if isinstance(value, bool)}
+        sizes = {name: prod(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        return Facts(flags, {n: v for n, v in sizes.items() if isinstance(v, int) and n not in flags})
+
+    @classmethod
+    def _refusal(cls, descriptor: D, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
+        if device is not None and (reason := sku.fits(device.arch)):
+            return reason
+        return cls.cannot_hold(descriptor, sku) or preference.refuses(sku, cls.workspace_of(descriptor, sku))
+
+    @classmethod
+    def cannot_hold(cls, descriptor: D, sku: KernelSku) -> str | None:
+        """Why the kernel's schedule does not fit the problem, or None."""
+        raise AssertionError("families define this")
+
+    @classmethod
+    def workspace_of(cls, descriptor: D, sku: KernelSku) -> int:
+        """Bytes of workspace that `sku` needs for `descriptor`."""
+        raise AssertionError("families define this")

@@ -1,0 +1,199 @@
+"""The identity of a kernel: what it computes, how precisely, for which hardware, with which tile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from ..arrays.element import ElementKind
+from ..errors import InvalidProblem, Unsupported
+from ..values import one_line, shown, text_of
+from .schedule import Schedule
+
+VECTOR_BYTES = 16
+
+
+class Direction(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+class BackendKind(StrEnum):
+    """Who wrote the kernel; everything generated here is bespoke."""
+
+    BESPOKE = "bespoke"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionGuarantee:
+    """What is promised of a result's bits, each rung with a test behind it.
+
+    `deterministic`: the same call gives the same bits. `bit_stable_on_same_hardware`: so do other runs, alignments,
+    strides and workspaces. `batch_invariant`: a row's bits do not depend on how many rows there are.
+    `bit_stable_across_arch`: the same bits on every GPU and on the host device, NaN payloads aside.
+    """
+
+    math_precision: ElementKind
+    accumulator: ElementKind
+    deterministic: bool = False
+    bit_stable_on_same_hardware: bool = False
+    batch_invariant: bool = False
+    bit_stable_across_arch: bool = False
+
+    def __str__(self) -> str:
+        rungs = "".join(letter if getattr(self, name) else "-" for letter, name in zip("dsba", RUNGS, strict=True))
+        return f"{self.math_precision}.{self.accumulator}.{rungs}"
+
+    @classmethod
+    def parse(cls, text: str) -> PrecisionGuarantee:
+        """Return the guarantee that prints as `text`."""
+        math, accumulator, rungs = text.split(".")
+        held = {name: letter != "-" for name, letter in zip(RUNGS, rungs, strict=True)}
+        return cls(ElementKind(math), ElementKind(accumulator), **held)
+
+    @property
+    def rungs(self) -> frozenset[str]:
+        return frozenset(name for name in RUNGS if getattr(self, name))
+
+
+RUNGS = tuple(f.name for f in fields(PrecisionGuarantee))[2:]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How a block covers rows: `lanes` threads a row, `rows` rows a block, `chunks` packs of 16 bytes a thread.
+
+    A `wide` tile walks along rows longer than itself. Of one with a `cluster`, so many blocks share a row, which takes
+    an sm_90, and `blocks` counts clusters. At most `blocks` blocks take row after row, reading the next ahead: a fixed
+    number, so that sums down columns keep their order on every GPU. 0 is a block for every `rows` rows. A
+    multiprocessor is to hold `resident` blocks, which bounds the registers of a thread.
+    """
+
+    lanes: int
+    rows: int
+    chunks: int
+    wide: bool
+    blocks: int
+    cluster: int = 1
+    resident: int = 1
+
+    @property
+    def arch(self) -> str:
+        """The least architecture that has what the tile needs, or "" for all."""
+        return "sm_90" if self.cluster > 1 or (self.blocks and self.threads > _THREADS_AHEAD) else ""
+
+    @property
+    def attributes(self) -> str:
+        """What an entry point of the tile is declared with. Rows that are not packed may take more registers."""
+        held = f"LAYOUT <= Layout::DENSE ? {self.resident} : 1" if self.resident > 1 else "1"
+        cluster = f"__cluster_dims__({self.cluster}, 1, 1) " if self.cluster > 1 else ""
+        return f"{cluster}__launch_bounds__({self.threads}, {held})"
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.rows
+
+    @property
+    def tag(self) -> str:
+        cluster = f"x{self.cluster}" if self.cluster > 1 else ""
+        return f"{'wide' if self.wide else 'row'}{self.lanes}x{self.rows}x{self.chunks}{cluster}"
+
+    def columns(self, itemsize: int) -> int:
+        """How many elements of `itemsize` bytes a row of the tile holds."""
+        return self.lanes * self.chunks * self.cluster * (VECTOR_BYTES // itemsize)
+
+    def __str__(self) -> str:
+        blocks = f"b{self.blocks}" if self.blocks else ""
+        return f"{self.tag}{blocks}r{self.resident}"
+
+    @classmethod
+    def parse(cls, text: str) -> Tile:
+        """Return the tile that prints as `text`."""
+        match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)", text)
+        if match is None:
+            raise InvalidProblem(f"{shown(text)} is not a tile; expected row128x1x4r8")
+        kind, *numbers = match.groups()
+        lanes, rows, chunks, cluster, blocks, resident = (int(n or 0) for n in numbers)
+        return cls(lanes, rows, chunks, kind == "wide", blocks, cluster or 1, resident)
+
+
+# A block of more that stays reads ahead into more shared memory than a block of sm_89 has.
+_THREADS_AHEAD = 512
+
+
+_ARCH = re.compile("host|sm_([0-9]{1,4})[a-z]?")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSku:
+    """Names one kernel among all; ``KernelSku.parse(str(sku)) == sku``.
+
+    `arch` is the least architecture it runs on ("sm_80"), or, with a letter behind ("sm_90a"), the only one.
+    `aux_element`, `layout` and `epilogue` are None for ops that have no choice of them.
+    """
+
+    category: str
+    op: str
+    direction: Direction
+    element: ElementKind
+    arch: str
+    backend: BackendKind
+    precision_guarantee: PrecisionGuarantee
+    schedule: Tile | Schedule
+    aux_element: ElementKind | None = None
+    layout: str | None = None
+    epilogue: str | None = None
+
+    @property
+    def tile(self) -> Tile:
+        """The schedule of a kernel of the row family."""
+        assert isinstance(self.schedule, Tile)
+        return self.schedule
+
+    @property
+    def symbol(self) -> str:
+        """The entry point's name in the generated source, or what the names of its entry points begin with."""
+        arch = "" if self.arch == "sm_80" else f"{self.arch}_"
+        return f"{self.op}_{arch}{self.element}_{self.schedule.tag}"
+
+    def __str__(self) -> str:
+        parts = (getattr(self, name) for name in _PARTS)
+        return "/".join("-" if part is None else str(part) for part in parts)
+
+    @classmethod
+    def parse(cls, text: str) -> KernelSku:
+        """Return the SKU that prints as `text`; raise InvalidProblem for anything else."""
+        try:
+            parts = (text_of(text) or "").split("/")
+            category, op, direction, element, arch, backend, guarantee, tile, aux, layout, epilogue = parts
+            return cls(
+                category,
+                op,
+                Direction(direction),
+                ElementKind(element),
+                arch,
+                BackendKind(backend),
+                PrecisionGuarantee.parse(guarantee),
+                Schedule.parse(tile) if tile[:1] == "t" else Tile.parse(tile),
+                None if aux == "-" else ElementKind(aux),
+                None if layout == "-" else layout,
+                None if epilogue == "-" else epilogue,
+            )
+        except (ValueError, Unsupported) as error:
+            raise InvalidProblem(f"{shown(text)} is not a KernelSku: {one_line(error)}") from None
+
+    def fits(self, arch: str) -> str | None:
+        """Why a device of architecture `arch` cannot run this kernel, or None when it can."""
+        if not (match := _ARCH.fullmatch(text_of(arch) or "")):
+            raise InvalidProblem(f"'arch' must be 'host' or as sm_80, got {shown(arch)}")
+        if arch == "host":
+            beyond = self.arch.endswith("a") or (isinstance(self.schedule, Tile) and self.schedule.cluster > 1)
+            return "needs an instruction the host device does not model" if beyond else None
+        if self.arch.endswith("a"):
+            return None if arch == self.arch[:-1] else f"runs on {self.arch[:-1]} only, the device is {arch}"
+        needed, got = int(self.arch[3:]), int(match[1])
+        return None if got >= needed else f"needs {self.arch} or later, the device is {arch}"
+
+
+_PARTS = tuple(f.name for f in fields(KernelSku))

@@ -15,7 +15,7 @@ import termios
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Barrier
@@ -28,6 +28,7 @@ from click.testing import CliRunner, Result
 import baracuda.checking.verify as verify
 import baracuda.cli.demo.demo as demo_steps
 import baracuda.cli.demo.verdict as judgement
+import baracuda.runtime as rt
 from baracuda.cli.demo.activations import activations
 from baracuda.cli.demo.machines import HostMachine
 from baracuda.cli.demo.rms_norm import passes
@@ -335,7 +336,7 @@ def test_list_with_resources(run: Run) -> None:
     """A row for each kernel in each layout, with what `compile` reports, how wide it moves and its digest."""
     rows = json.loads(run("list", "--op", "softmax", "--dtype", "f64", "--resources", "--json").stdout)
     kernels = REGISTRY.candidates("softmax", "f64")
-    assert [(r["tile"], r["layout"], r["for"]) for r in rows] == [
+    assert [(r["schedule"], r["arrays"], r["for"]) for r in rows] == [
         (str(k.sku.schedule), layout, "sm_90") for k in kernels for layout in RowPlan.LAYOUTS
     ]
     for row, kernel in zip(rows[:: len(RowPlan.LAYOUTS)], kernels, strict=True):
@@ -378,7 +379,7 @@ def test_list_with_resources(run: Run) -> None:
         ([*EXPLAIN, "eps"], "'eps' gives no value; write field=value"),
         ([*EXPLAIN, "eps=small"], "'eps' must be a float, got 'small'"),
         ([*EXPLAIN, *FIELDS], "RMSNormPlan: needs input_shape; write input_shape=value"),
-        ([*EXPLAIN, "input_shape=3", *FIELDS], "needs is_suffix_mask(norm_axes_mask, len(input_shape))"),
+        ([*EXPLAIN, "input_shape=3", *FIELDS], "needs norm_axes_mask to select trailing axes only, one or more of "),
         ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "h100"], "no device 'h100'; known are host, cuda:N"),
         ([*EXPLAIN, "input_shape=3,4", *FIELDS, "--device", "sm_9999"], "sm_121; an H100 is sm_90"),
         (["why-miss", *EXPLAIN[1:], "input_shape=3,4", *FIELDS, "--device", "sm_90a"], "no device 'sm_90a'"),
@@ -413,9 +414,19 @@ def test_list_shows_the_registry(run: Run) -> None:
     assert not any("\x1b" in line or line != line.rstrip() for line in lines)
     rows = json.loads(run("list", "--op", "rms_norm", "--dtype", "bf16", "--json").stdout)
     expected = [k.sku for k in REGISTRY.candidates("rms_norm", "bf16")]
-    assert [row["tile"] for row in rows] == [str(sku.schedule) for sku in expected]
-    assert [set(row["guarantee"]) for row in rows] == [sku.precision_guarantee.rungs for sku in expected]
+    assert [row["sku"] for row in rows] == list(map(str, expected))
     assert [row["columns"] for row in rows][-1] == "any"
+
+
+def test_list_gives_every_field_of_a_sku(run: Run) -> None:
+    """Each row's fields make the SKU that its text parses to."""
+    for row in json.loads(run("list", "--op", "causal_conv1d", "--json").stdout):
+        sku = rt.KernelSku.parse(row["sku"])
+        given = {field.name: row[field.name] for field in fields(rt.KernelSku)}
+        given["precision_guarantee"] = rt.PrecisionGuarantee(**row["precision_guarantee"])
+        given["schedule"] = rt.Schedule.parse(row["schedule"])
+        assert rt.KernelSku(**given) == sku
+    assert {row["layout"] for row in json.loads(run("list", "--json").stdout)} == {None, "channels_last"}
 
 
 def on_terminal(*arguments: str, columns: int = 100, **variables: str) -> str:

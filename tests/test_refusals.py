@@ -20,6 +20,7 @@ from baracuda.generated import (
     AlibiPlan,
     FlashSdpaDescriptor,
     FlashSdpaPlan,
+    FlashSdpaSm89Plan,
     FlashSdpaSm90Plan,
     RMSNormBackwardDescriptor,
     RMSNormBackwardPlan,
@@ -179,6 +180,52 @@ def test_descriptors_of_other_plans_are_refused() -> None:
     assert FlashSdpaSm90Plan.select(_flash()).sku.arch == "sm_90a"
 
 
+@pytest.mark.parametrize("plan", [FlashSdpaPlan, FlashSdpaSm89Plan, FlashSdpaSm90Plan])
+@pytest.mark.parametrize("method", ["select", "explain"])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"d_k": 0}, "needs min(d_k, d_v) >= 1; got d_k=0, d_v=64"),
+        ({"element": "i8"}, "needs element in (f32, f16, bf16, f64); got element='i8'"),
+        ({"query_len": 2**60}, "'q' of shape (2, 2, 1152921504606846976, 64) has 295147905179352825856 elements, 2^63"),
+    ],
+)
+def test_errors_of_descriptors_begin_with_the_plan(plan: Any, method: str, wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(rt.BaracudaError) as caught:
+        getattr(plan, method)(_flash(**wrong))
+    assert str(caught.value).startswith(f"{plan.__name__}: {says}")
+
+
+def test_absent_arrays_have_no_size() -> None:
+    """2^63 scores are too many for a mask, and none of flash attention's business without one."""
+    lengths = {"query_len": 2**31, "key_len": 2**32, "batch_size": 1, "num_heads": 1}
+    assert FlashSdpaPlan.select(_flash(**lengths)).shapes()["mask"] == ((1, 1, 2**31, 2**32),)
+    with pytest.raises(rt.InvalidProblem, match=r"'mask' of shape .* has 9223372036854775808 elements, 2\^63 or more"):
+        FlashSdpaPlan.select(_flash(**lengths, has_mask=True))
+
+
+@pytest.mark.parametrize("method", ["run", "run_unchecked", "bind", "can_implement"])
+@pytest.mark.parametrize(
+    "gamma",
+    [np.ones(64, np.float32), np.ones(64, np.int8), np.ones(3, np.float32), np.ones(64, "M8[s]"), "none of these", 5],
+    ids=["fitting", "another type", "another shape", "a type of NumPy only", "a text", "an int"],
+)
+def test_an_array_that_must_be_absent_is_not_looked_at(method: str, gamma: Any) -> None:
+    x, rms = np.ones((6, 64), np.float32), np.ones((6, 1), np.float32)
+    plan = RMSNormPlan.select(_norm())
+    with pytest.raises(rt.InvalidProblem) as caught:
+        verdict = getattr(plan, method)(x=x, gamma=gamma, y=x.copy(), rms=rms)
+        raise verdict.error  # which only `can_implement` returns
+    assert str(caught.value) == "RMSNormPlan: 'gamma' must be absent when has_gamma=False, got an array"
+
+
+def test_functions_that_only_specs_know_are_said_in_words() -> None:
+    with pytest.raises(rt.InvalidProblem) as caught:
+        RMSNormPlan.select(_norm(norm_axes_mask=1))
+    wanted = "norm_axes_mask to select trailing axes only, one or more of len(input_shape)"
+    assert str(caught.value) == f"RMSNormPlan: needs {wanted}; got norm_axes_mask=1, input_shape=(6, 64)"
+
+
 # --- layouts and preferences
 
 
@@ -193,18 +240,52 @@ def test_layouts_are_several_names(plan: Any) -> None:
     assert plan.select(descriptor, layouts=["packed"]).layouts == {"packed"}
 
 
-def test_preferences_are_names_that_mean_something() -> None:
-    for wrong, says in (
-        ({"archs": "sm_80"}, "archs must be a collection of names, got 'sm_80'"),
-        ({"archs": [80]}, "archs must be a collection of names"),
-        ({"archs": ["sm_80", "hopper"]}, r"unknown archs \['hopper'\]"),
-        ({"archs": ["sm_90b"]}, "unknown archs"),
-        ({"archs": []}, "archs names none"),
-        ({"rungs": "deterministic"}, "rungs must be a collection of names"),
-    ):
-        with pytest.raises(rt.InvalidProblem, match=says):
-            rt.PlanPreference(**wrong)  # type: ignore[arg-type]
+_BAD_PREFERENCES: list[tuple[str, Any, str]] = [
+    ("max_workspace_bytes", -1, "'max_workspace_bytes' must be at least 0, got -1"),
+    ("max_workspace_bytes", None, "'max_workspace_bytes' must be an int, got None"),
+    ("allow_sm90a", "no", "'allow_sm90a' must be True or False, got 'no'"),
+    ("allow_sm90a", None, "'allow_sm90a' must be True or False, got None"),
+    ("prefer_backend", "besproke", "unknown prefer_backend 'besproke'; known are bespoke, or None for any"),
+    ("prefer_backend", "", "unknown prefer_backend ''; known are bespoke, or None for any"),
+    ("prefer_backend", -1, "unknown prefer_backend -1; known are bespoke, or None for any"),
+    ("prefer_backend", {}, "unknown prefer_backend {}; known are bespoke, or None for any"),
+    ("rungs", {"fast"}, "unknown rungs ['fast']; known are deterministic, bit_stable_on_same_hardware,"),
+    ("rungs", "deterministic", "rungs must be a collection of names, got 'deterministic'"),
+    ("rungs", None, "rungs must be a collection of names, got None"),
+    ("archs", {"besproke"}, "unknown archs ['besproke']; an arch is written as sm_80 or sm_90a"),
+    ("archs", {"sm_90b"}, "unknown archs ['sm_90b']"),
+    ("archs", "sm_80", "archs must be a collection of names, got 'sm_80'"),
+    ("archs", [80], "archs must be a collection of names, got [80]"),
+    ("archs", (), "archs names none, and so allows no kernel; pass None for any"),
+    ("schedules", {"no"}, "unknown schedule 'no'; expected a schedule, as t128.block_q64, or a tile, as row128x1x4r8"),
+    ("schedules", {"t" + "1" * 5000}, "unknown schedule 't111"),
+    ("schedules", (), "schedules names none, and so allows no kernel; pass None for any"),
+    ("tuned", "no", "'tuned' must be True or False, got 'no'"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), _BAD_PREFERENCES)
+def test_a_preference_checks_its_fields(name: str, value: Any, message: str) -> None:
+    with pytest.raises(rt.InvalidProblem) as caught:
+        rt.PlanPreference(**{name: value})
+    assert str(caught.value).startswith(message)
+
+
+def test_collections_of_a_preference_become_sets() -> None:
     assert rt.PlanPreference(archs=["sm_90a", "sm_61"]).archs == {"sm_90a", "sm_61"}  # type: ignore[arg-type]
+
+
+def test_every_field_of_a_preference_is_checked() -> None:
+    assert {name for name, *_ in _BAD_PREFERENCES} == rt.PlanPreference.__dataclass_fields__.keys()
+
+
+@pytest.mark.parametrize("method", ["select", "explain"])
+@pytest.mark.parametrize("preference", [{}, {"max_workspace_bytes": 0}, 0, -1, False, "", "no"])
+def test_what_is_no_preference_is_refused(method: str, preference: Any) -> None:
+    problems: list[tuple[Any, Any]] = [(RMSNormPlan, _norm()), (SdpaPlan, _sdpa())]  # a row and a body plan
+    for plan, descriptor in problems:
+        with pytest.raises(rt.InvalidProblem, match="preference must be a PlanPreference or None, got"):
+            getattr(plan, method)(descriptor, preference)
 
 
 # --- the body family
@@ -257,9 +338,9 @@ def test_an_element_without_kernels_is_named() -> None:
 
 def test_a_reason_that_all_share_is_said_once() -> None:
     with pytest.raises(rt.Unsupported) as caught:
-        SdpaPlan.select(_sdpa(query_len=3), rt.PlanPreference(prefer_backend="cudnn"))
+        SdpaPlan.select(_sdpa(query_len=3), rt.PlanPreference(rungs=frozenset({"bit_stable_across_arch"})))
     said, count = str(caught.value), len(SdpaPlan.explain(_sdpa(query_len=3)).verdicts)
-    assert said.endswith(f"; each of its {count} kernels: is a bespoke kernel, prefer_backend is 'cudnn'")
+    assert said.endswith(f"; each of its {count} kernels: does not promise bit_stable_across_arch")
     with pytest.raises(rt.Unsupported) as caught:  # reasons that differ are all told
         FlashSdpaSm90Plan.select(_flash(has_mask=True))
     assert str(caught.value).count("\n") == len(FlashSdpaSm90Plan.explain(_flash()).verdicts)
@@ -312,9 +393,10 @@ def test_a_required_copy_is_written_in_place(tmp_path: Path, monkeypatch: pytest
     module: Any = ModuleType("alibi_both")
     module.__package__ = "alibi_both"
     monkeypatch.setitem(sys.modules, "alibi_both", module)
-    exec(compile(files["attention/alibi_both.py"], "alibi_both.py", "exec"), module.__dict__)
     sizes = {"batch_size": 2, "num_heads": 3, "query_len": 5, "key_len": 16}
-    plan = module.AlibiBothPlan.select(module.AlibiBothDescriptor(**sizes, element="f32"))
+    with rt.REGISTRY.apart():  # other tests know no such op
+        exec(compile(files["attention/alibi_both.py"], "alibi_both.py", "exec"), module.__dict__)
+        plan = module.AlibiBothPlan.select(module.AlibiBothDescriptor(**sizes, element="f32"))
     source = replace(plan._row.source)
     source.__dict__["text"] = files["attention/alibi_both.cu"]
     plan._row = replace(plan._row, source=source)

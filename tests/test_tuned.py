@@ -228,8 +228,8 @@ def test_what_the_caller_says_goes_before_a_table(
 
 
 def test_a_schedule_that_is_not_there_is_said() -> None:
-    with pytest.raises(rt.Unsupported, match=r"has schedule row64x1x4r16, schedules allows row9"):
-        SoftmaxPlan.select(softmax(), rt.PlanPreference(schedules=frozenset({"row9"})))
+    with pytest.raises(rt.Unsupported, match=r"has schedule row64x1x4r16, schedules allows row9x1x1r1"):
+        SoftmaxPlan.select(softmax(), rt.PlanPreference(schedules=frozenset({"row9x1x1r1"})))
     with pytest.raises(rt.InvalidProblem, match="schedules must be a collection of names"):
         rt.PlanPreference(schedules="row9")  # type: ignore[arg-type]
 

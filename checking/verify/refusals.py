@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
+from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, in_words, read_condition
 from baracuda.runtime import (
     BaracudaError,
     BufferTooSmall,
@@ -82,7 +82,7 @@ def check_requirements(subject: Subject) -> None:
         if type(error) is not kind:
             raise AssertionError(f"{values}: {first.that!r} is violated first, so {first.raises} is due; got {error!r}")
         condition = read_condition(first.that, subject.spec.descriptor)
-        for text in (f"needs {condition}", *(f"{f}={values[f]!r}" for f in fields_of(condition))):
+        for text in (f"needs {in_words(condition)}", *(f"{f}={values[f]!r}" for f in fields_of(condition))):
             if text not in str(error):
                 raise AssertionError(f"the message {str(error)!r} does not say {text!r}")
         missing.pop(first.that, None)
@@ -208,11 +208,10 @@ def _spoilt(problem: Problem, given: dict[str, Any], workspace: TensorView | Non
     for name in problem.spec.arguments:
         there: TensorView | None = given[name]
         if there is None:
-            shape = problem.shape_of(name)
-            extra = next(v for v in given.values() if v is not None)
-            kind = problem.plan.elements_of(name)[0]
-            stray = extra._replace(shape=shape, strides=(0,) * len(shape), element=kind, readonly=True)
-            yield _Spoilt(f"{name} given", InvalidProblem, {**given, name: stray}, workspace, (name, "must be absent"))
+            stray = next(v for v in given.values() if v is not None)
+            for what, view in _strays(problem, name, stray):
+                arguments = {**given, name: view}
+                yield _Spoilt(f"{name} {what}", InvalidProblem, arguments, workspace, (name, "must be absent"))
             continue
         yield _Spoilt(f"{name} missing", InvalidProblem, {**given, name: None}, workspace, (name, "is required"))
         for what, due, view, says in _spoilt_views(problem, name, there):
@@ -269,6 +268,15 @@ def _spoilt_views(
             yield "overlapping itself", InvalidProblem, there._replace(strides=flat), (name, "overlap")
 
 
+def _strays(problem: Problem, name: str, there: TensorView) -> Iterator[tuple[str, TensorView]]:
+    """Arrays for an argument that must be absent: one that would do, and others."""
+    shape, kinds = problem.shape_of(name), problem.plan.elements_of(name)
+    fitting = there._replace(shape=shape, strides=(0,) * len(shape), element=kinds[0], readonly=True)
+    yield "given", fitting
+    yield "of another shape given", fitting._replace(shape=(*shape, 1), strides=(0,) * (len(shape) + 1))
+    yield "of another type given", fitting._replace(element=next(kind for kind in ElementKind if kind not in kinds))
+
+
 def _spoilt_aliases(
     problem: Problem, name: str, given: dict[str, Any], workspace: TensorView | None
 ) -> Iterator[_Spoilt]:
@@ -299,8 +307,7 @@ def check_preferences(problem: Problem) -> None:
     if frugal.workspace_bytes > least:
         raise AssertionError(f"max_workspace_bytes={least} gave a plan that needs {frugal.workspace_bytes}")
     asked = {
-        "max_workspace_bytes": (PlanPreference(max_workspace_bytes=least - 1), True),
-        "prefer_backend": (PlanPreference(prefer_backend="cudnn"), True),
+        "max_workspace_bytes": (PlanPreference(max_workspace_bytes=max(0, least - 1)), least > 0),
         "archs": (PlanPreference(archs=frozenset({"sm_61"})), True),
         "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), not stable),
     }

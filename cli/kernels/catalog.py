@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import click
@@ -48,26 +49,38 @@ def show_list(
 ) -> None:
     """Print a row for each kernel of `package`, or with `resources` for each in each layout on each architecture."""
     kernels = chosen_kernels(package, op=op, dtype=dtype)
-    rows = [_row(k) for k in kernels] if not resources else _audited(kernels, specs, archs, package)
+    described: Callable[[KernelSku], Row] = sku_facts if as_json else _row
+    if resources:
+        audited = _audited(kernels, specs, archs, package)
+        rows: list[Row] = [{**described(v.row.sku), "arrays": v.layout, "for": v.arch, **facts} for v, facts in audited]
+    else:
+        rows = [described(k.sku) for k in kernels]
     (show_json if as_json else show_table)(rows)
 
 
-def _audited(kernels: Sequence[Registered], specs: Path, archs: Sequence[str], package: str) -> list[Row]:
-    """What each occupies; raises the first CompileError."""
+def sku_facts(sku: KernelSku) -> Row:
+    """A SKU as data: how it prints, each of its fields by name, and how long a row may be."""
+    parts = {field.name: getattr(sku, field.name) for field in fields(sku)}
+    parts["precision_guarantee"] = asdict(sku.precision_guarantee)
+    parts["schedule"] = str(sku.schedule)
+    return {"sku": str(sku), **parts, "columns": _columns(sku)}
+
+
+def _audited(
+    kernels: Sequence[Registered], specs: Path, archs: Sequence[str], package: str
+) -> Iterator[tuple[Variant, Row]]:
+    """What each occupies, for arrays of each layout; raises the first CompileError."""
     project = Project.read(specs)
     ops: dict[str, Op] = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
     asked = {k.sku for k in kernels}
     variants = [v for v in variants_of(project, ops, archs=archs, package=package) if v.row.sku in asked]
-    rows: list[Row] = []
     for variant, facts in ((a.variant, a.outcome) for a in Audit.of(variants, ops).audited):
         if isinstance(facts, CompileError):
             raise CompileError(with_field(str(facts), project.loaded))
-        rows.append({**_row(variant.row), "layout": variant.layout, "for": variant.arch, **facts_row(facts)})
-    return rows
+        yield variant, facts_row(facts)
 
 
-def _row(kernel: Registered) -> Row:
-    sku = kernel.sku
+def _row(sku: KernelSku) -> Row:
     return {
         "op": sku.op,
         "direction": sku.direction.value,

@@ -90,6 +90,20 @@ def _shown(node: ast.AST) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
+def in_words(text: str) -> str:
+    """A (checked) condition as messages have it: a function that only specs know is said in words."""
+    return ast.unparse(_InWords().visit(ast.parse(text, mode="eval")))
+
+
+class _InWords(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id="is_suffix_mask"), args=[mask, rank]):
+                return ast.Name(f"{ast.unparse(mask)} to select trailing axes only, one or more of {ast.unparse(rank)}")
+        return node
+
+
 def fields_of(text: str) -> tuple[str, ...]:
     """The fields a (checked) condition reads, in order of first appearance."""
     tree = ast.parse(text, mode="eval")

@@ -9,7 +9,7 @@ from typing import Any
 from baracuda.runtime import Gradient
 from baracuda.runtime.arrays.element import ElementKind
 
-from ..conditions.parse import fields_of, read_condition, to_python
+from ..conditions.parse import fields_of, in_words, read_condition, to_python
 from ..spec.spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec
 from ..text import Code, Name, Text, names, python, wrapped
 from .extents import extents_of
@@ -59,7 +59,7 @@ def shared_fields(
 
 def _check(spec: OpSpec, requirement: Any) -> Check:
     text = read_condition(requirement.that, spec.descriptor)
-    return Check(text, Code(to_python(text)), Name(requirement.raises), fields_of(text))
+    return Check(in_words(text), Code(to_python(text)), Name(requirement.raises), fields_of(text))
 
 
 def scalar(name: str, field: FieldSpec) -> Scalar:

@@ -63,7 +63,7 @@ class RMSNormBackwardDescriptor(rt.RowDescriptor):
         if not (rt.is_suffix_mask(self.norm_axes_mask, len(self.input_shape))):
             raise self._violated(
                 rt.InvalidProblem,
-                "is_suffix_mask(norm_axes_mask, len(input_shape))",
+                "norm_axes_mask to select trailing axes only, one or more of len(input_shape)",
                 ("norm_axes_mask", "input_shape"),
             )
         if not (min(self.input_shape) >= 0):

@@ -64,10 +64,14 @@ class Named:
         error.args = (f"{self.plan}: {error}", *error.args[1:])
 
 
-def take(arguments: Mapping[str, Argument], arrays: Mapping[str, object]) -> Views:
-    """Views of the arrays that are there; no check beyond what makes them readable."""
-    if unknown := [name for name in arrays if name not in arguments]:
-        raise InvalidProblem(f"no argument {unknown[0]!r}; there are {', '.join(arguments)}")
+def take(arguments: Mapping[str, Argument], arrays: Mapping[str, object], absent: Sequence[str]) -> Views:
+    """Views of the arrays that are there; no check beyond what makes them readable.
+
+    Raises InvalidProblem for an array where the descriptor has none, which is not looked at.
+    """
+    for name in absent:
+        if arrays[name] is not None:
+            raise InvalidProblem(f"{name!r} must be absent when {arguments[name].optional}=False, got an array")
     return {name: view(array, name) for name, array in arrays.items() if array is not None}
 
 
@@ -81,9 +85,9 @@ def check(
 ) -> None:
     """Raise the error of the first argument that a kernel could not work with.
 
-    In order: dtypes; then shapes, with presence and bounds of the optional ones; then strides; then bounds of the
-    others; then what would race: overlap, aliasing and read-only outputs. `shapes` lists the shapes each tensor may
-    have.
+    In order: dtypes; then shapes, with arrays that are missing and bounds of the optional ones; then strides; then
+    bounds of the others; then what would race: overlap, aliasing and read-only outputs. `shapes` lists the shapes each
+    tensor may have.
     """
     for name in order:
         argument = arguments[name]
@@ -110,7 +114,7 @@ def check_shapes(
     shapes: Mapping[str, tuple[tuple[int, ...], ...]],
     present: Callable[[str], bool],
 ) -> None:
-    """Raise the error of the first argument of another shape, or that is there or not against what is asked for."""
+    """Raise the error of the first argument that is missing or of another shape."""
     for name in order:
         argument, there = arguments[name], views.get(name)
         if there is not None and there.shape not in shapes[name]:
@@ -118,10 +122,9 @@ def check_shapes(
             raise InvalidProblem(f"{name!r} must have shape {wanted}, got {there.shape}")
         if there is not None and argument.optional:
             check_span(there, name)
-        if (there is not None) != present(name):
-            needed = "is required" if present(name) else "must be absent"
-            flag = f" when {argument.optional}={present(name)}" if argument.optional else ""
-            raise InvalidProblem(f"{name!r} {needed}{flag}, got {'None' if there is None else 'an array'}")
+        if there is None and present(name):
+            flag = f" when {argument.optional}=True" if argument.optional else ""
+            raise InvalidProblem(f"{name!r} is required{flag}, got None")
 
 
 def _check_devices(views: Views) -> None:

@@ -94,6 +94,11 @@ class Plan(Selectable[D]):
         flag = self._argument(name).optional
         return not flag or bool(getattr(self.descriptor, flag))
 
+    @cached_property
+    def _absent(self) -> tuple[str, ...]:
+        """The arguments that do not take part."""
+        return tuple(name for name in self.ARGUMENTS if not self.present(name))
+
     def elements_of(self, name: str) -> tuple[ElementKind, ...]:
         """The element types argument `name` may hold, the usual one first."""
         return self._argument(name).elements(self.element)
@@ -172,7 +177,7 @@ class Plan(Selectable[D]):
         known = self._unchecked_calls.find(given)
         if known is None or known.device.watch is not None:
             with self._named:
-                views = take(self.ARGUMENTS, self._by_name(arrays))
+                views = take(self.ARGUMENTS, self._by_name(arrays), self._absent)
                 check_shapes(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present)
             self._start(views, workspace, stream, given, (self._unchecked_calls,))
         else:
@@ -230,7 +235,7 @@ class Plan(Selectable[D]):
 
     def _checked(self, arrays: Arrays) -> Views:
         with self._named:
-            views = take(self.ARGUMENTS, self._by_name(arrays))
+            views = take(self.ARGUMENTS, self._by_name(arrays), self._absent)
             # All that is checked but aliasing, which needs the pointers.
             facts = tuple([(name, v[1:7]) for name, v in views.items()])
             if facts in self._accepted:

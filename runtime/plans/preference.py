@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import InvalidProblem
 from ..values import as_bool, as_int, as_names, kind_of, one_line, shown, some_of, text_of
-from .sku import RUNGS, BackendKind, KernelSku
+from .sku import RUNGS, BackendKind, KernelSku, parse_schedule
 
 _ARCH = re.compile(r"sm_[0-9]{1,4}a?")
 
@@ -37,11 +37,13 @@ class PlanPreference:
                 object.__setattr__(self, name, convert(name, value))
         if unknown := self.rungs - set(RUNGS):
             raise InvalidProblem(f"unknown rungs {shown(sorted(unknown))}; known are {', '.join(RUNGS)}")
-        if self.archs is not None:
-            if strange := sorted(arch for arch in self.archs if not _ARCH.fullmatch(arch)):
-                raise InvalidProblem(f"unknown archs {shown(strange)}; an arch is written as sm_80 or sm_90a")
-            if not self.archs:
-                raise InvalidProblem("archs names none, and so allows no kernel; pass None for any")
+        if strange := sorted(arch for arch in self.archs or () if not _ARCH.fullmatch(arch)):
+            raise InvalidProblem(f"unknown archs {shown(strange)}; an arch is written as sm_80 or sm_90a")
+        for schedule in sorted(self.schedules or ()):
+            parse_schedule(schedule)
+        for name in ("archs", "schedules"):
+            if getattr(self, name) == frozenset():
+                raise InvalidProblem(f"{name} names none, and so allows no kernel; pass None for any")
 
     @property
     def pins(self) -> bool:
@@ -54,14 +56,12 @@ class PlanPreference:
             return f"needs a workspace of {workspace_bytes} bytes, max_workspace_bytes is {self.max_workspace_bytes}"
         if missing := self.rungs - sku.precision_guarantee.rungs:
             return f"does not promise {', '.join(sorted(missing))}"
-        if self.prefer_backend is not None and self.prefer_backend != sku.backend:
-            return f"is a {sku.backend} kernel, prefer_backend is {shown(self.prefer_backend)}"
         if not self.allow_sm90a and sku.arch == "sm_90a":
             return "is for sm_90a, allow_sm90a is False"
         if self.archs is not None and sku.arch not in self.archs:
             return f"is for {sku.arch}, archs allows {some_of(self.archs)}"
         if self.schedules is not None and str(sku.schedule) not in self.schedules:
-            return f"has schedule {sku.schedule}, schedules allows {some_of(self.schedules) or 'none'}"
+            return f"has schedule {sku.schedule}, schedules allows {some_of(self.schedules)}"
         return None
 
     @classmethod
@@ -84,14 +84,22 @@ class PlanPreference:
             raise InvalidProblem(f"preference of type {kind_of(value)} cannot be read ({one_line(error)})") from error
 
 
-def _backend(name: str, value: object) -> str:
-    if (backend := text_of(value)) is None:
-        raise InvalidProblem(f"{name!r} must be the name of a backend or None, got {shown(value)}")
-    return backend
+def _backend(name: str, value: object) -> BackendKind:
+    try:
+        return BackendKind(text_of(value) or "")
+    except ValueError:
+        known = ", ".join(BackendKind)
+        raise InvalidProblem(f"unknown {name} {shown(value)}; known are {known}, or None for any") from None
+
+
+def _bytes(name: str, value: object) -> int:
+    if (count := as_int(name, value)) < 0:
+        raise InvalidProblem(f"{name!r} must be at least 0, got {count}")
+    return count
 
 
 _TYPES: dict[str, Callable[[str, Any], Any]] = {
-    "max_workspace_bytes": as_int,
+    "max_workspace_bytes": _bytes,
     "allow_sm90a": as_bool,
     "prefer_backend": _backend,
     "rungs": as_names,

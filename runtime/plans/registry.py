@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
@@ -52,6 +53,9 @@ class Registered:
     first: bool = False  # whether it comes before kernels that are made for the device's own architecture
 
 
+_PLANS = "baracuda.generated"  # where plans are that may not be imported yet
+
+
 class KernelRegistry:
     """Every kernel that has been imported, in order of registration, which is order of preference."""
 
@@ -78,9 +82,18 @@ class KernelRegistry:
         key = sku if type(sku) is KernelSku else KernelSku.parse(sku)  # type: ignore[arg-type]
         row = self._rows.get(key)
         if row is None:
-            near = get_close_matches(str(key), map(str, self._rows), n=1)
-            raise Unsupported(f"no kernel {str(key)!r}; " + (f"closest is {near[0]!r}" if near else "import its plan"))
+            raise Unsupported(f"no kernel {str(key)!r}; {self._closest(key)}")
         return row
+
+    def _closest(self, sku: KernelSku) -> str:
+        """The kernel of the same op that `sku` is most like, or what to import so that there are some."""
+        if known := [str(other) for other in self._rows if (other.category, other.op) == (sku.category, sku.op)]:
+            return f"closest is {get_close_matches(str(sku), known, n=1, cutoff=0)[0]!r}"
+        modules: dict[str, str] = import_module(_PLANS).MODULES
+        plans = [n for n, of in modules.items() if of == f"{sku.category}.{sku.op}" and n.endswith("Plan")]
+        if not plans:
+            return f"no imported plan is of op '{sku.category}/{sku.op}', and {_PLANS} has none"
+        return f"import its plan first: from {_PLANS} import {min(plans, key=len)}"
 
     def candidates(
         self,

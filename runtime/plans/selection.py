@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -110,7 +112,8 @@ class Selectable(Generic[D]):
         key = (descriptor, wished, where and where.arch, allowed)
         plan = cls._known(key)
         if plan is None:
-            plan = cls._select(descriptor, wished, where, allowed)
+            with cls._renamed(descriptor):
+                plan = cls._select(descriptor, wished, where, allowed)
             plan._preference = wished
             if len(cls._selected) >= _REMEMBERED:
                 cls._selected.clear()
@@ -152,6 +155,16 @@ class Selectable(Generic[D]):
         raise InvalidProblem(f"{cls.__name__}: needs a descriptor of its own, got {got}")
 
     @classmethod
+    @contextmanager
+    def _renamed(cls, descriptor: D) -> Iterator[None]:
+        """Errors that begin with the name of the descriptor's own plan begin with the name of this one."""
+        try:
+            yield
+        except BaracudaError as error:
+            error.args = (re.sub(f"^{descriptor._plan}: ", f"{cls.__name__}: ", str(error)), *error.args[1:])
+            raise
+
+    @classmethod
     def _check(cls, descriptor: D) -> None:
         """Raise what is wrong with `descriptor`, whichever kernel were to serve it."""
         with computing(descriptor):
@@ -190,15 +203,23 @@ class Selectable(Generic[D]):
     def explain(
         cls, descriptor: D, preference: PlanPreference | None = None, *, device: str | Device | None = None
     ) -> Explanation:
-        """Return the verdict on every candidate for `descriptor`, as `select` would reach it."""
+        """Return the verdict on every candidate for `descriptor`, as `select` would reach it.
+
+        Without a device, plans whose kernels differ by architecture answer for the default one.
+        """
         cls._check_kind(descriptor)
-        cls._check(descriptor)
         where, wished = cls._device_called(device), PlanPreference.given(preference)
+        with cls._renamed(descriptor):
+            cls._check(descriptor)
+            return cls._explain(descriptor, wished, where)
+
+    @classmethod
+    def _explain(cls, descriptor: D, preference: PlanPreference, device: Device | None) -> Explanation:
         verdicts = []
         for row in cls._candidates(descriptor):
-            reason = cls._refusal(descriptor, row.sku, wished, where)
+            reason = cls._refusal(descriptor, row.sku, preference, device)
             verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
-        return cls._explained(descriptor, verdicts, wished, where)
+        return cls._explained(descriptor, verdicts, preference, device)
 
     @classmethod
     def _explained(

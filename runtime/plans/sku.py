@@ -118,6 +118,15 @@ class Tile:
         return cls(lanes, rows, chunks, kind == "wide", blocks, cluster or 1, resident)
 
 
+def parse_schedule(text: str) -> Tile | Schedule:
+    """Return the tile or schedule that prints as `text`; raise InvalidProblem for anything else."""
+    try:
+        return Schedule.parse(text) if text[:1] == "t" else Tile.parse(text)
+    except ValueError:  # of a number that Python does not read, too
+        expected = "expected a schedule, as t128.block_q64, or a tile, as row128x1x4r8"
+        raise InvalidProblem(f"unknown schedule {shown(text)}; {expected}") from None
+
+
 # A block of more that stays reads ahead into more shared memory than a block of sm_89 has.
 _THREADS_AHEAD = 512
 
@@ -175,7 +184,7 @@ class KernelSku:
                 arch,
                 BackendKind(backend),
                 PrecisionGuarantee.parse(guarantee),
-                Schedule.parse(tile) if tile[:1] == "t" else Tile.parse(tile),
+                parse_schedule(tile),
                 None if aux == "-" else ElementKind(aux),
                 None if layout == "-" else layout,
                 None if epilogue == "-" else epilogue,

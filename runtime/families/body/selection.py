@@ -11,6 +11,7 @@ from math import prod
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+from ...arrays.arguments import Argument
 from ...arrays.element import ElementKind
 from ...arrays.workspace import rounded
 from ...computing import computing
@@ -19,7 +20,7 @@ from ...devices.limits import shared_bytes
 from ...devices.named import default_device
 from ...errors import InvalidProblem, Unsupported
 from ...plans.descriptor import Descriptor
-from ...plans.preference import DEFAULT, PlanPreference
+from ...plans.preference import PlanPreference
 from ...plans.registry import Registered
 from ...plans.schedule import Schedule
 from ...plans.selection import Explanation, Selectable, Verdict
@@ -100,6 +101,7 @@ class BodySelection(Selectable[B]):
     fit, go to the next.
     """
 
+    ARGUMENTS: ClassVar[dict[str, Argument]]
     WORKSPACE: ClassVar[tuple[tuple[str, str], ...]]  # arrays of scratch and their element
     SERVES: ClassVar[tuple[Serves, ...]]  # schedules that do not serve every problem
     MAPS: ClassVar[dict[str, tuple[Box, ...]]] = {}  # architecture -> tensor maps, in the order of the struct
@@ -185,6 +187,8 @@ class BodySelection(Selectable[B]):
             if not -_WORD <= value < _WORD:
                 raise InvalidProblem(f"{cls.__name__}: constant {name} is {value}; needs an int of 32 bits")
         for name, (shape, *_) in cls.shapes_of(descriptor).items():
+            if (flag := cls.ARGUMENTS[name].optional) and not getattr(descriptor, flag):
+                continue
             if min(shape, default=0) < 0:
                 raise InvalidProblem(f"{cls.__name__}: {name!r} would be of shape {shape}; needs no negative extents")
             if (count := prod(shape)) >= 1 << 63:
@@ -199,18 +203,13 @@ class BodySelection(Selectable[B]):
         raise Unsupported(f"{cls.__name__}: no kernel for element {descriptor.element}; its kernels are for {held}")
 
     @classmethod
-    def explain(
-        cls, descriptor: B, preference: PlanPreference | None = None, *, device: str | Device | None = None
-    ) -> Explanation:
-        """Return the verdict on every candidate for `descriptor`; without a device, for the default one."""
-        cls._check_kind(descriptor)
-        cls._check(descriptor)
-        where = cls._device_called(device) or default_device()
+    def _explain(cls, descriptor: B, preference: PlanPreference, device: Device | None) -> Explanation:
+        where = device or default_device()
         verdicts = []
         for row in own_first(cls._candidates(descriptor), where):
-            reason = cls._refusal(descriptor, row.sku, preference or DEFAULT, where)
+            reason = cls._refusal(descriptor, row.sku, preference, where)
             verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
-        return cls._explained(descriptor, verdicts, preference or DEFAULT, where)
+        return cls._explained(descriptor, verdicts, preference, where)
 
     @classmethod
     def _refusal(cls, descriptor: B, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:

@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from baracuda.runtime.observe import without_status_line
+
 _UNWRAPPED = 1000  # columns of a pipe or file: a table's row stays one line, for grep and awk
 _NARROWEST = 12  # columns for the longest words of a table
 _COLOURS = {"->": "green", "chosen": "green", "hit": "green", "within": "green", "miss": "yellow", "BEYOND": "red"}
@@ -103,7 +105,8 @@ def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
     """Show a bar on stderr that the yielded call moves by one of `total` steps; nothing in a pipe."""
     screen = console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    bar = Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
+    with without_status_line(), bar:
         task = bar.add_task(title, total=total)
         yield lambda: bar.advance(task)
 
@@ -115,5 +118,5 @@ def working(title: str) -> Iterator[None]:
     if not screen.is_terminal:
         yield
         return
-    with screen.status(title):
+    with without_status_line(), screen.status(title):
         yield

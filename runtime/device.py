@@ -82,3 +82,6 @@ class Device(Protocol):
 
     def is_loaded(self, source: KernelSource) -> bool:
         """Whether `load` would return at once, without compiling, reading files or touching the device."""
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether launches on `stream` (a raw handle) are being recorded into a graph: then nothing can be loaded."""

@@ -344,7 +344,7 @@ CHILD = """
 import sys, os
 from pathlib import Path
 import cuda.core.utils
-from baracuda.runtime import cubin
+from baracuda.runtime.compile import cubin
 from baracuda.runtime.device import KernelSource
 folder, log, mode = sys.argv[1:]
 real = cubin.assemble

@@ -314,6 +314,18 @@ def test_streams_of_another_device_are_refused(
                 assert (seen(library)[7], seen(library)[9], current()) == (0xDE01, 0x1001, before)
 
 
+def test_nothing_is_loaded_while_a_graph_is_captured(fake: Callable[..., int], plan: RMSNormBackwardPlan) -> None:
+    """The plan says what to do instead; once prepared it can be captured."""
+    arrays = arrays_of(plan, "cuda:0")
+    with driver_module.current(0x1000):
+        for call in (plan.run, plan.run_unchecked):
+            with pytest.raises(DriverError, match="is not loaded while a graph is captured; prepare the plan first"):
+                call(**arrays, stream=5)
+        assert (fake("loads"), fake("launches")) == (0, 0)
+        plan.prepare("cuda:0").run(**arrays, stream=5)
+    assert fake("launches") > 1
+
+
 def test_a_plan_is_prepared_for_each_device(fake: Callable[..., int], plan: RMSNormBackwardPlan) -> None:
     plan.prepare("cuda:1")
     loads = fake("loads")

@@ -17,7 +17,7 @@ from baracuda.runtime.compile.forks import unforked
 _WHILE_IMPORTING = """
 import os, sys, threading, time
 from pathlib import Path
-from baracuda.runtime import cubin
+from baracuda.runtime.compile import cubin
 from baracuda.runtime.device import KernelSource
 
 real = cubin._nvrtc_size

@@ -107,7 +107,7 @@ def test_places_tell_apart_whatever_views_do() -> None:
     assert prepared.place_of([object()]) is None
     calls, arrays = prepared.Calls(), np.zeros((1000, 2), np.float32)
     for array in arrays:
-        calls.remember((array,), prepared.Prepared(rt.get_device("host"), (), int))
+        calls.remember((array,), prepared.Prepared(rt.get_device("host"), int, int))
     assert len(calls) <= 256 and calls.find((object(),)) is None and calls.find((arrays[0],)) is None
 
 
@@ -127,7 +127,7 @@ def _calls_of(lists: list[tuple[object, ...]]) -> None:
     calls, device = prepared.Calls(), rt.get_device("host")
     rt.view(lists[0][0], "x")  # as the checks do, before anything is remembered
     assert calls.find((object(),)) is None and calls.find(lists[0]) is None
-    known = [prepared.Prepared(device, (), int) for _ in lists]
+    known = [prepared.Prepared(device, int, int) for _ in lists]
     for arrays, what in zip(lists, known, strict=True):
         calls.remember(arrays, what)
     for at in (2, 0, 0, 1, 2):

@@ -23,6 +23,7 @@ from baracuda.runtime.cache import folder as cache_folder
 from baracuda.runtime.cache.folder import entries, is_intact
 from baracuda.runtime.errors import UnsafeCache
 from baracuda.runtime.host.cache import BuildCache, content
+from baracuda.runtime.observe import log
 from baracuda.runtime.plans.tuned import MARK
 
 from .cache_kinds import Held, filled, kernel, record
@@ -48,11 +49,11 @@ def run(count: int = 1000, seed: int = 0) -> list[Row]:
     rng, before = Random(seed), os.environ.get("BARACUDA_CACHE_DIR")
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # everything is synchronised with the disk
     with tempfile.TemporaryDirectory(prefix="baracuda-faults-", dir=memory) as name:
-        cache_folder.log.disabled = True
+        log.disabled = True
         try:
             return [row for fault in _FAULTS for row in fault(_cache_in(Path(name)), rng, count)]
         finally:
-            cache_folder.log.disabled = False
+            log.disabled = False
             _set_root(before)
 
 

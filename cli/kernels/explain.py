@@ -55,6 +55,9 @@ class Architecture:
     def is_loaded(self, source: KernelSource) -> bool:
         return False
 
+    def is_capturing(self, stream: int) -> bool:
+        return False
+
 
 def explain(
     plan: str, fields: Iterable[str], device: str | None = None, package: str = PACKAGE, as_json: bool = False

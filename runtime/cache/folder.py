@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 import shutil
@@ -16,12 +15,12 @@ from pathlib import Path
 from secrets import token_hex
 from typing import NamedTuple
 
+from ..observe import log
 from .lock import key_lock, remove_unheld
 from .private import check_private, is_private, make_private, shared
 from .publish import publish, remove_left
 from .root import cache_root
 
-log = logging.getLogger(__name__)
 MOST_BYTES = 1 << 30  # of a folder; a light kernel takes about 6 kB, for the host device 40 kB
 MOST_DAYS = 90  # since it was used last
 SEAL_BYTES = 32

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..cache.root import cache_root
 from ..device import KernelSource, Resources
 from ..errors import CompileError
+from ..observe import compiling, log
 from .cubin_store import Cubin, cubin_store
 from .forks import unforked
 from .headers import header_digest, header_digests
@@ -62,12 +63,17 @@ def compile_cubin(
     key = cubin_key(source, arch, include=include)
     store = cubin_store(folder or cache_root() / "cubin")
     if cubin := store.get(key):
+        log.debug("%s for %s is in the cache", source.symbol, arch)
         return cubin
     assert_not_frozen(source, arch, store.folder, key)
     with store.lock(key):
         cubin = store.get(key)
         if cubin is None:
-            cubin = assemble(source, arch, include=include).cubin
+            with compiling(source.symbol, arch):
+                cubin = assemble(source, arch, include=include).cubin
+            used = cubin.resources
+            text = "compiled %s for %s in %.2f s: %d registers, %d bytes spilled"
+            log.info(text, source.symbol, arch, used.seconds, used.registers, used.spill_bytes)
             store.put(key, cubin, key_parts(source, arch, include=include))
         return cubin
 
@@ -184,6 +190,7 @@ def program_options(source: KernelSource, arch: str, *, include: Path | None = I
         minimal=True,  # without textures and the runtime's own functions, which take a third of reading a light kernel
         ptxas_options="-v",  # reports what a block occupies
         no_cache=True,  # NVRTC 13's own cache gives code without that report
+        lineinfo=os.environ.get("BARACUDA_LINEINFO") == "1" or None,  # a part of the key as all options are
     )
 
 

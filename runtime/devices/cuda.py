@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from ..compile.cubin import compile_cubin
 from ..device import KernelSource, Resources
 from ..errors import DriverError, InvalidProblem, KernelInternal
+from ..observe import log, nvtx_range
 from .driver import (
     INVALID_CONTEXT,
     INVALID_HANDLE,
@@ -182,6 +183,10 @@ class CudaDevice:
         """Whether `load` would return at once."""
         return (source, arch or source.arch or self.arch) in self._kernels
 
+    def is_capturing(self, stream: int) -> bool:
+        """Whether a graph records `stream`; never the legacy stream 0, which cannot be recorded."""
+        return bool(stream) and stream_is_capturing(stream)
+
     @cached_property
     def _context(self) -> int:
         # The one that CuPy, torch and the CUDA runtime use; kept for the life of the process, as they do.
@@ -189,7 +194,7 @@ class CudaDevice:
 
     def _load(self, source: KernelSource, arch: str) -> CudaKernel:
         cubin = compile_cubin(source, arch)
-        with current(self._context):
+        with current(self._context), nvtx_range(f"load {source.symbol}"):
             # Never unloaded: a kernel may be in a captured graph long after Python has forgotten it.
             library = handle("cuLibraryLoadData", cubin.image, None, None, 0, None, None, 0)
             kernel = handle("cuLibraryGetKernel", library, source.symbol.encode())
@@ -199,6 +204,7 @@ class CudaDevice:
             if source.dynamic_shared:  # set once, to the one size this kernel is launched with
                 call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, source.dynamic_shared)
             parameter_bytes = _parameter_bytes(kernel)
+        log.debug("loaded %s for %s on %s", source.symbol, arch, self.name)
         overlap = self._may_overlap
         return CudaKernel(source, self.name, self._context, function, parameter_bytes, cubin.resources, overlap)
 

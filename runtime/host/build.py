@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -10,6 +11,7 @@ from ..compile.headers import header_digest
 from ..compile.message import compiler_message
 from ..device import KernelSource
 from ..errors import CompileError
+from ..observe import compiling, log
 from .cache import BuildCache, content, digest
 from .library import RuntimeLibrary
 from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain, check_flags
@@ -85,12 +87,15 @@ class Builder:
         text = f'#line 1 "{source.path}"\n{source.text}{export}'
         defines = [f"-D{define}" for define in source.defines]
         rest = [*_INCLUDES, *defines, "-shared", "-xc++", "-", *_LIBRARIES, "-o", str(target)]
-        log = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text, folder=target.parent)
-        if log is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
-            log = self.toolchain.run([*flags, *rest], text, folder=target.parent)
-        if log is not None:
-            log = log.replace(f"{_HOST_HEADERS}/", "")
-            raise CompileError(compiler_message(log, source, "the host", _DEVICE_HEADERS))
+        start = time.perf_counter()
+        with compiling(source.symbol, "the host device"):
+            errors = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text, folder=target.parent)
+            if errors is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
+                errors = self.toolchain.run([*flags, *rest], text, folder=target.parent)
+        if errors is not None:
+            errors = errors.replace(f"{_HOST_HEADERS}/", "")
+            raise CompileError(compiler_message(errors, source, "the host", _DEVICE_HEADERS))
+        log.info("compiled %s for the host device in %.2f s", source.symbol, time.perf_counter() - start)
 
     def _precompiled(self, flags: Sequence[str]) -> list[str]:
         """Makes GCC find the precompiled vocabulary before the real header; clang reads the real one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import shutil
 import tempfile
@@ -15,8 +14,8 @@ from typing import TypeVar
 
 from ..cache.folder import SEAL_BYTES, CacheFolder
 from ..errors import CompileError
+from ..observe import log
 
-log = logging.getLogger(__name__)
 _ROOM = 64 << 20  # bytes; a compilation with less left may fail for that alone
 T = TypeVar("T")
 

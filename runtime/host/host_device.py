@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..cache.root import cache_root
 from ..device import KernelSource, Watch, WatchedArray
 from ..errors import CompileError, DriverError, InvalidProblem, KernelInternal
+from ..observe import log
 from .arena import Arena, Array, Shape
 from .build import Builder
 from .cache import BuildCache
@@ -68,11 +69,16 @@ class HostDevice:
         kernel = self._kernels.get((source, self.check))
         if kernel is None:
             kernel = self._kernels[source, self.check] = HostKernel(self, self._builder, source, self.check)
+            log.debug("loaded %s on the host device%s", source.symbol, ", in check mode" if self.check else "")
         return kernel
 
     def is_loaded(self, source: KernelSource) -> bool:
         """Whether `load` would return without compiling or reading a file."""
         return (source, self.check) in self._kernels
+
+    def is_capturing(self, stream: int) -> bool:
+        """Never: there are no streams here."""
+        return False
 
     @property
     def watch(self) -> Watch | None:

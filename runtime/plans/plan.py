@@ -15,10 +15,11 @@ from ..device import Device, Kernel, KernelSource, WatchedArray
 from ..devices.named import as_device, get_device
 from ..devices.stream import current_stream, raw_stream
 from ..errors import BaracudaError, DriverError, InvalidProblem, Unsupported
+from ..observe import in_nvtx_range
 from ..values import as_mapping, shown, some_of
 from .declarations import Extent, Gradient
 from .descriptor import Descriptor
-from .prepared import BoundLaunch, Calls, Prepared, Start, start_of
+from .prepared import BoundLaunch, Calls, Prepared, Start, in_sequence, start_of
 from .registry import Registered
 from .selection import Selectable, Verdict
 from .sku import KernelSku, PrecisionGuarantee
@@ -192,29 +193,29 @@ class Plan(Selectable[D]):
         except BaracudaError as error:
             self._named.put_before(error)
             raise
-        for start in known.starts:
-            start(handle)
+        known.start(handle)
 
     def _start(
         self, views: Views, workspace: Workspace, stream: Stream, given: Arrays, memories: tuple[Calls, ...]
     ) -> None:
         device, scratch, handle = self._placed(views, workspace, stream)
-        starts = self._starts(device, views, scratch, handle)
+        start = self._starter(device, views, scratch, handle)
         if device.watch is None:
-            known = Prepared(device, starts, current_stream(views.values()))
+            known = Prepared(device, start, current_stream(views.values()))
             for calls in memories:
                 calls.remember(given, known)
-            for start in starts:
-                start(handle)
+            start(handle)
         else:
             with device.watch(self._watched(views, scratch)):
-                for start in starts:
-                    start(handle)
+                start(handle)
 
-    def _starts(self, device: Device, views: Views, scratch: TensorView | None, stream: int) -> tuple[Start, ...]:
+    def _starter(self, device: Device, views: Views, scratch: TensorView | None, stream: int) -> Start:
+        """What launches every kernel of a call, all of them loaded."""
         launches = self._launches(views, scratch.pointer if scratch else 0)
         loaded = [(self._load(device, launch.source, stream), launch) for launch in launches]
-        return tuple([start_of(k, launch.grid, launch.block, launch.words, launch.overlaps) for k, launch in loaded])
+        starts = [start_of(k, launch.grid, launch.block, launch.words, launch.overlaps) for k, launch in loaded]
+        names = ", ".join(launch.source.symbol for launch in launches)
+        return in_nvtx_range(f"{type(self).__name__}: {names}", in_sequence(starts))
 
     def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
         arrays = [
@@ -229,9 +230,9 @@ class Plan(Selectable[D]):
     def _bind(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> BoundLaunch:
         views = self._checked(arrays)
         device, scratch, handle = self._placed(views, workspace, stream)
-        starts = self._starts(device, views, scratch, handle)
+        start = self._starter(device, views, scratch, handle)
         keep = (*arrays, workspace, *views.values(), scratch)
-        return BoundLaunch(starts, handle, keep, device, tuple(self._watched(views, scratch)))
+        return BoundLaunch(start, handle, keep, device, tuple(self._watched(views, scratch)))
 
     def _checked(self, arrays: Arrays) -> Views:
         with self._named:
@@ -285,9 +286,6 @@ class Plan(Selectable[D]):
 
     @staticmethod
     def _load(device: Device, source: KernelSource, stream: int) -> Kernel:
-        if not device.is_loaded(source) and stream and device.name != "host":
-            from ..devices.driver import stream_is_capturing
-
-            if stream_is_capturing(stream):
-                raise DriverError(f"{source.symbol} is not loaded while a graph is captured; prepare the plan first")
+        if not device.is_loaded(source) and device.is_capturing(stream):
+            raise DriverError(f"{source.symbol} is not loaded while a graph is captured; prepare the plan first")
         return device.load(source)

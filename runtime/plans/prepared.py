@@ -7,7 +7,7 @@ they are and whatever they hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 from weakref import ref
@@ -22,7 +22,7 @@ _REMEMBERED = 256  # calls
 
 Arrays = tuple[object, ...]
 Place = tuple[Any, ...]
-Start = Callable[[int], None]  # launches one kernel on the stream it is given
+Start = Callable[[int], None]  # launches kernels on the stream that it is given
 
 
 Memory = tuple[tuple[Callable[[], tuple[int | None, int]], tuple[int | None, int]], ...]  # now, and when it was bound
@@ -32,7 +32,7 @@ class Prepared(NamedTuple):
     """What is left of a checked call: kernels to start, and how to ask for the stream where none is given."""
 
     device: Device
-    starts: tuple[Start, ...]
+    start: Start
     current: Callable[[], int]
 
 
@@ -98,7 +98,7 @@ class Calls:
 class BoundLaunch:
     """A plan bound to fixed buffers, which it keeps alive and in place: calling it only starts the kernels."""
 
-    starts: tuple[Start, ...]
+    start: Start
     stream: int
     keep: tuple[object, ...]
     device: Device
@@ -121,12 +121,10 @@ class BoundLaunch:
                 raise InvalidProblem("an array's memory moved since the plan was bound to it; bind the plan again")
         handle = self.stream if stream is None else raw_stream(stream, ())
         if self.device.watch is None:
-            for start in self.starts:
-                start(handle)
+            self.start(handle)
         else:
             with self.device.watch(self.watched):
-                for start in self.starts:
-                    start(handle)
+                self.start(handle)
 
 
 def place_of(arrays: Iterable[object]) -> Place | None:
@@ -135,6 +133,21 @@ def place_of(arrays: Iterable[object]) -> Place | None:
         return tuple([None if array is None else PLACES[type(array)](array) for array in arrays])
     except Exception:  # a type not seen before, or what the checks are to name
         return None
+
+
+def in_sequence(starts: Sequence[Start]) -> Start:
+    """One call for all of `starts`: the launch itself where there is one alone."""
+    if not starts:
+        return lambda stream: None
+    if len(starts) == 1:
+        return starts[0]
+    first, others = starts[0], in_sequence(starts[1:])
+
+    def start(stream: int) -> None:
+        first(stream)
+        others(stream)
+
+    return start
 
 
 def start_of(kernel: Kernel, grid: tuple[int, int, int], block: int, words: Any, overlaps: bool) -> Start:

@@ -14,6 +14,7 @@ from ..computing import computing
 from ..device import Device
 from ..devices.named import as_device, default_device
 from ..errors import BaracudaError, InvalidProblem, Unsupported
+from ..observe import log
 from ..values import as_names, one_line, some_of
 from .descriptor import Descriptor
 from .preference import DEFAULT, PlanPreference
@@ -114,6 +115,7 @@ class Selectable(Generic[D]):
         if plan is None:
             with cls._renamed(descriptor):
                 plan = cls._select(descriptor, wished, where, allowed)
+            log.debug("%s: selected %s for %s", cls.__name__, plan.sku, descriptor)
             plan._preference = wished
             if len(cls._selected) >= _REMEMBERED:
                 cls._selected.clear()
@@ -139,7 +141,9 @@ class Selectable(Generic[D]):
             reason = cls._refusal(descriptor, row.sku, preference, device)
             if reason is None:
                 measured = cls._measured(descriptor, row.sku, preference, device, layouts)
+                log.debug("%s: %s", cls.__name__, measured.why)
                 return cls(descriptor, measured.row or row, layouts or frozenset(cls.LAYOUTS))
+            log.debug("%s: refused %s: %s", cls.__name__, row.sku, reason)
             refused.append(f"\n  {row.sku}: {reason}")
         raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{''.join(refused)}")
 

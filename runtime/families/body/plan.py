@@ -14,6 +14,7 @@ from ...computing import computing
 from ...device import Device, KernelSource
 from ...devices.named import as_device
 from ...errors import Unsupported
+from ...observe import log
 from ...plans.descriptor import Descriptor
 from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered, SourceFile
@@ -144,6 +145,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
                 reason = self._unfit(self.descriptor, row.sku, device) or self._unmapped(row.sku, views)
             if reason is None:
                 return row, layout
+            log.debug("%s: refused %s: %s", type(self).__name__, row.sku, reason)
             refused.append((row.sku, reason))
         raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{listed(refused)}")
 

@@ -19,6 +19,7 @@ from ...device import Device
 from ...devices.limits import shared_bytes
 from ...devices.named import default_device
 from ...errors import InvalidProblem, Unsupported
+from ...observe import log
 from ...plans.descriptor import Descriptor
 from ...plans.preference import PlanPreference
 from ...plans.registry import Registered
@@ -151,14 +152,16 @@ class BodySelection(Selectable[B]):
             if reason is None:
                 accepted.append(row)
             else:
+                log.debug("%s: refused %s: %s", cls.__name__, row.sku, reason)
                 refused.append((row.sku, reason))
         if not accepted:
             raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{listed(refused)}")
         where = device or default_device()
         fitting = (row for row in own_first(accepted, where) if cls._unfit(descriptor, row.sku, where) is None)
         first = next(fitting, accepted[0])
-        measured = cls._measured(descriptor, first.sku, preference, where, layouts).row
-        arch, first = (where.arch, measured) if measured in accepted and measured else ("", first)
+        measured = cls._measured(descriptor, first.sku, preference, where, layouts)
+        log.debug("%s: %s", cls.__name__, measured.why)
+        arch, first = (where.arch, measured.row) if measured.row in accepted and measured.row else ("", first)
         return cls(descriptor, accepted, first, layouts or frozenset(cls.LAYOUTS), arch)
 
     @classmethod

@@ -490,8 +490,10 @@ def test_explain_is_the_plans_own(run: Run) -> None:
     for device in (None, "host"):
         result = run(*EXPLAIN, shape, *FIELDS, *(["--device", device] if device else []))
         explained = plans.RMSNormPlan.explain(descriptor, device=device)
-        first, chosen, _, _, *rows = result.stdout.splitlines()
+        first, chosen, portability, _, _, *rows = result.stdout.splitlines()
         assert result.exit_code == 0 and first == str(descriptor)
+        where = f"compiled for {device}" if device else "runs there and on later architectures"
+        assert portability == f"portable: made for sm_80, {where}"
         assert chosen == f"{explained.chosen}: {explained.decided}"
         assert [row.startswith("-> ") for row in rows] == [v.sku == explained.chosen for v in explained.verdicts]
         for row, verdict in zip(rows, explained.verdicts, strict=True):
@@ -502,6 +504,24 @@ def test_explain_is_the_plans_own(run: Run) -> None:
     hopper = run(*EXPLAIN, shape, *FIELDS, "--device", "sm_90")
     assert hopper.exit_code == 0 and "row512x1x4x8b" in hopper.stdout and "host device" not in hopper.stdout
     assert run(*EXPLAIN, shape, *FIELDS, "--device", "sm_75").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arch", "portable", "said"),
+    [
+        ("sm_80", False, "made for sm_80, which is the device's"),
+        ("sm_90", False, "made for sm_90a, which is the device's"),
+        ("sm_100", True, "portable: made for sm_80, compiled for sm_100"),
+        (None, True, "portable: made for sm_80, runs there and on later architectures"),
+    ],
+)
+def test_explain_says_which_kernels_are_portable(run: Run, arch: str | None, portable: bool, said: str) -> None:
+    """Hopper has attention kernels of its own, Blackwell runs those of Ampere."""
+    sizes = ["batch_size=2", "num_heads=8", "query_len=4096", "key_len=4096", "d_k=128", "d_v=128"]
+    words = ["explain", "FlashSdpaPlan", *sizes, "scale=0.1", "is_causal=true", "element=bf16"]
+    words += ["--device", arch] if arch else []
+    assert said in run(*words).stdout.splitlines()
+    assert json.loads(run(*words, "--json").stdout)["portable"] is portable
 
 
 def test_schema_is_printed_or_written(run: Run, tmp_path: Path) -> None:

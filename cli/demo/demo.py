@@ -14,7 +14,7 @@ from baracuda.runtime import Unsupported
 
 from ..kernels.compile import ARCHS, variants_of
 from ..kernels.compile_report import Report
-from ..kernels.explain import show
+from ..kernels.explain import device_called, show
 from ..make.generate import show_changes, summary
 from ..terminal import Row, show_table, working
 from .machines import CudaMachine, Machine, machine
@@ -39,7 +39,7 @@ def demo(rows: int, cols: int, *, compile_first: bool = True) -> bool:
     with working("running"):
         done = passes(rows, cols, on)
     for one in done:
-        show(one.plan.explain(one.plan.descriptor, device=on.name))
+        show(one.plan.explain(one.plan.descriptor, device=on.name), device_called(on.name))
     click.echo("\njudge: errors against the float64 oracle, beside the bounds that the specs declare")
     verdicts = [row for one in done for row in judge(one, project)]
     show_table([row for row, _ in verdicts])

@@ -66,17 +66,33 @@ def explain(
 
     `device` is "host", "cuda:0" or an architecture such as "sm_80"; None leaves it open, as `select` does.
     """
-    kind = plan_called(plan, package)
-    explanation = kind.explain(descriptor_of(kind, fields), device=device and device_called(device))
-    show_json(_facts(explanation)) if as_json else show(explanation)
+    kind, target = plan_called(plan, package), device_called(device) if device else None
+    explanation = kind.explain(descriptor_of(kind, fields), device=target)
+    show_json(_facts(explanation, target)) if as_json else show(explanation, target)
     return explanation.chosen is not None
 
 
-def show(explanation: Explanation) -> None:
-    """The kernel that is taken, and a row for each candidate in order of preference."""
+def show(explanation: Explanation, device: Device | None = None) -> None:
+    """Print the kernel that is taken, whether it is a portable one, and a row per candidate in order of preference."""
     click.echo(explanation.descriptor)
-    click.echo(f"{explanation.chosen}: {explanation.decided}\n" if explanation.chosen else "no kernel takes it\n")
-    show_table([_row(verdict, explanation.chosen) for verdict in explanation.verdicts])
+    if chosen := explanation.chosen:
+        click.echo(f"{chosen}: {explanation.decided}\n{portability(chosen, device)}\n")
+    else:
+        click.echo("no kernel takes it\n")
+    show_table([_row(verdict, chosen) for verdict in explanation.verdicts])
+
+
+def is_portable(sku: KernelSku, device: Device | None) -> bool:
+    """Whether the kernel was written for another architecture than the device's: sm_80 on sm_90, but not sm_90a."""
+    return device is None or device.arch != sku.arch.removesuffix("a")
+
+
+def portability(sku: KernelSku, device: Device | None) -> str:
+    """One line: for which architecture the kernel was written, and where else it runs."""
+    if not is_portable(sku, device):
+        return f"made for {sku.arch}, which is the device's"
+    where = f"compiled for {device.arch}" if device else "runs there and on later architectures"
+    return f"portable: made for {sku.arch}, {where}"
 
 
 def _row(verdict: Verdict, chosen: KernelSku | None) -> Row:
@@ -87,12 +103,13 @@ def _row(verdict: Verdict, chosen: KernelSku | None) -> Row:
     return {"": "->" if sku == chosen else "", "kernel": named, "arch": sku.arch, "verdict": said}
 
 
-def _facts(explanation: Explanation) -> Row:
+def _facts(explanation: Explanation, device: Device | None) -> Row:
     verdicts = [{"sku": str(v.sku), "accepted": v.accepted, "reason": v.reason} for v in explanation.verdicts]
-    chosen = explanation.chosen and str(explanation.chosen)
+    chosen = explanation.chosen
     return {
         "descriptor": str(explanation.descriptor),
-        "chosen": chosen,
+        "chosen": chosen and str(chosen),
+        "portable": chosen and is_portable(chosen, device),
         "decided": explanation.decided,
         "candidates": verdicts,
     }

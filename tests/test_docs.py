@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,8 @@ from baracuda.codegen.spec.yaml_source import read_yaml
 from baracuda.runtime import KernelSku
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
-README, LANGUAGE = ROOT / "README.md", ROOT / "docs" / "spec-language.md"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+README, INDEX, LANGUAGE = ROOT / "README.md", ROOT / "docs" / "README.md", ROOT / "docs" / "spec-language.md"
 _FENCE = re.compile(r"^```([a-z]*) ?([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"(?:BARACUDA|XDG)(?:_[A-Z]+)+")
@@ -243,41 +244,88 @@ def test_commands_exist_with_the_options_shown(page: str, line: str) -> None:
     assert {word for word in before if word.startswith("--")} <= known
 
 
-def test_every_page_is_in_the_readme() -> None:
-    """Its table of questions leads to every page."""
-    section = README.read_text(encoding="utf-8").partition("## Where to find what\n")[2].partition("\n## ")[0]
-    assert {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md")} <= set(_LINK.findall(section))
+def section(page: Path, heading: str) -> str:
+    """What stands below a heading of the second level."""
+    _, found, rest = page.read_text(encoding="utf-8").partition(f"## {heading}\n")
+    assert found, heading
+    return rest.partition("\n## ")[0]
 
 
-def test_every_command_is_in_the_readme() -> None:
-    """The table of the command line is complete."""
-    rows = set(re.findall(r"^\| `baracuda-gen ([\w-]+)", README.read_text(encoding="utf-8"), re.MULTILINE))
-    assert rows == set(main.commands)
+def test_the_readme_is_short() -> None:
+    """A newcomer reads it in one go: 700 words beside its code."""
+    assert len(_FENCE.sub("", README.read_text(encoding="utf-8")).split()) <= 700
+
+
+def test_every_page_is_in_the_index() -> None:
+    """docs/README.md leads to every page beside it, and the README to the index."""
+    linked = set(_LINK.findall(INDEX.read_text(encoding="utf-8")))
+    assert {path.name for path in ROOT.glob("docs/*.md")} - {INDEX.name} <= linked
+    assert "docs/README.md" in _LINK.findall(README.read_text(encoding="utf-8"))
+
+
+def test_every_command_is_in_the_index() -> None:
+    """The table of commands is complete."""
+    rows = re.findall(r"^\| `baracuda-gen ([\w-]+)`", section(INDEX, "Commands"), re.MULTILINE)
+    assert sorted(rows) == sorted(main.commands)
 
 
 def test_the_environment_variables_are_those_of_the_code() -> None:
     """A variable that the code names is in the table, and none else."""
     named = {
         node.value
-        for folder in ("runtime", "codegen", "generated")
+        for folder in ("runtime", "codegen", "checking", "cli", "generated")
         for path in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _VARIABLE.fullmatch(node.value)
     }
-    section = README.read_text(encoding="utf-8").partition("## Environment variables")[2].partition("\n## ")[0]
-    listed = {v for row in re.findall(r"^\| (.*?) \|", section, re.MULTILINE) for v in _VARIABLE.findall(row)}
-    assert listed == named
+    rows = re.findall(r"^\| (.*?) \|", section(INDEX, "Environment variables"), re.MULTILINE)
+    assert {variable for row in rows for variable in _VARIABLE.findall(row)} == named
 
 
-def test_the_operations_are_those_of_the_specs() -> None:
-    """The README's table has every op of `specs` with its element types."""
+ELEMENTS = {
+    "integers": ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
+    "fp8": ("f8e4m3", "f8e5m2"),
+    "complex": ("c64", "c128"),
+}
+
+
+def test_the_support_matrix_is_that_of_the_specs() -> None:
+    """The README's table has every op of `specs`, its element types and the architectures that it has kernels for."""
     specs = [one.spec for one in load_folder(ROOT / "specs").values()]
-    wanted = {s.op: ", ".join(s.dtypes) for s in specs if s.direction == "forward"}
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {op: dtypes for op, _, dtypes in rows} == wanted
-    for op, directions, _ in rows:
-        backward = [s for s in specs if s.gradient and s.gradient.of == op]
-        assert directions == ("forward, backward" if backward else "forward")
+    backward = {s.gradient.of: s for s in specs if s.gradient}
+    rows = re.findall(r"^\| (`.*?) \| (yes|no) \| (.*?) \| (.*?) \|$", section(README, "Support"), re.MULTILINE)
+    listed = {op: tuple(cells) for names, *cells in rows for op in re.findall(r"`(\w+)`", names)}
+    assert set(listed) == {s.op for s in specs if s.direction == "forward"}
+    for spec in specs:
+        if spec.direction == "forward":
+            both, elements, archs = listed[spec.op]
+            assert both == ("yes" if spec.op in backward else "no")
+            forward, _, only = elements.partition("; backward ")
+            assert spelled(forward) == set(spec.dtypes)
+            assert spec.op not in backward or spelled(only or forward) == set(backward[spec.op].dtypes)
+            assert archs.split(", ") == list(spec.arch)
+            assert spec.op not in backward or list(backward[spec.op].arch) == list(spec.arch)
+
+
+def test_the_table_of_guarantees_is_that_of_the_specs() -> None:
+    """Numerical contracts list, for every op and its backward, the outputs that lack each bit-level guarantee."""
+    rungs = ("batch_invariant", "bit_stable_across_arch")
+    table = section(ROOT / "docs" / "numerical-contracts.md", "Bit-level guarantees")
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]*) \| ([^|]*) \|$", table, re.MULTILINE)
+    listed = {op: cells for names, *cells in rows for op in re.findall(r"`(\w+)`", names)}
+    specs = [loaded.spec for loaded in load_folder(ROOT / "specs").values()]
+    assert {s.op for s in specs if s.direction == "forward"} <= set(listed)
+    for spec in specs:
+        cells = listed[spec.gradient.of if spec.gradient else spec.op]
+        for output, promised in spec.reproducibility.items():
+            assert {"deterministic", "bit_stable_on_same_hardware"} <= set(promised), (spec.op, output)
+            for rung, cell in zip(rungs, cells, strict=True):
+                assert (rung in promised) == (cell != "all" and f"`{output}`" not in cell), (spec.op, output, rung)
+
+
+def spelled(elements: str) -> set[str]:
+    """The element types that a cell of the support matrix names, alone or by their class."""
+    return {element for word in elements.split(", ") for element in ELEMENTS.get(word, (word,))}
 
 
 def keys_of(model: Any) -> Iterator[str]:
@@ -302,3 +350,35 @@ def test_the_reference_names_every_key(name: str) -> None:
 def test_the_reference_names_every_function(op: str) -> None:
     """Likewise for functions of the program language."""
     assert re.search(rf"`[^`]*\b{op}\b", LANGUAGE.read_text(encoding="utf-8"))
+
+
+# ------------------------------------------------------------------------------------------------ files of the project
+
+
+def test_versions_agree() -> None:
+    """The package's version is that of the citation and has a dated section in the changelog."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [version]
+    (date,) = re.findall(r"^date-released: (.*)$", citation, re.MULTILINE)
+    assert f"## [{version}] - {date}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_tools_of_pre_commit_are_those_that_ci_locks() -> None:
+    """A hook that runs another version of a linter than CI would disagree with it."""
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    locked = (ROOT / ".ci" / "locked" / "lint.txt").read_text(encoding="utf-8")
+    pinned = re.findall(r"\b([\w-]+==[\w.]+)", hooks)
+    assert pinned
+    assert set(pinned) <= set(re.findall(r"^(\S+==\S+)", locked, re.MULTILINE))
+
+
+def test_hosted_ci_runs_what_a_contributor_runs() -> None:
+    """The workflow runs .ci/run for each CUDA major version that has an extra, and pins its actions by commit."""
+    workflow = read_yaml(ROOT / ".github" / "workflows" / "ci.yml").data["jobs"]["run"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    majors = {f"cuda{row['cuda']}" for row in workflow["strategy"]["matrix"]["include"]}
+    assert majors == {extra for extra in extras if extra.startswith("cuda")}
+    assert ".ci/run" in [step.get("run") for step in workflow["steps"]]
+    for used in (step["uses"] for step in workflow["steps"] if "uses" in step):
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", used), used

@@ -47,6 +47,7 @@ site: $(ready) $(site_ready)
 
 lint: $(ready) $(lint_ready)
 	@.venv-lint/bin/ruff check --quiet .
+	@PYTHONPATH=.imports .venv-lint/bin/lint-imports --no-cache --no-logo > .venv-lint/imports.log || (cat .venv-lint/imports.log && false)
 	@.venv-lint/bin/mypy --python-executable .venv/bin/python
 
 check_version := import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Python is %d.%d; needs 3.11" % v[:2])

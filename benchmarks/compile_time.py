@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from baracuda.cli.kernels.compile import variants_of
-from baracuda.cli.kernels.compile_report import Variant
+from baracuda.checking.listing.variant import Variant
+from baracuda.checking.listing.variants import variants_of
 from baracuda.codegen.project import Project, specs_folder
 from baracuda.runtime.compile.cubin import INCLUDE, assemble, compile_cubin
 from baracuda.runtime.devices.cuda import CudaDevice

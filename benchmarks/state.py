@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from baracuda.checking.compare.state import append
+from baracuda.checking.result_file import append
 
 from .contest import OURS, Measured
 

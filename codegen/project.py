@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from baracuda.runtime import REGISTRY, Registered, SpecError, Unsupported
 
+from .emit.output import PACKAGE as PACKAGE
 from .lower.op import Op
 from .spec.wording import did_you_mean
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 # Packages that decide what is generated and how it is judged.
 TOOLS = tuple(f"baracuda.{name}" for name in ("checking", "cli", "codegen", "ops", "runtime", "templates"))
-SPECS, OUT, PACKAGE = Path("specs"), Path("generated"), "baracuda.generated"
+SPECS, OUT = Path("specs"), Path("generated")
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,14 @@ class Project:
     @classmethod
     def read(cls, specs: Path, templates: Iterable[Path] = ()) -> Project:
         """Check, lower and render all of `specs`; SpecError has a line for each thing that is wrong."""
-        from baracuda.cli.terminal import working
 
         from .emit.generate import lower_all, texts  # what reads and renders specs is a third of all imports
         from .spec.load import load_folder
 
-        with working("reading specs"):
-            loaded = load_folder(specs)
-            refuse_none(loaded, specs)
-            ops = lower_all(loaded.values())
-            return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
+        loaded = load_folder(specs)
+        refuse_none(loaded, specs)
+        ops = lower_all(loaded.values())
+        return cls(loaded, {op.name: op for op in ops}, texts(ops, tuple(templates)))
 
     @property
     def schema(self) -> str:

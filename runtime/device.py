@@ -6,6 +6,7 @@ list is one block of memory on every device and needs no marshalling.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -85,3 +86,11 @@ class Device(Protocol):
 
     def is_capturing(self, stream: int) -> bool:
         """Whether launches on `stream` (a raw handle) are being recorded into a graph: then nothing can be loaded."""
+
+
+_NAME = re.compile("host|cuda:[0-9]{1,3}")
+
+
+def is_device(name: object) -> bool:
+    """Whether it is the name of a device, which need not be there."""
+    return type(name) is str and _NAME.fullmatch(name) is not None

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from baracuda.checking.audit.facts import Facts
+from baracuda.checking.listing.variant import Variant
+from baracuda.checking.listing.variants import variants_of
 from baracuda.cli.kernels.audit_report import Audit, Audited
-from baracuda.cli.kernels.compile import variants_of
-from baracuda.cli.kernels.compile_report import Variant
 from baracuda.codegen.project import Project
 from baracuda.runtime.compile.cubin import nvrtc_version
 

@@ -20,11 +20,11 @@ from baracuda.checking.audit.limits import registers_of_block
 from baracuda.checking.audit.rules import RULES, Subject, violations
 from baracuda.checking.audit.sass import disassemble
 from baracuda.checking.audit.vectors import pointers
-from baracuda.cli.kernels import plan_variants as planned
+from baracuda.checking.listing import planned
+from baracuda.checking.listing.variant import Variant
+from baracuda.checking.listing.variants import rows_of, sources_of, variants_of
 from baracuda.cli.kernels.audit_report import Audit
 from baracuda.cli.kernels.check import every_arch
-from baracuda.cli.kernels.compile import rows_of, sources_of, variants_of
-from baracuda.cli.kernels.compile_report import Variant
 from baracuda.codegen.lower.op import Allowance, RowOp
 from baracuda.codegen.project import Project, installed
 from baracuda.runtime import CompileError, KernelSource, Registered

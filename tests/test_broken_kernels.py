@@ -13,8 +13,8 @@ from baracuda.checking.mutation.mutants.inline_headers import with_headers
 from baracuda.checking.problems.cases import problems, skus
 from baracuda.checking.problems.row import RowProblem as Problem
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.trials.memory import HostMemory
 from baracuda.checking.verify import checks
-from baracuda.checking.verify.memory import HostMemory
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelInternal, Registered
 

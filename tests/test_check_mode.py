@@ -13,10 +13,10 @@ import pytest
 
 from baracuda.checking.problems.row import RowProblem as Problem
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.trials.arrange import arrange
+from baracuda.checking.trials.memory import HostMemory, check_mode
 from baracuda.checking.verify import checks
 from baracuda.checking.verify.accesses import run_watched
-from baracuda.checking.verify.arrange import arrange
-from baracuda.checking.verify.memory import HostMemory, check_mode
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelInternal, Registered
 from baracuda.runtime.device import WatchedArray

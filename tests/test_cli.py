@@ -29,12 +29,11 @@ import baracuda.checking.verify as verify
 import baracuda.cli.demo.demo as demo_steps
 import baracuda.cli.demo.verdict as judgement
 import baracuda.runtime as rt
+from baracuda.checking.listing import variants as listing_steps
+from baracuda.checking.listing.variants import rows_of, sources_of, variants_of
 from baracuda.cli.demo.activations import activations
 from baracuda.cli.demo.machines import HostMachine
 from baracuda.cli.demo.rms_norm import passes
-from baracuda.cli.kernels import compile as compile_steps
-from baracuda.cli.kernels.compile import rows_of, sources_of, variants_of
-from baracuda.cli.kernels.explain import Architecture
 from baracuda.cli.main import main
 from baracuda.cli.make.new import new
 from baracuda.cli.tools import doctor as doctor_steps
@@ -45,6 +44,7 @@ from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.wording import did_you_mean
 from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan, SpecError
 from baracuda.runtime.compile.cubin import compile_cubin
+from baracuda.runtime.devices.architecture import Architecture
 from baracuda.runtime.plans.tuned import MARK
 
 SPECS = installed("baracuda.specs")
@@ -245,13 +245,13 @@ def test_planned_variants_are_those_of_the_registered_kernels(op: str) -> None:
 
 def test_kernels_that_differ_only_in_arch_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their symbols would be the same."""
-    real = compile_steps.rows_of
+    real = listing_steps.rows_of
 
     def twins(*arguments: Any) -> tuple[Registered, ...]:
         rows = real(*arguments)
         return (*rows, replace(rows[0], sku=replace(rows[0].sku, arch="sm_89")))
 
-    monkeypatch.setattr(compile_steps, "rows_of", twins)
+    monkeypatch.setattr(listing_steps, "rows_of", twins)
     with pytest.raises(AssertionError, match="differ only in arch"):
         variants_of(PROJECT, ["rms_norm"])
 

@@ -22,8 +22,8 @@ from baracuda.checking.compare.expected import values_of
 from baracuda.checking.compare.judge import Measured, Outcome, Settings, judge
 from baracuda.checking.oracles.references import definition
 from baracuda.checking.problems.subject import Subject
-from baracuda.checking.verify.arrange import Arranged
-from baracuda.checking.verify.memory import memory_of
+from baracuda.checking.trials.arrange import Arranged
+from baracuda.checking.trials.memory import memory_of
 from baracuda.cli.main import main
 from baracuda.cli.prove import compare as commanded
 from baracuda.codegen.project import installed, plans_of

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from baracuda.checking.listing.variants import sources_of
 from baracuda.cli.kernels import diff as diff_module
-from baracuda.cli.kernels.compile import sources_of
 from baracuda.cli.kernels.generated_table import other_ops, read_table
 from baracuda.cli.main import main
 from baracuda.codegen.emit.generate import write

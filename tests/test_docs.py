@@ -18,8 +18,8 @@ import click
 import pytest
 from pydantic import TypeAdapter
 
+from baracuda.checking.listing.variants import variants_of
 from baracuda.cli.kernels.audit_report import Audit
-from baracuda.cli.kernels.compile import variants_of
 from baracuda.cli.main import main
 from baracuda.codegen.emit.generate import generate, lower_all
 from baracuda.codegen.program.ops import CASTS, OPS, QUERIES, REDUCTIONS
@@ -273,7 +273,7 @@ def test_the_environment_variables_are_those_of_the_code() -> None:
     """A variable that the code names is in the table, and none else."""
     named = {
         node.value
-        for folder in ("runtime", "codegen", "checking", "cli", "generated")
+        for folder in ("checking", "cli", "codegen", "generated", "runtime")
         for path in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _VARIABLE.fullmatch(node.value)

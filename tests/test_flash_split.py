@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from baracuda.checking.oracles.references import definition
-from baracuda.checking.verify.memory import check_mode
+from baracuda.checking.trials.memory import check_mode
 from baracuda.cli.kernels.explain import Architecture
 from baracuda.generated import FlashSdpaDescriptor, FlashSdpaPlan, FlashSdpaSm89Plan, FlashSdpaSm90Plan
 from baracuda.runtime import PlanPreference, Schedule

@@ -148,7 +148,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from test_fuzz import Planted
 from pathlib import Path
-from baracuda.codegen.fuzz import watch
+from baracuda.checking.fuzz import watch
 import json, dataclasses
 folder = Path({folder!r}); folder.mkdir()
 watch.install()

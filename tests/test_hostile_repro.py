@@ -21,8 +21,8 @@ from baracuda.checking.problems.problem import Problem
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.repro import bundle
 from baracuda.checking.repro.bundle import read, replay, write
+from baracuda.checking.trials.memory import HostMemory
 from baracuda.checking.verify import checks
-from baracuda.checking.verify.memory import HostMemory
 from baracuda.cli.main import main
 from baracuda.codegen.project import installed, plans_of
 from baracuda.codegen.spec.load import load_folder

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 import baracuda.runtime as rt
+from baracuda.checking.listing.planned import planned_variants
 from baracuda.checking.problems.cases import refuse_bad_cases
 from baracuda.checking.problems.subject import Subject
 from baracuda.cli.kernels.explain import Architecture
-from baracuda.cli.kernels.plan_variants import planned_variants
 from baracuda.cli.memo import Question
 from baracuda.codegen.emit.generate import lower_all, texts
 from baracuda.codegen.emit.plan_classes import plan_of, rows_of
@@ -301,7 +301,7 @@ def test_validation_imports_no_oracle() -> None:
     code = f"""
 import sys
 from pathlib import Path
-from baracuda.codegen.load import load_folder
+from baracuda.codegen.spec.load import load_folder
 load_folder(Path({str(SPECS)!r}))
 print([name for name in sys.modules if ".verify.oracles" in name])
 """

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baracuda.cli.kernels.compile import rows_of, sources_of
+from baracuda.checking.listing.variants import rows_of, sources_of
 from baracuda.codegen.emit.line_map import render_mapped
 from baracuda.codegen.emit.render import environment
 from baracuda.codegen.project import Project

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import baracuda.runtime as rt
+from baracuda.checking.listing.variants import variants_of
 from baracuda.checking.oracles.accuracy import compare
 from baracuda.checking.verify import run
 from baracuda.cli.kernels.audit_report import Audit
-from baracuda.cli.kernels.compile import variants_of
 from baracuda.codegen.emit.generate import generate, texts
 from baracuda.codegen.lower.lower import lower
 from baracuda.codegen.project import Project

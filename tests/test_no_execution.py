@@ -36,7 +36,7 @@ from pathlib import Path
 root, payloads = Path(sys.argv[1]), json.loads(sys.argv[2])
 seen, watching = [], [False]
 installed = tuple(str(Path(p).resolve()) + os.sep for p in (root, sys.prefix, sys.base_prefix))
-ours = tuple(str(root / part) + os.sep for part in ("codegen", "runtime", "ops", ".imports"))
+ours = tuple(str(root / part) + os.sep for part in ("checking", "cli", "codegen", "runtime", "ops", ".imports"))
 
 def is_installed(name):
     return name.startswith("<frozen ") or str(Path(name).resolve()).startswith(installed)
@@ -56,11 +56,11 @@ def hook(event, arguments):
 
 sys.addaudithook(hook)
 
-import baracuda.codegen.generate as generation
+import baracuda.codegen.emit.generate as generation
 from ruamel.yaml import YAML
 from baracuda.cli.kernels.check import check
 from baracuda.cli.make.generate import generate
-from baracuda.cli.kernels.compile import variants_of
+from baracuda.checking.listing.variants import variants_of
 from baracuda.codegen.project import Project
 from baracuda.checking.problems.cases import refuse_bad_cases
 from baracuda.checking.problems.subject import Subject

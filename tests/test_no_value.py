@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from baracuda.cli.kernels.compile import variants_of
+from baracuda.checking.listing.variants import variants_of
 from baracuda.codegen.emit import plan_classes as plans
 from baracuda.codegen.project import Project
 from baracuda.runtime import REGISTRY, InvalidProblem, PlanPreference, SpecError

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("benchmarks", "codegen", "frontends", "generated", "ops", "runtime", "specs", "templates")
+FOLDERS = (
+    *("benchmarks", "checking", "cli", "codegen", "frontends"),
+    *("generated", "ops", "runtime", "specs", "templates"),
+)
 IGNORED = shutil.ignore_patterns("__pycache__", ".*")
 
 BUILD = """
@@ -115,6 +118,8 @@ def imported(path: Path) -> set[str]:
 FORBIDDEN = {
     "runtime": {f"baracuda.{folder}" for folder in FOLDERS},
     "generated": {f"baracuda.{folder}" for folder in FOLDERS} - {"baracuda.runtime"},
+    "checking": {"baracuda.checking"},
+    "cli": {"baracuda.cli"},
     "codegen": {"baracuda.codegen"},
     "benchmarks": {"baracuda.benchmarks"},
     "ops": {f"baracuda.{folder}" for folder in FOLDERS} - {"baracuda.generated", "baracuda.runtime"},

@@ -11,8 +11,8 @@ import pytest
 
 import baracuda.generated
 import baracuda.runtime as rt
-from baracuda.cli.kernels.explain import Architecture
 from baracuda.generated import RMSNormBackwardDescriptor, RMSNormBackwardPlan, RMSNormDescriptor, RMSNormPlan
+from baracuda.runtime.devices.architecture import Architecture
 from baracuda.runtime.plans.registry import REGISTRY, KernelRegistry
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 

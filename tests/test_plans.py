@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from baracuda.cli.kernels.explain import Architecture
 from baracuda.codegen.emit.plan_classes import plan_of, rows_of
 from baracuda.codegen.project import PACKAGE, SPECS, Project
 from baracuda.runtime import BaracudaError, ElementKind
+from baracuda.runtime.devices.architecture import Architecture
 
 PROJECT = Project.read(SPECS)
 CALLS = ("run", "run_unchecked", "bind", "can_implement")  # need the arrays of a caller

@@ -19,6 +19,7 @@ from baracuda.cli import memo as remembered
 from baracuda.cli.kernels import audit_report
 from baracuda.cli.main import main
 from baracuda.cli.memo import Question
+from baracuda.codegen.emit.generate import TEMPLATES
 from baracuda.codegen.project import installed
 from baracuda.runtime import CompileError
 from baracuda.runtime.compile import cubin
@@ -201,7 +202,7 @@ def watch(event, given):
     if event == "open" and isinstance(given[0], str) and not given[2] & (os.O_WRONLY | os.O_RDWR):
         opened.add(os.path.realpath(given[0]))
 sys.addaudithook(watch)
-from baracuda.codegen.cli import main
+from baracuda.cli.main import main
 try:
     main(["check", "--layouts", "packed"])
 finally:
@@ -216,7 +217,7 @@ def test_nothing_else_is_read(run: Run, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _WATCHED], env=around, capture_output=True, text=True, check=True)
     assert "14 kernels audited" in done.stdout and " 0 cached" in done.stdout
     read = {Path(line) for line in done.stdout.splitlines() if line.startswith("/")}
-    assert tmp_path / "specs/rms_norm.yaml" in read and remembered._OURS[2] / "row.cu.jinja" in read
+    assert tmp_path / "specs/rms_norm.yaml" in read and TEMPLATES / "row.cu.jinja" in read
     python = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, "/proc", "/dev", "/sys", "/etc", "/usr/lib")}
     known = {*remembered._OURS, *python, *(tmp_path / name for name in ("specs", "generated", "cache"))}
     assert not [one for one in read if one.is_file() and not any(one.is_relative_to(folder) for folder in known)]

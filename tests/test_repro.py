@@ -22,9 +22,9 @@ from baracuda.checking.problems.cases import problems, skus
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.repro import bundle
 from baracuda.checking.repro.bundle import read, write
+from baracuda.checking.trials.memory import HostMemory
+from baracuda.checking.trials.trial import Trial, trial
 from baracuda.checking.verify import checks
-from baracuda.checking.verify.memory import HostMemory
-from baracuda.checking.verify.trial import Trial, trial
 from baracuda.cli.main import main
 from baracuda.cli.prove import repro as commanded
 from baracuda.codegen.project import installed, plans_of
@@ -201,7 +201,7 @@ def test_checks_offer_what_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(AssertionError, match="'y' is wrong") as caught:
         checks.check_accuracy([one.problem], memory)
     assert "again" not in str(caught.value)
-    monkeypatch.setenv(bundle.FOLDER, str(tmp_path))
+    monkeypatch.setenv(bundle.REPRO, str(tmp_path))
     with pytest.raises(AssertionError, match="again: baracuda-gen repro ") as caught:
         checks.check_accuracy([one.problem], memory)
     assert run(str(caught.value).split()[-1]).exit_code == 1

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import baracuda.generated as plans
-from baracuda.cli.kernels.explain import Architecture
 from baracuda.codegen.lower.op import RowOp
 from baracuda.codegen.project import Project, installed
 from baracuda.runtime import REGISTRY, ElementKind, PlanPreference, Tile
+from baracuda.runtime.devices.architecture import Architecture
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 plans.import_all()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from baracuda.checking.verify.memory import check_mode
+from baracuda.checking.trials.memory import check_mode
 from baracuda.generated import SdpaBackwardDescriptor, SdpaBackwardPlan, SdpaDescriptor, SdpaPlan
 
 SIZES = {"batch_size": 1, "num_heads": 2, "num_kv_heads": 1, "query_len": 70, "key_len": 200, "d_k": 8, "d_v": 16}

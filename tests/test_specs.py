@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from baracuda.cli.kernels.compile import rows_of, sources_of
+from baracuda.checking.listing.variants import rows_of, sources_of
 from baracuda.codegen.emit.generate import generate, lower_all, texts, write
 from baracuda.codegen.lower.op import Op
 from baracuda.codegen.spec.load import load_folder, load_spec

@@ -19,8 +19,8 @@ import baracuda.generated as plans
 import baracuda.runtime as rt
 from baracuda.checking.problems.problem import Problem
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.trials.memory import HostMemory
 from baracuda.checking.verify import checks
-from baracuda.checking.verify.memory import HostMemory
 from baracuda.cli.kernels.explain import Architecture
 from baracuda.codegen.emit.generate import generate
 from baracuda.codegen.spec import tuned
@@ -318,7 +318,7 @@ def test_check_warns_and_goes_on(
     """What was measured of other kernels is no reason to fail: it is measured anew, or a guess like the rule's."""
     tuned.write_table(tuned.path_of(project, "sm_90", "softmax"), [rows()])
     generate(project, project.parent / "plans")
-    monkeypatch.setattr("baracuda.cli.kernels.compile.variants_of", lambda *_, **__: [])
+    monkeypatch.setattr("baracuda.cli.kernels.check.list_kernels", lambda *_, **__: [])
     assert check_module.check(project, project.parent / "plans")
     shown = capsys.readouterr().out.splitlines()
     assert [line for line in shown if "warning: tuned/sm_90/softmax.json: 1 of 1 measurements" in line]

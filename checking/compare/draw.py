@@ -22,7 +22,7 @@ from ..problems.problem import Problem
 from ..problems.row import RowProblem
 from ..problems.row_cases import random_rows, skus_of
 from ..problems.subject import Subject
-from ..verify.memory import PATTERNS
+from ..trials.memory import PATTERNS
 
 _TRIES = 512  # draws of fields before giving up
 _ATTENTION = ("batch_size", "num_heads", "query_len", "key_len")

@@ -14,8 +14,8 @@ from baracuda.runtime import ElementKind
 
 from ..problems.problem import Arrays
 from ..problems.subject import Subject
-from ..verify.memory import Memory
-from ..verify.trial import Trial, message_of
+from ..trials.memory import Memory
+from ..trials.trial import Trial, message_of
 from .bounds import allowed
 from .draw import Drawn, draw
 from .expected import draw_hidden, expect

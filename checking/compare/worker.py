@@ -15,7 +15,7 @@ from baracuda.runtime import Unsupported
 
 from ..problems.subject import Subject
 from ..repro.bundle import write
-from ..verify.memory import memory_of
+from ..trials.memory import memory_of
 from .draw import draw
 from .judge import Outcome, Settings, judge, trial_of
 from .torch_values import torch_module

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..compare.state import append
+from ..result_file import append
 from .verdict import ACCEPTED, FAILED, REFUSED, Verdict
 
 _AT_ONCE = 200  # verdicts of a line

@@ -15,8 +15,8 @@ from baracuda.runtime.host.build import Builder
 from baracuda.runtime.host.cache import BuildCache
 from baracuda.runtime.host.toolchain import find_toolchain
 
+from ..trials.memory import HostMemory
 from ..verify import suite
-from ..verify.memory import HostMemory
 from . import stages
 from .mutants import probes
 from .mutants.kernels import Mutant, pasted, reached_by

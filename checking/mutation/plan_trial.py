@@ -6,8 +6,8 @@ import sys
 from functools import cache
 
 from ..problems.subject import Subject
+from ..trials.memory import HostMemory
 from ..verify import suite
-from ..verify.memory import HostMemory
 from . import stages
 from .mutants.kernels import Mutant, representatives
 from .mutants.plans import put_in_place, source_of

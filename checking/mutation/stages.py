@@ -10,8 +10,8 @@ from functools import partial
 from baracuda.runtime import KernelSku
 
 from ..problems.subject import Subject
+from ..trials.memory import HostMemory, check_mode
 from ..verify import accesses, checks, suite
-from ..verify.memory import HostMemory, check_mode
 from ..verify.smallest import fills_packs
 
 # The suite's tests, the most telling for their time first; others come behind these, in the suite's order.

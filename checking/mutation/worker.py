@@ -17,8 +17,8 @@ from functools import partial
 from baracuda.runtime import REGISTRY, InvalidProblem
 
 from ..problems.subject import Subject
+from ..trials.memory import HostMemory
 from ..verify import suite
-from ..verify.memory import HostMemory
 from .kernel_trial import KernelBench
 from .mutants.kernels import Mutant, of_kernels
 from .mutants.plans import of_plan

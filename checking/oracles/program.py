@@ -11,7 +11,7 @@ import numpy as np
 from baracuda.codegen.program import Line, Name, Scope, parse
 from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
 from baracuda.codegen.program.ops import NumPy
-from baracuda.codegen.spec.checks import scope_of
+from baracuda.codegen.spec.scope import scope_of
 from baracuda.codegen.spec.spec import BoundSpec, MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
 from baracuda.runtime import ElementKind
 

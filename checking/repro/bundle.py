@@ -30,14 +30,14 @@ from baracuda.runtime.values import one_line
 
 from ..problems.problem import Problem
 from ..problems.subject import Subject
-from ..verify.memory import HostMemory, Memory
-from ..verify.trial import Trial
+from ..trials.memory import HostMemory, Memory
+from ..trials.trial import Trial
+from ..variables import REPRO, SPECS
 from .facts import FORMAT, PARTS, facts_of
 from .fits import check_fits
 from .members import LARGEST, check_file, member
 from .numbers import kind_of, packed, unpacked
 
-FOLDER = "BARACUDA_TEST_REPRO"  # where tests leave a bundle of what fails
 _FACTS = "repro.json"
 _VERSIONS = ("baracuda-gen", "numpy", "cuda-core", "torch")
 _MOST_FACTS = 1 << 20
@@ -129,11 +129,9 @@ def _damaged(path: Path, error: Exception) -> InvalidProblem:
 
 def offer(trial: Trial, saw: str, memory: Memory) -> str:
     """Where the environment names a folder, keep the trial there and return the command to see it again, else ""."""
-    folder = os.environ.get(FOLDER)
+    folder = os.environ.get(REPRO)
     if not folder:
         return ""
-    from ..verify.suite import SPECS  # which imports this
-
     specs = os.environ.get(SPECS)
     file = write(trial, Path(folder), saw, memory, {})
     return f"\nagain: {replay(file, Path(specs) if specs else None, trial.problem.subject.package)}"

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from baracuda.runtime import InvalidProblem
 from baracuda.runtime.values import one_line
 
-from ..verify.memory import PATTERNS
+from ..trials.memory import PATTERNS
 
 FORMAT = 1
 PARTS = ("inputs", "exact", "allowed")

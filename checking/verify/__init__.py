@@ -15,6 +15,8 @@ from baracuda.runtime import DriverError, InvalidProblem, Unsupported
 from baracuda.runtime.devices.cuda import CudaDevice
 from baracuda.runtime.host.toolchain import find_toolchain
 
+from .. import variables
+
 
 def run(
     specs: Path | None,
@@ -30,8 +32,6 @@ def run(
     `package` is where the plans were generated to. `check` has the host device look at every access to memory.
     A result beyond its bound is kept in the folder `repro`. `extra` goes to pytest.
     """
-    from ..repro import bundle
-
     if check and device != "host":
         raise InvalidProblem("--check is of the host device; on a GPU there is 'baracuda-gen sanitize'")
     if device == "cuda" and not CudaDevice.available():
@@ -39,7 +39,7 @@ def run(
     chosen = environment(specs, package, ops, "check" if check else device)
     _check_names_and_cases(ops, specs_folder(specs), package)
     if repro is not None:
-        chosen[bundle.FOLDER] = str(repro.resolve())
+        chosen[variables.REPRO] = str(repro.resolve())
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.checking.verify", "-p", "no:cacheprovider"]
     quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
     quiet += ["--rootdir", str(Path.cwd())]
@@ -67,10 +67,8 @@ def environment(specs: Path | None, package: str, ops: Sequence[str], device: st
             raise Unsupported(f"{name} is not installed, which tests need; pip install 'baracuda-gen[test]'")
     if device != "cuda":
         find_toolchain()
-    from . import suite
-
-    chosen = {suite.PACKAGE: package, suite.OPS: " ".join(ops), suite.DEVICE: device}
+    chosen = {variables.PACKAGE: package, variables.OPS: " ".join(ops), variables.DEVICE: device}
     if specs is not None:
-        chosen[suite.SPECS] = str(specs.resolve())
+        chosen[variables.SPECS] = str(specs.resolve())
     chosen["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
     return chosen

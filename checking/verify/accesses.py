@@ -6,9 +6,9 @@ import numpy as np
 
 from ..problems.body import BodyProblem
 from ..problems.problem import Problem
-from .arrange import Choice, Patterns, arrange
+from ..trials.arrange import Choice, Patterns, arrange
+from ..trials.memory import Memory
 from .checks import choices_of
-from .memory import Memory
 
 SMALL = 1 << 14  # elements: enough for checks that run a kernel dozens of times
 ACCESS_PATTERNS = ("contiguous", "step", "transposed", "odd")

@@ -18,9 +18,9 @@ from ..problems.body import BodyProblem
 from ..problems.problem import Arrays, Problem
 from ..problems.row import RowProblem
 from ..repro.bundle import offer
-from .arrange import Choice, arrange, same_bits
-from .memory import PATTERNS, Memory, Placed
-from .trial import Trial, message_of, trial, wrong_in
+from ..trials.arrange import Choice, arrange, same_bits
+from ..trials.memory import PATTERNS, Memory, Placed
+from ..trials.trial import Trial, message_of, trial, wrong_in
 
 LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
 LARGE = 1 << 17  # elements; a problem of more is drawn in one style on the host device, the one that rounds most

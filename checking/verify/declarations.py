@@ -8,15 +8,15 @@ from typing import Any
 
 from baracuda.codegen.program import Reduce, parse
 from baracuda.codegen.program.tree import reads
-from baracuda.codegen.spec.checks import scope_of
+from baracuda.codegen.spec.scope import scope_of
 from baracuda.codegen.spec.spec import OpSpec, RowSpec, RowTensor, TensorSpec
 from baracuda.runtime import Argument, Unsupported
 
 from ..oracles.oracle import with_saved
 from ..problems.problem import Problem
 from ..problems.subject import Subject
-from .arrange import arrange, same_bits
-from .memory import Memory
+from ..trials.arrange import arrange, same_bits
+from ..trials.memory import Memory
 from .refusals import stranger
 
 

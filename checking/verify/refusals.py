@@ -29,8 +29,8 @@ from baracuda.runtime.values import shown
 from ..oracles.oracle import with_saved
 from ..problems.problem import Problem
 from ..problems.subject import Subject
-from .arrange import arrange
-from .memory import Memory
+from ..trials.arrange import arrange
+from ..trials.memory import Memory
 
 # Values that some requirement may object to, by type of field.
 _SUSPECTS: dict[str, tuple[Any, ...]] = {

@@ -12,9 +12,10 @@ import sys
 from ..oracles.oracle import with_saved
 from ..problems.cases import skus
 from ..problems.problem import Problem
-from .arrange import arrange
-from .memory import memory_of
-from .suite import DEVICE, problems_of, subjects
+from ..trials.arrange import arrange
+from ..trials.memory import memory_of
+from ..variables import DEVICE
+from .suite import problems_of, subjects
 
 _LAYOUTS = {"packed": "gap", "dense": "shifted", "strided": "step"}
 

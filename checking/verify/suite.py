@@ -18,13 +18,11 @@ from baracuda.runtime.families.row.geometry import WARP
 from ..problems.cases import problems, random_problems, skus
 from ..problems.problem import Problem
 from ..problems.subject import Subject
+from ..trials.memory import Memory, check_mode, memory_of
+from ..variables import DEVICE, OPS, PACKAGE, SPECS
 from . import checks, declarations, refusals
 from .accesses import SMALL, check_accesses
-from .memory import Memory, check_mode, memory_of
 
-SPECS = "BARACUDA_TEST_SPECS"  # folder of specs, package of their plans, ops (all if empty)
-PACKAGE, OPS = "BARACUDA_TEST_PACKAGE", "BARACUDA_TEST_OPS"
-DEVICE = "BARACUDA_TEST_DEVICE"  # "host", "check" (the host device in check mode) or "cuda"
 _RANDOM = 12  # problems a SKU that two devices are compared on
 HERE = Path(__file__).resolve().parents[2] / "specs"
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 
+from baracuda.checking.listing.variants import ARCHS
 from baracuda.codegen.emit.output import compare, write
 from baracuda.codegen.project import Project, installed
 from baracuda.runtime import Unsupported
 
-from ..kernels.compile import ARCHS, variants_of
 from ..kernels.compile_report import Report
 from ..kernels.explain import device_called, show
 from ..make.generate import show_changes, summary
+from ..reading import list_kernels, read_project
 from ..terminal import Row, show_table, working
 from .machines import CudaMachine, Machine, machine
 from .rms_norm import Pass, passes
@@ -49,7 +50,7 @@ def demo(rows: int, cols: int, *, compile_first: bool = True) -> bool:
 
 def _generate() -> Project:
     start = time.perf_counter()
-    project = Project.read(installed("baracuda.specs"))
+    project = read_project(installed("baracuda.specs"))
     said = _brought_up_to_date(project, installed("baracuda.generated"))
     click.echo(f"generate: {said} in {(time.perf_counter() - start) * 1e3:.0f} ms")
     return project
@@ -72,7 +73,7 @@ def _compile(project: Project) -> bool:
     click.echo(
         f"\ncompile: every RMSNorm kernel for {', '.join(ARCHS)}, as a/b/c where they differ; ms for all"
     )
-    report = Report.of(variants_of(project, OPS, layouts=("packed",)))
+    report = Report.of(list_kernels(project, OPS, layouts=("packed",)))
     show_table(_by_kernel(report))
     click.echo(report)
     report.show_failures(project.loaded)

@@ -12,12 +12,13 @@ import click
 from baracuda.checking.audit.collect import Job, Outcome, collect
 from baracuda.checking.audit.facts import Facts
 from baracuda.checking.audit.rules import Subject, Violation, violations
+from baracuda.checking.listing.variant import Variant
 from baracuda.codegen.lower.op import Op
 from baracuda.codegen.spec.place import with_field
 from baracuda.runtime import CompileError
 
 from ..terminal import Row, progress
-from .compile_report import Variant, show_errors
+from .compile_report import show_errors
 
 if TYPE_CHECKING:
     from baracuda.codegen.spec.load import Loaded

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 from rich.syntax import Syntax
 
+from baracuda.checking.listing.variant import Variant
 from baracuda.codegen.lower.op import Op, RowOp, Tensor
-from baracuda.codegen.project import PACKAGE, Project, installed, kernels_of
+from baracuda.codegen.project import PACKAGE, installed, kernels_of
 from baracuda.codegen.spec.place import with_field
 from baracuda.codegen.spec.wording import did_you_mean
 from baracuda.runtime import CompileError, ElementKind, KernelSku, Registered, Schedule, Tile, Unsupported
@@ -19,10 +20,9 @@ from baracuda.runtime.compile.cubin import cubin_key
 from baracuda.runtime.compile.cubin_store import cubin_store
 from baracuda.runtime.plans.sku import RUNGS
 
+from ..reading import list_kernels, read_project
 from ..terminal import Row, console, show_json, show_table
 from .audit_report import Audit, facts_row
-from .compile import variants_of
-from .compile_report import Variant
 
 
 def chosen_kernels(
@@ -70,10 +70,10 @@ def _audited(
     kernels: Sequence[Registered], specs: Path, archs: Sequence[str], package: str
 ) -> Iterator[tuple[Variant, Row]]:
     """What each occupies, for arrays of each layout; raises the first CompileError."""
-    project = Project.read(specs)
+    project = read_project(specs)
     ops: dict[str, Op] = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
     asked = {k.sku for k in kernels}
-    variants = [v for v in variants_of(project, ops, archs=archs, package=package) if v.row.sku in asked]
+    variants = [v for v in list_kernels(project, ops, archs=archs, package=package) if v.row.sku in asked]
     for variant, facts in ((a.variant, a.outcome) for a in Audit.of(variants, ops).audited):
         if isinstance(facts, CompileError):
             raise CompileError(with_field(str(facts), project.loaded))
@@ -113,9 +113,9 @@ def show(
     if not chosen:
         known = {text for k in kernels for text in (k.sku.op, k.sku.symbol, *([str(k.sku)] * ("/" in name)))}
         raise Unsupported(f"no SKU, kernel or op {name!r} in {package!r}; {did_you_mean(name, known)}")
-    project = Project.read(specs)
+    project = read_project(specs)
     (op,) = project.chosen([chosen[0].sku.op])
-    variants = variants_of(project, [op.name], package=package)
+    variants = list_kernels(project, [op.name], package=package)
     if as_json:
         return show_json([_facts(k, op, variants, source) for k in chosen])
     click.echo(f"{op.doc}\n{op.plan}: {_source_path(chosen[0])}\n")

@@ -13,7 +13,7 @@ import click
 from baracuda.checking.audit.facts import facts_key
 from baracuda.checking.audit.limits import ARCHS
 from baracuda.codegen.emit.output import Changes, compare
-from baracuda.codegen.project import PACKAGE, Project
+from baracuda.codegen.project import PACKAGE
 from baracuda.runtime import CompileError, KernelSource
 from baracuda.runtime.compile.cubin import cubin_key, supported_archs
 
@@ -21,6 +21,7 @@ from ..make.generate import facts, show_changes, show_renewed, summary
 from ..make.schema import renew
 from ..make.settled import Known
 from ..memo import Question
+from ..reading import list_kernels, read_project
 from ..terminal import show_json
 from .audit_report import Audit
 
@@ -51,7 +52,7 @@ def check(
         count, audit = known.ops, Audit([], [], 0.0, known.kernels)
         changes, renewed = known.changes(specs, out), list[Path]()
         if changes is None:
-            project = Project.read(specs, templates)
+            project = read_project(specs, templates)
             changes, renewed = compare(project.files, out), renew(specs, project.schema, check=True)
         _show_files(count, changes, out, as_json)
     else:
@@ -59,11 +60,10 @@ def check(
         from baracuda.checking.problems.subject import Subject
         from baracuda.codegen.spec.tuned import stale
 
-        from .compile import variants_of
 
-        project = Project.read(specs, templates)
+        project = read_project(specs, templates)
         refuse_bad_cases(Subject(project.loaded[op.name], project.loaded, package) for op in project.chosen(ops))
-        variants = variants_of(project, ops, archs=chosen, layouts=layouts, package=package)
+        variants = list_kernels(project, ops, archs=chosen, layouts=layouts, package=package)
         count, loaded = len(project.ops), project.loaded
         changes, renewed = compare(project.files, out), renew(specs, project.schema, check=True)
         _show_files(count, changes, out, as_json)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from baracuda.checking.listing.variant import Variant
 from baracuda.codegen.spec.place import with_field
-from baracuda.runtime import CompileError, KernelSource, Registered, Resources
+from baracuda.runtime import CompileError, Resources
 from baracuda.runtime.compile.cubin import Cubin, compile_many, cubin_key
 
 from ..terminal import Row, progress, show_table
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
     from baracuda.codegen.spec.load import Loaded
 
 _SHOWN = 3  # errors, each of which has several lines
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A kernel in one memory layout for one architecture."""
-
-    row: Registered
-    layout: str
-    arch: str
-    source: KernelSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import click
 
 from baracuda.checking.audit.collect import Job, Outcome, collect
 from baracuda.checking.audit.facts import Facts
+from baracuda.checking.listing.variants import assert_known
 from baracuda.codegen.project import OUT, PACKAGE
 from baracuda.codegen.spec.wording import did_you_mean
 from baracuda.runtime import KernelSource, RowPlan, Unsupported
@@ -19,7 +20,6 @@ from baracuda.runtime.compile.cubin import INCLUDE
 from baracuda.runtime.compile.headers import header_digest
 
 from ..terminal import Row, progress, show_json, show_table
-from .compile import assert_known
 from .generated_table import other_ops, read_table
 from .revision import files_at, repository_of
 

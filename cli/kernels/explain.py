@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from dataclasses import fields as fields_of
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -14,10 +14,8 @@ from baracuda.codegen.project import PACKAGE, plan_names, plans_of
 from baracuda.codegen.spec.wording import did_you_mean
 from baracuda.runtime import (
     Device,
-    DriverError,
     InvalidProblem,
     KernelSku,
-    KernelSource,
     Unsupported,
     as_bool,
     as_float,
@@ -25,6 +23,7 @@ from baracuda.runtime import (
     as_shape,
     get_device,
 )
+from baracuda.runtime.devices.architecture import Architecture
 from baracuda.runtime.plans.plan import Plan
 from baracuda.runtime.plans.selection import Explanation, Verdict
 
@@ -38,25 +37,6 @@ READ: dict[Any, Callable[[str], Any]] = {
     as_bool: lambda text: _WORDS[text.lower()],
 }
 WANTED: dict[Any, str] = {as_shape: "extents as 64,64", as_int: "an int", as_float: "a float", as_bool: "true or false"}
-
-
-@dataclass
-class Architecture:
-    """Stands for every GPU of an architecture where no GPU is needed: in selection."""
-
-    name: str
-    arch: str
-    watch: None = None
-    multiprocessors: int = 1
-
-    def load(self, source: KernelSource) -> NoReturn:
-        raise DriverError(f"{self.arch} is no device to load {source.symbol!r} on; name one, as in 'cuda:0'")
-
-    def is_loaded(self, source: KernelSource) -> bool:
-        return False
-
-    def is_capturing(self, stream: int) -> bool:
-        return False
 
 
 def explain(

@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 
 from baracuda.codegen.emit.output import Changes, compare, write
-from baracuda.codegen.project import OUT, Project
+from baracuda.codegen.project import OUT
 from baracuda.runtime import SpecError
 
 from ..memo import Question
+from ..reading import read_project
 from ..terminal import show_json
 from .schema import renew
 from .settled import Known
@@ -31,7 +32,7 @@ def generate(
     if known and changes:
         ops, renewed = known.ops, list[Path]()
     else:
-        project = Project.read(specs, templates)
+        project = read_project(specs, templates)
         ops, renewed = len(project.ops), renew(specs, project.schema, check=check)
         changes = (compare if check else write)(project.files, out)
         question.remember(Known.of(ops, 0, project.files, specs, renewed=check and bool(renewed)))

@@ -17,9 +17,7 @@ FILE = "schema.json"  # in the folder of specs
 
 def schema(out: Path | None = None) -> None:
     """Write the schema to `out`, or print it."""
-    from baracuda.codegen.spec.schema import (
-        schema_text,  # pydantic takes a while; those who only compare need none of it
-    )
+    from baracuda.codegen.spec.schema import schema_text
 
     if out is None:
         click.echo(schema_text(), nl=False)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baracuda.checking.compare.state import digest_of
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.result_file import digest_of
 from baracuda.codegen.project import installed, plans_of, refuse_unknown
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import DriverError, InvalidProblem

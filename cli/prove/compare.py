@@ -15,10 +15,11 @@ from baracuda.checking.compare.expected import values_of
 from baracuda.checking.compare.judge import Outcome, Settings
 from baracuda.checking.compare.report import failures_of, markdown, rows_of
 from baracuda.checking.compare.run import run
-from baracuda.checking.compare.state import Key, State, digest_of
+from baracuda.checking.compare.state import Key, State
 from baracuda.checking.compare.torch_values import torch_module
 from baracuda.checking.compare.worker import Judge
 from baracuda.checking.repro.bundle import replay
+from baracuda.checking.result_file import digest_of
 from baracuda.checking.verify import environment
 from baracuda.codegen.project import TOOLS, installed, options_of, plans_of, refuse_unknown
 from baracuda.codegen.spec.load import load_folder

@@ -14,6 +14,7 @@ from baracuda.checking.fuzz.report import failures_of, markdown, rows_of
 from baracuda.checking.fuzz.state import State, add_faults
 from baracuda.checking.fuzz.targets.all import SHARES, Target
 from baracuda.checking.fuzz.verdict import FAILED, Verdict
+from baracuda.checking.result_file import digest_of
 from baracuda.checking.workers import Answer, Crew, Question
 from baracuda.codegen.project import TOOLS, installed
 from baracuda.codegen.spec.wording import did_you_mean
@@ -94,7 +95,7 @@ def _refuse_unknown(targets: Sequence[str]) -> None:
 
 def _against() -> str:
     """Changes with everything that verdicts depend on."""
-    return digest_ofmap(installed, (*TOOLS, "baracuda.specs"))
+    return digest_of(map(installed, (*TOOLS, "baracuda.specs")))
 
 
 def _show(known: State, seed: int, as_json: bool) -> bool:

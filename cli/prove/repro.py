@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from baracuda.checking.oracles.accuracy import Accuracy
 from baracuda.checking.repro.bundle import Bundle, read
-from baracuda.checking.verify.memory import Memory, check_mode, memory_of
-from baracuda.codegen.project import plans_of
-from baracuda.codegen.spec.load import load_folder
+from baracuda.checking.repro.replay import Replay, replay
 from baracuda.runtime import DriverError
 from baracuda.runtime.devices.cuda import CudaDevice
 from baracuda.runtime.values import one_line, shown
@@ -29,22 +25,18 @@ def repro(file: Path, specs: Path, package: str, device: str | None, as_json: bo
     bundle = read(file)
     if (failed := bundle.facts["package"]) != package:
         click.echo(f"it failed in {shown(failed)}, and runs in {package!r}; choose another with --package", err=True)
-    plans_of(package)
-    loaded = load_folder(specs)
     where = _device(device or bundle.facts["device"].partition(":")[0], chosen=device is not None)
-    with _memory(where) as memory, working("running"):
-        trial = bundle.trial(loaded, package, memory.name)
-        seen, failure = trial.verdict(memory)
-    if changed := bundle.changed(trial):
-        click.echo(f"changed since: {', '.join(one_line(name, 80) for name in changed)}", err=True)
-    kernel = str(trial.problem.plan.sku)
+    with working("running"):
+        now = replay(bundle, specs, package, where)
+    if now.changed:
+        click.echo(f"changed since: {', '.join(one_line(name, 80) for name in now.changed)}", err=True)
     if as_json:
-        outputs = {name: asdict(accuracy) for name, accuracy in seen.items()}
-        facts = {"device": where, "kernel": kernel, "changed": changed, "outputs": outputs}
-        show_json({**facts, "saw": bundle.facts["saw"], "sees": failure, "fails": bool(failure)})
+        outputs = {name: asdict(accuracy) for name, accuracy in now.outputs.items()}
+        facts = {"device": where, "kernel": now.kernel, "changed": now.changed, "outputs": outputs}
+        show_json({**facts, "saw": bundle.facts["saw"], "sees": now.failure, "fails": bool(now.failure)})
     else:
-        _show(bundle, where, kernel, seen, failure)
-    return not failure
+        _show(bundle, where, now)
+    return not now.failure
 
 
 def _device(wanted: str, *, chosen: bool) -> str:
@@ -56,21 +48,17 @@ def _device(wanted: str, *, chosen: bool) -> str:
     return "host"
 
 
-def _memory(device: str) -> AbstractContextManager[Memory]:
-    return check_mode() if device == "check" else nullcontext(memory_of(device))
-
-
-def _show(bundle: Bundle, device: str, kernel: str, seen: dict[str, Accuracy], failure: str) -> None:
-    click.echo(f"{bundle.facts['descriptor']}\n{kernel} on {device}\n")
-    if seen:
-        verdicts = {name: "within" if a.worst_ratio <= 1 else "BEYOND" for name, a in seen.items()}
+def _show(bundle: Bundle, device: str, now: Replay) -> None:
+    click.echo(f"{bundle.facts['descriptor']}\n{now.kernel} on {device}\n")
+    if now.outputs:
+        verdicts = {name: "within" if a.worst_ratio <= 1 else "BEYOND" for name, a in now.outputs.items()}
         show_table(
             [
                 {"output": n, "largest error": a.max_error, "error / bound": a.worst_ratio, "verdict": verdicts[n]}
-                for n, a in seen.items()
+                for n, a in now.outputs.items()
             ]
         )
         click.echo()
-    if failure != (saw := bundle.facts["saw"]):
+    if now.failure != (saw := bundle.facts["saw"]):
         click.echo(f"before: {one_line(saw, 2000)}")
-    click.echo(f"now: {failure}" if failure else "passes now")
+    click.echo(f"now: {now.failure}" if now.failure else "passes now")

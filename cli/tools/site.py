@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from baracuda.codegen.project import Project, kernels_of
+from baracuda.checking.listing.variant import Variant
+from baracuda.codegen.project import kernels_of
 from baracuda.codegen.site.documents import Documents
 from baracuda.codegen.site.html import build, config, write_config
 from baracuda.codegen.site.pages import Catalogue, navigation, pages
@@ -19,8 +20,8 @@ from baracuda.codegen.site.table import Row
 from baracuda.runtime import KernelSku, Registered, SpecError
 
 from ..kernels.catalog import resources_of
-from ..kernels.compile import variants_of
-from ..kernels.compile_report import Report, Variant
+from ..kernels.compile_report import Report
+from ..reading import list_kernels, read_project
 from ..terminal import working
 from .site_pictures import Measurements
 
@@ -49,15 +50,15 @@ def site(
     folders = [out] if markdown is None else [out, markdown]
     for folder in folders:
         _refuse_others(folder)
-    project = Project.read(specs)
-    variants = variants_of(project, archs=archs, package=package)
+    project = read_project(specs)
+    variants = list_kernels(project, archs=archs, package=package)
     report = Report.of(variants if resources else [])
     report.show_failures(project.loaded)
     given = {"accuracy": accuracy, "speed": speed, "sweep": sweeps}
     measured = Measurements(*(tuple(files) or _kept(root, kind) for kind, files in given.items()))
     made = project.loaded, project.ops, project.files
     documents = Documents(root)
-    catalogue = Catalogue(*made, kernels_of(package), _resources(variants), documents, package, measured)
+    catalogue = Catalogue(*made, kernels_of(package), _resources(variants), documents, package, measured.pictures)
     for folder in folders:  # first, so that what is written then is known to be ours when this fails
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _OURS).touch()

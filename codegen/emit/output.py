@@ -18,6 +18,7 @@ from baracuda.runtime import SpecError
 from baracuda.runtime.cache.publish import publish
 from baracuda.runtime.plans.tuned import MARK
 
+PACKAGE = "baracuda.generated"  # of the plans that come with us
 MANIFEST = "_manifest.json"
 _SUFFIXES = (".cu", ".py", ".pyi", ".typed", ".json")
 _READ = 1 << 20  # bytes of a file, among which is its mark; and of a list of files

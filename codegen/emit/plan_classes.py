@@ -18,7 +18,7 @@ from ..conditions.values import meaning
 from ..lower.body_op import BodyOp, Kernel
 from ..lower.map_op import MapOp
 from ..lower.op import Check, DescriptorField, Op, RowOp, Tensor
-from ..project import PACKAGE
+from .output import PACKAGE
 
 Rows = tuple[rt.Registered, ...]
 _MISSING = object()

@@ -11,7 +11,7 @@ from baracuda.runtime import Schedule
 from baracuda.runtime.arrays.element import ElementKind
 
 from ..conditions.parse import evaluate_condition, fields_of, read_condition, to_python
-from ..spec.checks.body import SCHEDULE_NAMES
+from ..spec.names import SCHEDULE_NAMES
 from ..spec.spec import BodySpec, KernelSpec
 from ..text import Code, Name, Text, names
 from .body_op import BodyOp, Entry, Kernel, Maps, Pinned, Row, Scratch, Setting, Shapes

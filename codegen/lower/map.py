@@ -10,9 +10,9 @@ from baracuda.runtime.arrays.element import ElementKind
 from ..program import Line, Name, Reduce, to_cuda
 from ..program.cuda import kind_of
 from ..program.tree import Call, Expr, Query, reads, walk
-from ..spec.checks import kinds_of
 from ..spec.map_program import Parts, copies_of, groups_of, split
 from ..spec.names import in_kernel
+from ..spec.scope import kinds_of
 from ..spec.spec import MapSpec
 from ..text import Code, Text, names
 from ..text import Name as Identifier

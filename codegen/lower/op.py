@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from baracuda.runtime import Extent, Gradient, Measurement, RowPlan, Tile
 
 from ..spec.names import in_kernel
+from ..spec.spec import arch_number
 from ..text import Code, Name, Text, python, wrapped
 
 _STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "any strides, the last 1"}
@@ -225,11 +226,6 @@ class Entry:
         t = self.tile
         flags = [str(flag).lower() for flag in (t.wide, t.blocks > 0)]
         return Code(f"Tile<{t.lanes}, {t.rows}, {t.chunks}, {flags[0]}, {t.cluster}, {flags[1]}>")
-
-
-def arch_number(arch: str) -> int:
-    """90 for sm_90 and sm_90a."""
-    return int(arch[3:].rstrip("a"))
 
 
 @dataclass(frozen=True, slots=True)

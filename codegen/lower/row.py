@@ -10,7 +10,7 @@ from baracuda.runtime.plans.sku import VECTOR_BYTES
 from ..conditions.parse import read_condition, to_python
 from ..program import parse
 from ..program.tree import Query, walk
-from ..spec.checks import kinds_of, scope_of
+from ..spec.scope import kinds_of, scope_of
 from ..spec.spec import RowSpec
 from ..text import Code, Name
 from .op import Entry, RowOp, Tensor

@@ -10,10 +10,10 @@ from baracuda.runtime import Gradient
 from baracuda.runtime.arrays.element import ElementKind
 
 from ..conditions.parse import fields_of, in_words, read_condition, to_python
-from ..spec.spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec
+from ..spec.spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec, arch_number
 from ..text import Code, Name, Text, names, python, wrapped
 from .extents import extents_of
-from .op import Allowance, Check, DescriptorField, Method, Scalar, Tensor, arch_number
+from .op import Allowance, Check, DescriptorField, Method, Scalar, Tensor
 
 _ANNOTATION = {"shape": Code("tuple[int, ...]"), "int": Code("int"), "float": Code("float"), "bool": Code("bool")}
 _WORD = {

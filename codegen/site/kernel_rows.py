@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from baracuda.runtime import ElementKind, KernelSku, Registered, Tile
 
 from ..lower.body_op import BodyOp
-from ..lower.op import Op, arch_number
+from ..lower.op import Op
+from ..spec.spec import arch_number
 from ..text import Name
 from .table import Ready, Row, code
 

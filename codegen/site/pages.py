@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jinja2
 
-from baracuda.cli.tools.site_pictures import Measurements
 from baracuda.runtime import Registered
 from baracuda.runtime.compile.cubin import INCLUDE
 
@@ -40,7 +39,7 @@ class Catalogue:
     resources: Resources
     documents: Documents
     package: str
-    measurements: Measurements = field(default_factory=Measurements)
+    pictures: Callable[[str], Mapping[str, bytes]] = lambda op: {}  # SVG of an op, by title
 
     def kernels_of(self, op: Op) -> list[Registered]:
         return [kernel for kernel in self.kernels if kernel.sku.op == op.name]
@@ -107,7 +106,7 @@ def _headers(text: str) -> dict[str, str]:
 
 
 def _pictures(catalogue: Catalogue, op: Op, tree: Tree) -> list[Named]:
-    drawn = catalogue.measurements.pictures(op.name).items()
+    drawn = catalogue.pictures(op.name).items()
     return [(title, tree.add(f"pictures/{op.name}_{n}.svg", svg)) for n, (title, svg) in enumerate(drawn)]
 
 

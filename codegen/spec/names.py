@@ -26,6 +26,8 @@ _CPP = (
     "template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile "
     "wchar_t while xor xor_eq assert errno linux main unix"
 )
+# What schedules of hand-written kernels offer beside their own numbers.
+SCHEDULE_NAMES = ("threads", "itemsize", "accsize", "multiprocessors")
 # Arguments of plans and functions beside the spec's own, and what descriptors have beside their fields.
 _MEMBERS = frozenset(n for kind in (RowDescriptor, MapDescriptor) for n in dir(kind) if not n.startswith("_"))
 INTERFACE = frozenset({"self", "stream", "workspace", "element", "rt"}) | _MEMBERS  # `rt` is the runtime in plans

@@ -491,3 +491,8 @@ FAMILY_SPECS: dict[str, type[OpSpec]] = {"row": RowSpec, "map": MapSpec, "body":
 def spec_of(family: object) -> type[OpSpec]:
     """What a file of that family may say; of the first one when the family is unknown."""
     return FAMILY_SPECS.get(family, RowSpec) if isinstance(family, str) else RowSpec
+
+
+def arch_number(arch: str) -> int:
+    """90 for sm_90 and sm_90a."""
+    return int(arch[3:].rstrip("a"))

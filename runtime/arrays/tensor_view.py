@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..devices.named import is_device
+from ..device import is_device
 from ..errors import BufferTooSmall, InvalidProblem
 from ..values import MAX_RANK, shown
 from . import axes

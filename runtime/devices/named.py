@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import cast
 
-from ..device import Device
+from ..device import Device, is_device
 from ..errors import InvalidProblem, Unsupported
 from ..values import shown, text_of
 
 _made: dict[str, Device] = {}
-_NAME = re.compile("host|cuda:[0-9]{1,3}")
 
 
 def get_device(name: str) -> Device:
@@ -35,11 +33,6 @@ def _new(name: str) -> Device:
     from .cuda import CudaDevice
 
     return CudaDevice(int(name[5:]))
-
-
-def is_device(name: object) -> bool:
-    """Whether it is the name of a device, which need not be there."""
-    return type(name) is str and _NAME.fullmatch(name) is not None
 
 
 def as_device(device: object) -> Device:

@@ -139,7 +139,7 @@ def test_changed_inputs_are_new_kernels(device, run):
 HOLDER = """
 import os, sys
 from pathlib import Path
-from baracuda.runtime.key_lock import key_lock
+from baracuda.runtime.cache.lock import key_lock
 with key_lock(Path(os.environ["LOCK"])):
     print("held", flush=True)
     sys.stdin.read()
@@ -281,7 +281,7 @@ def test_threads_get_one_device_and_count_together(private_cache, monkeypatch):
 FORKED = """
 import os, sys, time
 from pathlib import Path
-from baracuda.runtime.key_lock import key_lock
+from baracuda.runtime.cache.lock import key_lock
 ready, done = os.pipe()
 with key_lock(Path(os.environ["LOCK"])):
     if os.fork() == 0:

@@ -6,13 +6,11 @@ import io
 import json
 import sys
 import zipfile
-from contextlib import redirect_stdout
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from baracuda.cli.prove.repro import repro
 from baracuda.codegen.emit.generate import lower_all, texts
 from baracuda.codegen.project import PACKAGE, installed, plans_of
 from baracuda.codegen.spec.load import load_folder
@@ -22,8 +20,9 @@ from baracuda.runtime import BaracudaError
 from ...problems.problem import Problem
 from ...problems.subject import Subject
 from ...repro import bundle
+from ...repro.replay import replay
+from ...trials.memory import memory_of
 from ...verify import checks
-from ...verify.memory import memory_of
 from ..draw import mutate, payloads
 from ..draw.specs import bases
 from ..verdict import Fault, refusal
@@ -119,8 +118,7 @@ class Repro(Target):
     def judge(self, case: object) -> str:
         modules = set(sys.modules)
         try:
-            with redirect_stdout(io.StringIO()):
-                repro(self.path, self.specs, PACKAGE, "host", True)
+            replay(bundle.read(self.path), self.specs, PACKAGE, "host")
         except BaracudaError as error:
             return refusal(error)
         finally:

@@ -22,8 +22,8 @@ from baracuda.runtime.compile.cubin import compile_cubin
 
 from ...problems.problem import Problem
 from ...problems.subject import Subject
+from ...trials.memory import PATTERNS, memory_of
 from ...verify import checks
-from ...verify.memory import PATTERNS, memory_of
 from ..draw import mutate
 from ..draw.programs import program_spec
 from ..draw.specs import Case, spec_case

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from random import Random
 
-from baracuda.cli.kernels.compile import variants_of
 from baracuda.codegen.emit.plan_classes import rows_of
 from baracuda.codegen.project import Project
 from baracuda.codegen.site.documents import Documents
 from baracuda.codegen.site.pages import Catalogue, pages
 from baracuda.runtime import BaracudaError
 
+from ...listing.variants import variants_of
 from ..draw.payloads import MARK
 from ..draw.specs import Case, bases, spec_case
 from ..verdict import Fault, refusal

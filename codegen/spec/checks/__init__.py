@@ -9,9 +9,6 @@ from . import body, budgets, everywhere, problems, row
 from . import map as map_
 from . import program as program_
 from .finding import Finding, Rule
-from .program import kinds_of, scope_of
-
-__all__ = ["findings", "kinds_of", "scope_of"]
 
 _MOST = 100  # findings of a rule: nobody reads more, and each takes time to word
 # The first rule that finds something is the last one asked: later ones rely on earlier ones.

@@ -11,8 +11,8 @@ from baracuda.runtime.compile.cubin import INCLUDE
 from ...conditions.kinds import WORD, Kind, kind_of
 from ...conditions.parse import ConditionError, evaluate_condition
 from ...conditions.parse import fields_of as fields_read
-from ...lower.op import arch_number
-from ..spec import BodySpec, BodyTensor
+from ..names import SCHEDULE_NAMES
+from ..spec import BodySpec, BodyTensor, arch_number
 from . import budgets, table
 from .finding import Finding, Place, Rule, expression, fields_of, near
 from .members import members
@@ -20,7 +20,6 @@ from .oracles import definitions
 
 # How test values of a tensor may be drawn, where any will not do; see verify/body_problem.py.
 DRAWN = ("offsets", "mask", "slopes")
-SCHEDULE_NAMES = ("threads", "itemsize", "accsize", "multiprocessors")
 OF_TERMS = ("bool", "int", "float", "tuple")
 
 

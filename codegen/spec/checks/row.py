@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ...program import Line, parse
 from ...program.ops import OPS
 from ...program.tree import Call, reads, walk
+from ..scope import scope_of
 from ..spec import RowSpec
 from . import everywhere
 from .finding import Finding, expression, fields_of, near
-from .program import scope_of
 
 
 def dims(spec: RowSpec) -> Iterator[Finding]:

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.checking.problems.cases import drawn_cases
-from baracuda.checking.problems.subject import Subject
 from baracuda.codegen.emit.plan_classes import TooMuch, plan_of, rows_of
 from baracuda.codegen.lower.op import Op
 from baracuda.codegen.spec.load import Loaded
 from baracuda.runtime import InvalidProblem, KernelSku, PlanPreference, Registered, Unsupported
+from baracuda.runtime.devices.architecture import Architecture
 
-from .compile_report import Variant
-from .explain import Architecture
+from ..problems.cases import drawn_cases
+from ..problems.subject import Subject
+from .variant import Variant
 
 _LEAST = "sm_86"  # of the least shared memory: what is made for such devices is not chosen on others
 _TRIES = 4000  # random cases, of all SKUs together, before one goes without a variant

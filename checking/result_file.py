@@ -1,0 +1,30 @@
+"""Files of results: a line of JSON each, added whole, and the digest of the texts that results depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_TEXTS = (".py", ".cu", ".cuh", ".h", ".cpp", ".yaml", ".json")
+
+
+def append(path: Path, line: str) -> None:
+    """Add a line; what an interrupted run left unfinished before it stays a line of its own."""
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        size = os.fstat(file).st_size
+        torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        os.write(file, b"\n" * torn + line.encode() + b"\n")
+    finally:
+        os.close(file)
+
+
+def digest_of(folders: Iterable[Path]) -> str:
+    """Changes with every text below `folders` that results depend on."""
+    found = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(p for p in folder.rglob("*") if p.suffix in _TEXTS):
+            found.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()[:16]

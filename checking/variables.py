@@ -1,0 +1,6 @@
+"""Environment variables by which commands tell the generated tests what to run."""
+
+SPECS = "BARACUDA_TEST_SPECS"  # folder of specs, package of their plans, ops (all if empty)
+PACKAGE, OPS = "BARACUDA_TEST_PACKAGE", "BARACUDA_TEST_OPS"
+DEVICE = "BARACUDA_TEST_DEVICE"  # "host", "check" (the host device in check mode) or "cuda"
+REPRO = "BARACUDA_TEST_REPRO"  # folder where tests leave a bundle of what fails

@@ -309,7 +309,7 @@ def test_workspaces_and_layouts_are_found_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SdpaPlan, "workspace_of", classmethod(lambda *_: known + 1))
     assert plan.workspace_bytes == known
     calls: list[int] = []
-    monkeypatch.setattr(body, "layout_of", lambda *_: calls.append(1) or "none")
+    monkeypatch.setattr(body, "layouts_of", lambda *_: calls.append(1) or ["none"])
     flash = FlashSdpaPlan.select(_flash(scale=0.25))
     assert len(flash._rows) > 1
     with pytest.raises(rt.Unsupported, match="the arrays are none"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -48,7 +48,9 @@ class Launch:
 class Plan(Selectable[D]):
     """What all plans share. A generated class declares its arguments; its family says how they become launches.
 
-    A plan is immutable and may be used from several threads at once.
+    A plan is immutable and may be used from several threads at once. `sku` is the kernel that it starts for contiguous
+    arrays. Where arrays decide (their layout, or whether a tensor map addresses them), `skus` are all that it may
+    start; `can_implement(...).sku`, `bind(...).sku` and `for_arrays(...).sku` say which.
     """
 
     ARGUMENTS: ClassVar[dict[str, Argument]]
@@ -122,6 +124,10 @@ class Plan(Selectable[D]):
                 raise Unsupported(f"{name!r} must hold {' or '.join(allowed)}, got 'dtypes' of {element}")
         return tuple([held.get(name, self.elements_of(name)[0]) for name in self.CHOSEN])
 
+    def _other_layout(self, layout: str) -> Unsupported:
+        accepted = " or ".join(name for name in self.LAYOUTS if name in self.layouts)
+        return Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
+
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         raise AssertionError("families define this")
 
@@ -144,8 +150,30 @@ class Plan(Selectable[D]):
         """The kernel that `run` would start for these arrays."""
         return self.sku
 
+    @property
+    def skus(self) -> tuple[KernelSku, ...]:
+        """Every kernel that `run` may start, `sku` first; which of several it is, arrays and their device decide."""
+        return (self.sku,)
+
+    def for_arrays(self, **arrays: Array) -> Self:
+        """The plan of the one kernel that `run` starts for these arrays (by argument, without workspace).
+
+        Its `sku` is the kernel that runs, whichever arrays it is given then, and `workspace_bytes` what that one needs;
+        arrays that it cannot address are refused. Raises what `run` would.
+        """
+        for name in arrays:
+            self._argument(name)
+        views = self._checked(tuple([arrays.get(name) for name in self.ARGUMENTS]))
+        device, sku = self._device_of(views), self._sku_for(views)
+        self._launches(views, 0)
+        if self.skus == (sku,):
+            return self
+        only = replace(self._preference, archs=frozenset({sku.arch}), schedules=frozenset({str(sku.schedule)}))
+        return self.select(self.descriptor, only, device=device, layouts=self.layouts)
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.sku}>"
+        others = f" or {len(self.skus) - 1} others, by arrays and device" if len(self.skus) > 1 else ""
+        return f"<{type(self).__name__} {self.sku}{others}>"
 
     def __copy__(self) -> Self:
         return self
@@ -232,7 +260,7 @@ class Plan(Selectable[D]):
         device, scratch, handle = self._placed(views, workspace, stream)
         start = self._starter(device, views, scratch, handle)
         keep = (*arrays, workspace, *views.values(), scratch)
-        return BoundLaunch(start, handle, keep, device, tuple(self._watched(views, scratch)))
+        return BoundLaunch(start, handle, keep, device, tuple(self._watched(views, scratch)), self._sku_for(views))
 
     def _checked(self, arrays: Arrays) -> Views:
         with self._named:

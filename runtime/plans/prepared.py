@@ -17,6 +17,7 @@ from ..arrays.tensor import PLACES, memory_of, numpy_bases
 from ..device import Device, Kernel, WatchedArray
 from ..devices.stream import raw_stream
 from ..errors import InvalidProblem
+from .sku import KernelSku
 
 _REMEMBERED = 256  # calls
 
@@ -103,6 +104,7 @@ class BoundLaunch:
     keep: tuple[object, ...]
     device: Device
     watched: tuple[WatchedArray, ...]
+    sku: KernelSku  # the kernel that it starts
     _in_place: tuple[object, ...] = field(init=False, repr=False)
     _memory: Memory = field(init=False, repr=False)
 

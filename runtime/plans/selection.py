@@ -103,7 +103,8 @@ class Selectable(Generic[D]):
         """Choose a kernel for `descriptor`: the one measured to be the fastest, or the first that nothing refuses.
 
         `device` ("cuda:0", "host", a device, or None for whichever the arrays will be on) rules out kernels that it
-        cannot run. `layouts` (by default all of `LAYOUTS`) are the memory layouts that `run` will accept.
+        cannot run. `layouts` (by default all of `LAYOUTS`) are the memory layouts whose kernels `run` may start; arrays
+        take the first that they keep to, strictest first, and are refused where there is none.
 
         Raises the descriptor's own error, or Unsupported with the reason of every candidate.
         """

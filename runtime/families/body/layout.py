@@ -13,16 +13,15 @@ from ...plans.sku import VECTOR_BYTES
 _MAP_ALIGNMENT = 8  # words; tensor maps stand first in a struct, and align it
 
 
-def layout_of(axes: Mapping[str, Mapping[str, int]], layouts: Sequence[str], views: Views) -> str:
-    """The first of `layouts` that `views` keep to; the last one takes anything.
+def layouts_of(axes: Mapping[str, Mapping[str, int]], layouts: Sequence[str], views: Views) -> list[str]:
+    """Those of `layouts` that `views` keep to, in their order; the last one takes anything.
 
     A tensor keeps to a layout that names one of its axes when that axis has stride 1 and whole packs of 16 bytes, and
     the tensor begins and steps along every other axis at a multiple of 16 bytes.
     """
-    for layout in layouts[:-1]:
-        if all(name not in views or _packed(views[name], axis) for name, axis in axes[layout].items()):
-            return layout
-    return layouts[-1]
+    *strict, last = layouts
+    kept = [n for n in strict if all(t not in views or _packed(views[t], axis) for t, axis in axes[n].items())]
+    return [*kept, last]
 
 
 def _packed(there: TensorView, axis: int) -> bool:

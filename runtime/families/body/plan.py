@@ -20,7 +20,7 @@ from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered, SourceFile
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
-from .layout import StructWords, layout_of
+from .layout import StructWords, layouts_of
 from .selection import BodyKernel, BodySelection, listed, own_first
 
 B = TypeVar("B", bound=Descriptor)
@@ -134,25 +134,33 @@ class BodyPlan(BodySelection[B], Plan[B]):
         return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
 
     def _serving(self, views: Views, device: Device) -> tuple[Registered, str]:
-        """The first candidate that can address these arrays, and what it takes their layout for."""
-        refused: list[tuple[KernelSku, str]] = []
-        layout = layout_of(self.LAYOUT_AXES, self.LAYOUTS, views)
-        for row in self._in_order(device):
-            if layout not in self._layouts_of(row.sku):
-                accepted = " or ".join(self._layouts_of(row.sku))
-                reason: str | None = f"the arrays are {layout}, it works on {accepted}"
-            else:
-                reason = self._unfit(self.descriptor, row.sku, device) or self._unmapped(row.sku, views)
-            if reason is None:
-                return row, layout
-            log.debug("%s: refused %s: %s", type(self).__name__, row.sku, reason)
-            refused.append((row.sku, reason))
-        raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{listed(refused)}")
+        """The first candidate that can address these arrays, and what it takes their layout for.
+
+        The strictest layout that they keep to comes first, then looser ones, as where `layouts` rules the first out.
+        """
+        layouts = layouts_of(self.LAYOUT_AXES, self.LAYOUTS, views)
+        refused: dict[KernelSku, str] = {}
+        for layout in layouts:
+            for row in self._in_order(device):
+                if layout in (accepted := self._layouts_of(row.sku)):
+                    reason = self._unfit(self.descriptor, row.sku, device) or self._unmapped(row.sku, views)
+                    if reason is None:
+                        return row, layout
+                    refused[row.sku] = reason
+                else:
+                    refused.setdefault(row.sku, f"the arrays are {layout}, it works on {' or '.join(accepted)}")
+                log.debug("%s: refused %s: %s", type(self).__name__, row.sku, refused[row.sku])
+        raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{listed(list(refused.items()))}")
 
     def _in_order(self, device: Device) -> list[Registered]:
         """The candidates as `device` prefers them, before the others what was measured to be the fastest there."""
         rows = own_first(self._rows, device)
         return sorted(rows, key=lambda row: row != self._row) if device.arch == self._measured_on else rows
+
+    @property
+    def skus(self) -> tuple[KernelSku, ...]:
+        """Every kernel that `run` may start, `sku` first; which of several it is, arrays and their device decide."""
+        return tuple(dict.fromkeys((self.sku, *(row.sku for row in self._rows))))
 
     def _sku_for(self, views: Views) -> KernelSku:
         return self._serving(views, self._device_of(views))[0].sku

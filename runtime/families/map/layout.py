@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...arrays.axes import contiguous_strides
@@ -31,8 +31,10 @@ class Placed:
         return inner == 1 and extents[-1] % vec == 0 and not any(step * self.itemsize % pack for step in outer)
 
 
-def layout_of(tensors: Sequence[Placed], extents: Sequence[int], vec: int, *, cells: bool) -> tuple[str, int]:
-    """The layout, and a bit for each operand that holds packs whole.
+def layout_of(
+    tensors: Sequence[Placed], extents: Sequence[int], vec: int, *, cells: bool, allowed: Collection[str]
+) -> tuple[str, int]:
+    """The strictest of the `allowed` layouts, else "strided", and a bit for each operand that holds packs whole.
 
     Packed: each tensor does, or has one element for all cells of a pack. Flat: a pack lies in two rows at most, and
     where only `cells` are stored, what is written is contiguous as a whole.
@@ -43,8 +45,7 @@ def layout_of(tensors: Sequence[Placed], extents: Sequence[int], vec: int, *, ce
     whole = {t.operand for t in tensors if t.is_whole(extents, vec)}
     bits = sum(1 << operand for operand in whole)
     splat = {t.operand for t in tensors if t.strides[-1] == 0 and not t.written}
-    if extents[-1] % vec == 0 and all(t.operand in whole | splat for t in tensors):
+    if "packed" in allowed and extents[-1] % vec == 0 and all(t.operand in whole | splat for t in tensors):
         return "packed", bits
-    if cells and not all(t.operand in whole and t.strides == contiguous for t in tensors if t.written):
-        return "strided", 0
-    return "flat", bits
+    is_flat = not cells or all(t.operand in whole and t.strides == contiguous for t in tensors if t.written)
+    return ("flat", bits) if "flat" in allowed and is_flat else ("strided", 0)

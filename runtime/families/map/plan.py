@@ -15,7 +15,6 @@ from ...arrays.element import ElementKind
 from ...arrays.tensor import TensorView, same_view
 from ...arrays.workspace import rounded
 from ...device import KernelSource, WatchedArray
-from ...errors import Unsupported
 from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered, SourceFile
 from ...plans.schedule import Schedule
@@ -202,8 +201,7 @@ class MapPlan(Plan[M]):
         kept, across = self._cells(views, steps) if self._cut is None else self._merge(*self._sides, steps)
         layout, whole = self._layout(views, list(steps), kept, across)
         if layout not in self.layouts:
-            accepted = " or ".join(sorted(self.layouts))
-            raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
+            raise self._other_layout(layout)
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         written = any(self.ARGUMENTS[n].written for n in views)
         wide, copies = self._wide or _is_far(kept, across), math.prod(across.extents)
@@ -285,8 +283,8 @@ class MapPlan(Plan[M]):
             there, beside = views[name], others.strides[number] if several else ()
             written, itemsize = self.ARGUMENTS[name].written, there.element.row.bytes
             placed.append(Placed(number, there.pointer, itemsize, written, along.strides[number], beside))
-        layout, whole = layout_of(placed, along.extents, vec, cells=self._cut is None)
-        return ("strided", 0) if walk == "columns" and layout == "flat" else (layout, whole)
+        allowed = self.layouts - {"flat"} if walk == "columns" else self.layouts
+        return layout_of(placed, along.extents, vec, cells=self._cut is None, allowed=allowed)
 
 
 def _is_far(*sides: _Side) -> bool:

@@ -16,7 +16,7 @@ from ...arrays.workspace import rounded
 from ...device import Device, KernelSource
 from ...devices.limits import shared_bytes
 from ...devices.named import default_device
-from ...errors import InvalidProblem, Unsupported
+from ...errors import InvalidProblem
 from ...plans.plan import Launch, Plan
 from ...plans.preference import PlanPreference
 from ...plans.registry import Registered, SourceFile
@@ -173,10 +173,11 @@ class RowPlan(Plan[R]):
         row_extent, row_strides = coalesce(problem.row_shape, [self._along(views, n, problem.row_axes) for n in by_row])
         col_extent, col_strides = coalesce(problem.col_shape, [self._along(views, n, problem.col_axes) for n in by_col])
         rows, cols = dict(zip(by_row, row_strides, strict=True)), dict(zip(by_col, col_strides, strict=True))
-        layout = self._layout(views, problem.rows, row_extent, rows, col_extent, cols)
-        if layout not in self.layouts:
-            accepted = " or ".join(sorted(self.layouts))
-            raise Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
+        strictest = self._layout(views, problem.rows, row_extent, rows, col_extent, cols)
+        looser = self.LAYOUTS[self.LAYOUTS.index(strictest) :]  # of which each takes what those before it take
+        layout = next((name for name in looser if name in self.layouts), None)
+        if layout is None:
+            raise self._other_layout(strictest)
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         words = Words()
         words += [0, problem.rows, problem.cols, reciprocal_word(problem.cols)]

@@ -39,7 +39,7 @@ class KernelBench:
     @cache  # noqa: B019  there is one bench to a process
     def unchanged(self, rest: bool) -> Verdict:
         """What the tests say of the kernel as it is."""
-        with _instead(self.memory.device, self.sku, self.text):
+        with instead_of(self.memory.device, self.sku, self.text):
             return first_objection(self.stages[rest])
 
     def compare(self, mutant: Mutant) -> Verdict | None:
@@ -55,7 +55,7 @@ class KernelBench:
         """Run the quick tests of a mutant, or the rest of them."""
         if not rest and (verdict := self.compare(mutant)):
             return verdict
-        with _instead(self.memory.device, self.sku, mutant.apply(self.text)):
+        with instead_of(self.memory.device, self.sku, mutant.apply(self.text)):
             return first_objection(self.stages[rest])
 
     def _code(self, source: KernelSource) -> bytes:
@@ -83,13 +83,15 @@ def _variants(sku: KernelSku, text: str) -> list[KernelSource]:
 
 
 @contextmanager
-def _instead(device: Any, sku: KernelSku, text: str) -> Iterator[None]:
+def instead_of(device: Any, sku: KernelSku, text: str) -> Iterator[None]:
     """Have the host device run `text` for kernel `sku`."""
     load = type(device).load
 
     def changed(source: KernelSource) -> Any:
         return load(device, replace(source, text=text) if source.symbol == sku.symbol else source)
 
+    suite.problems_of.cache_clear()  # plans selected before remember launches of another text
+    suite.subject_of(sku).plan._selected.clear()
     device.load, device.is_loaded = changed, lambda source: False
     try:
         yield

@@ -56,7 +56,7 @@ def _small(sku: KernelSku) -> Problem:
 def _telling(sku: KernelSku) -> list[Problem]:
     """Problems to lay out and look at: of hand-written bodies the smallest and the one of most arguments."""
     found = problems_of(sku.op, sku.symbol)
-    if _subject_of(sku).spec.family != "body":
+    if subject_of(sku).spec.family != "body":
         return list(found)
     most = max((p for p in found if p.size <= SMALL), key=lambda p: len(p.arguments), default=_small(sku))
     return [_small(sku)] if most == _small(sku) else [_small(sku), most]
@@ -64,7 +64,7 @@ def _telling(sku: KernelSku) -> list[Problem]:
 
 def _narrowest(sku: KernelSku) -> KernelSku:
     """The SKU of the same op, element and entry points with the smallest tile, for what does not vary with tiles."""
-    alike = (s for s in skus(_subject_of(sku)) if (s.element, s.arch) == (sku.element, sku.arch))
+    alike = (s for s in skus(subject_of(sku)) if (s.element, s.arch) == (sku.element, sku.arch))
     return next(s for s in alike if _numbers(s) == _numbers(sku))
 
 
@@ -74,7 +74,7 @@ def _numbers(sku: KernelSku) -> frozenset[str]:
     return frozenset(name for name, _ in known) - {"blocks_per_sm"}
 
 
-def _subject_of(sku: KernelSku) -> Subject:
+def subject_of(sku: KernelSku) -> Subject:
     return next(s for s in subjects() if s.spec.op == sku.op)
 
 
@@ -87,7 +87,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
         if there == "host":  # on one or two cores
             rows = [sku for sku in rows if _is_worth(test, sku)]
         if test == _OF_PROGRAMS:
-            rows = [sku for sku in rows if _subject_of(sku).spec.family != "body"]
+            rows = [sku for sku in rows if subject_of(sku).spec.family != "body"]
         if test == _AGREEMENT:
             rows = [sku for sku in rows if sku.fits("host") is None]
         metafunc.parametrize("sku", rows, ids=[s.symbol for s in rows])
@@ -108,7 +108,7 @@ def memory() -> Iterator[Memory]:
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:
     # Hand-written bodies have schedules that few problems of a size fit to be tested are for, and keys that are split
     # among blocks are added up far more exactly than the bound has to allow.
-    tight = _subject_of(sku).spec.family != "body" or (sku == _narrowest(sku) and "splits" not in _numbers(sku))
+    tight = subject_of(sku).spec.family != "body" or (sku == _narrowest(sku) and "splits" not in _numbers(sku))
     checks.check_accuracy(list(problems_of(sku.op, sku.symbol)), memory, tight=tight)
 
 
@@ -147,7 +147,7 @@ _OF_ADDRESSES = "test_accesses"  # which follow from the sizes of elements, what
 
 def _is_worth(test: str, sku: KernelSku) -> bool:
     """Whether a test says something of `sku` that it has not said of another kernel of the op; on a GPU all are run."""
-    subject = _subject_of(sku)
+    subject = subject_of(sku)
     if test == _OF_ADDRESSES and not _is_first_of_size(sku):
         return False
     if subject.spec.family == "row":
@@ -169,7 +169,7 @@ def _is_first_of_size(sku: KernelSku) -> bool:
     def sizes(one: KernelSku) -> tuple[object, ...]:
         return one.arch, one.schedule, one.layout, one.element.row.bytes, one.element.row.acc.row.bytes
 
-    return sku == next(s for s in skus(_subject_of(sku)) if sizes(s) == sizes(sku))
+    return sku == next(s for s in skus(subject_of(sku)) if sizes(s) == sizes(sku))
 
 
 def _alike(sku: KernelSku) -> list[KernelSku]:
@@ -179,7 +179,7 @@ def _alike(sku: KernelSku) -> list[KernelSku]:
     def shape(tile: Tile) -> tuple[bool, bool]:
         return tile.wide, tile.lanes > WARP
 
-    held = (s for s in skus(_subject_of(sku)) if s.element == sku.element)
+    held = (s for s in skus(subject_of(sku)) if s.element == sku.element)
     return [s for s in held if shape(s.tile) == shape(sku.tile)]
 
 
@@ -204,7 +204,7 @@ def test_special_values(sku: KernelSku, memory: Memory) -> None:
 if _device() == "cuda":
 
     def test_agreement_with_the_host_device(sku: KernelSku, memory: Memory) -> None:
-        drawn = random_problems(_subject_of(sku), sku, _RANDOM, seed=11)
+        drawn = random_problems(subject_of(sku), sku, _RANDOM, seed=11)
         for turn, problem in enumerate([*problems_of(sku.op, sku.symbol), *drawn]):
             checks.check_agreement(problem, memory, memory_of("host"), seed=turn)
 
@@ -215,7 +215,7 @@ if _device() == "host":
         with check_mode() as watched:
             for problem in _telling(sku):
                 small = problem.size <= SMALL
-                if small or sku.element == _subject_of(sku).spec.dtypes[0]:  # large ones differ in no address
+                if small or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones differ in no address
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
 

@@ -7,17 +7,16 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from repository import KERNELS
 
 from baracuda.runtime.device import KernelSource, WatchedArray
 from baracuda.runtime.errors import KernelInternal
 from baracuda.runtime.host import HostDevice
 
 Array = npt.NDArray[np.generic]
-KERNELS = Path(__file__).parent / "kernels"
 
 
 @dataclass(frozen=True)

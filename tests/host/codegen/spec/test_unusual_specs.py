@@ -1,0 +1,165 @@
+"""Specs that are right and unusual: what they make imports, selects, and can be called or says why not."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from repository import SPECS
+
+import baracuda.ops as ops
+from baracuda.checking.oracles.oracle import with_saved
+from baracuda.checking.problems.problem import Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.codegen.emit.generate import generate
+from baracuda.codegen.spec.load import load_folder
+from baracuda.runtime import REGISTRY, InvalidProblem, SpecError
+
+BODY = (SPECS / "convolution" / "causal_conv1d_update.yaml").read_text()
+MAP = """
+op: probe
+category: probes
+kind: Probe
+direction: forward
+plan: ProbePlan
+family: map
+doc: d
+formula: f
+source: s
+descriptor:
+  n: {type: int, doc: rows}
+  m: {type: int, doc: columns}
+require:
+  - {that: n >= 0 and m >= 0, raises: InvalidProblem}
+dtypes: [f32]
+dims: {i: {of: n}, j: {of: m}}
+inputs:
+  x: {dims: [i, j], doc: what is read}
+outputs:
+  y: {dims: [i, j], doc: the result}
+program: y = x * 2.0
+reference: y = x * 2.0
+reproducibility: {y: []}
+arch: {sm_80: {}}
+tests: {cases: [{n: 3, m: 4}]}
+"""
+
+
+def package(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (folder / "specs").mkdir()
+    (folder / "specs" / "probe.yaml").write_text(text)
+    name = f"strange_{len(sys.modules)}"
+    generate(folder / "specs", folder / name)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(REGISTRY, "_rows", {})
+    return import_module(name)
+
+
+def test_a_category_does_not_hide_what_the_package_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = package(tmp_path, MAP.replace("category: probes", "category: import_module"), monkeypatch)
+    made.import_all()
+    assert made.ProbePlan.OP == "probe" and made.ProbeDescriptor(n=1, m=2, element="f32").n == 1
+
+
+def test_the_runtime_is_no_field(tmp_path: Path) -> None:
+    (tmp_path / "probe.yaml").write_text(MAP.replace("  m: {", "  rt: {type: int, doc: d, default: 3}\n  m: {"))
+    with pytest.raises(SpecError, match="'rt' is a reserved word"):
+        load_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("terms:\n", "terms:\n  area: prod((channels, width))\n"),
+        ("when: seq_len > 0", "when: 'prod((channels, 1)) > 0'"),
+        ("threads: 128}", "threads: 128, fits: isfinite(channels)}"),
+        ("(batch_size, channels, seq_len)", "(batch_size, prod((channels, 1)), seq_len)"),
+    ],
+)
+def test_every_expression_may_call_every_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    assert old in BODY
+    made = package(tmp_path, BODY.replace(old, new, 1), monkeypatch)
+    sizes = {"batch_size": 2, "channels": 8, "seq_len": 3, "width": 2, "state_len": 4, "use_silu": False}
+    known = {name: value for name, value in sizes.items() if name in made.CausalConv1dUpdateDescriptor._types}
+    made.CausalConv1dUpdatePlan.select(made.CausalConv1dUpdateDescriptor(**known, element="f32"))
+
+
+def test_a_gradient_may_save_what_its_forward_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backward = MAP.replace("op: probe", "op: probe_backward").replace("ProbePlan", "ProbeBackwardPlan")
+    backward = backward.replace("direction: forward", "direction: backward").replace("  y: {", "  dx: {")
+    backward = backward.replace("inputs:\n", "inputs:\n  dy: {dims: [i, j], doc: gradient}\n")
+    backward = backward.replace("{y: []}", "{dx: []}")
+    backward = backward.replace("program: y = x * 2.0\nreference: y = x * 2.0\n", "program: dx = dy * (x + x)\n"
+                                "gradient: {of: probe, cotangents: {dy: y}, wrt: {dx: x}, saved: [x]}\n")  # fmt: skip
+    (tmp_path / "a.yaml").write_text(MAP.replace("x * 2.0", "x * x"))
+    (tmp_path / "b.yaml").write_text(backward)
+    loaded = load_folder(tmp_path)
+    generate(tmp_path, tmp_path / "saves_inputs")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(REGISTRY, "_rows", {})
+    problem = Problem.of(Subject(loaded["probe_backward"], loaded, "saves_inputs"), {"n": 2, "m": 3}, "f32")
+    arrays, expected = with_saved(problem, problem.draw(), problem.held())
+    assert np.allclose(expected["dx"], 2.0 * arrays["x"] * arrays["dy"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("  m: {", "  scale: {type: float, doc: d}\n  m: {", "takes scale as well; pass scale="),
+        ("  m: {", "  softmax_axis: {type: int, doc: d}\n  m: {", "takes softmax_axis as well"),
+        ("  m: {", "  eps: {type: int, doc: d}\n  m: {", "takes eps as well"),
+        ("doc: what", "dtype: [T, acc], doc: what", "no input of probe shows its element type; use ProbePlan"),
+        ("inputs:\n  x: {dims: [i, j], doc: what is read}\n", "inputs: {}\n", "no input of probe shows its element"),
+    ],
+)
+def test_functions_say_what_they_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, said: str
+) -> None:
+    fields = {"scale": "1.0", "softmax_axis": "1", "eps": "1"}
+    case = ", ".join(["n: 3", "m: 4", *(f"{name}: {value}" for name, value in fields.items() if f"{name}:" in new)])
+    text = MAP.replace(old, new, 1).replace("{n: 3, m: 4}", f"{{{case}}}")
+    text = text.replace("y = x * 2.0", "y = index(i) * 1.0") if "inputs: {}" in text else text
+    call = ops.functions(package(tmp_path, text, monkeypatch))["probe"]
+    with pytest.raises(InvalidProblem, match=said):
+        call(*([] if "inputs: {}" in text else [np.ones((2, 3), np.float32)]))
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "tuned/sm_90/a.json"])
+def test_a_link_to_itself_is_refused_in_a_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.symlink(path.name, path)
+    with pytest.raises(SpecError, match="is a link that leads out of") as refused:
+        load_folder(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_selection_of_any_spec_ends_in_a_second(tmp_path: Path) -> None:
+    """Whatever budgets let pass: long products, for every schedule or for every case."""
+    product = " + ".join(["prod(s)"] * 24)
+    many = "".join(f"  - {{that: {product} >= -{at}, raises: Unsupported}}\n" for at in range(18))
+    text = MAP.replace("  m: {", "  s: {type: shape, doc: d}\n  m: {").replace("dtypes:", f"{many}dtypes:")
+    cases = ", ".join("{n: 3, m: 4, s: [9223372036854775807]}" for _ in range(30))
+    text = text.replace("[{n: 3, m: 4}]", f"[{cases}]")
+    (tmp_path / "probe.yaml").write_text(text)
+    began = time.process_time()
+    with pytest.raises(SpecError, match=r"evaluates \d+ characters of conditions"):
+        load_folder(tmp_path)
+    (tmp_path / "probe.yaml").write_text(MAP.replace("n >= 0 and m >= 0", "'prod((n,) * 192) > 0'"))
+    with pytest.raises(SpecError, match="an int may need 12288 bits, the most is 8320"):
+        load_folder(tmp_path)
+    assert time.process_time() - began < 2
+
+
+def test_a_header_of_a_name_that_no_file_has_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "op.yaml").write_text(BODY.replace("causal_conv1d_update.cuh", "f" * 300 + ".cuh"))
+    with pytest.raises(SpecError, match="needs a length <= 64"):
+        load_folder(tmp_path)

@@ -1,0 +1,68 @@
+"""Invariant: each example does what it says, from a copy that knows nothing of where it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from repository import ROOT
+
+EXAMPLES = ROOT / "examples"
+COMMAND = "from baracuda.cli.main import main; main()"
+BUILD = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
+
+
+def python(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    """What Python prints when it runs in `folder`, where it finds what this process does."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("where", ["host", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_scripts_run(script: Path, where: str, tmp_path: Path) -> None:
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if where == "host" else {}
+    assert python(str(script), folder=tmp_path, environment=hidden)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project of its own, with its package generated."""
+    folder = tmp_path_factory.mktemp("project") / "fused_norms"
+    ignored = shutil.ignore_patterns("fused_norms", "build", "*.egg-info", "__pycache__", ".*")
+    shutil.copytree(EXAMPLES / "fused_norms", folder, ignore=ignored)
+    python("-c", COMMAND, "generate", "--out", "fused_norms", folder=folder)
+    return folder
+
+
+def test_the_projects_own_tests_pass(project: Path) -> None:
+    assert " passed" in python("-m", "pytest", "-p", "no:cacheprovider", folder=project)
+
+
+@pytest.mark.parametrize("spec", sorted(EXAMPLES.glob("fused_norms/specs/*.yaml")), ids=lambda path: path.stem)
+def test_the_tests_that_follow_from_its_specs_pass(project: Path, spec: Path) -> None:
+    assert " passed" in python("-c", COMMAND, "test", spec.stem, "--package", "fused_norms", folder=project)
+
+
+def test_its_wheel_is_all_that_is_needed(project: Path, tmp_path: Path) -> None:
+    """The package runs from its wheel alone, with its kernels in it, and checkers see its types."""
+    source = shutil.copytree(project, tmp_path / "source")
+    with zipfile.ZipFile(source / python("-c", BUILD, folder=source).splitlines()[-1]) as wheel:
+        wheel.extractall(tmp_path / "site")
+    assert all((tmp_path / "site" / "fused_norms" / name).exists() for name in ("py.typed", "_functions.pyi"))
+    shutil.copytree(project / "tests", tmp_path / "tests")
+    path = os.pathsep.join([str(tmp_path / "site"), *sys.path])
+    assert " passed" in python("-m", "pytest", "tests", folder=tmp_path, environment={"PYTHONPATH": path})

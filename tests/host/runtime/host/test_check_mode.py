@@ -1,0 +1,160 @@
+"""Plans on the host device in check mode: whose memory is whose, and what is said of a kernel that errs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from repository import ROOT
+
+from baracuda.checking.problems.row import RowProblem as Problem
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.trials.arrange import arrange
+from baracuda.checking.trials.memory import HostMemory, check_mode
+from baracuda.checking.verify import checks
+from baracuda.checking.verify.accesses import run_watched
+from baracuda.codegen.spec.load import load_folder
+from baracuda.runtime import KernelInternal, Registered
+from baracuda.runtime.device import WatchedArray
+from baracuda.runtime.host import HostDevice
+
+
+@pytest.fixture
+def memory() -> Iterator[HostMemory]:
+    with check_mode() as watched:
+        yield watched
+
+
+def _problem(op: str, shape: list[int], element: str = "f32", *edits: tuple[str, str]) -> Problem:
+    """A problem whose kernel's text has been edited, each edit being made at least once."""
+    loaded = load_folder(ROOT / "specs")
+    problem = Problem(
+        Subject(loaded[op], loaded, "baracuda.generated"),
+        {"input_shape": shape, "norm_axes_mask": 2, "has_gamma": True},
+        element,
+    )
+    if edits:
+        row: Any = problem.plan._row
+        text = row.source.text
+        for pattern, replacement in edits:
+            text, count = re.subn(pattern, replacement, text)
+            assert count, f"{pattern!r} is no longer in the text; write the edit anew"
+        source = replace(row.source)
+        source.__dict__["text"] = text
+        problem.plan = type(problem.plan)(problem.descriptor, Registered(row.sku, source), problem.plan.layouts)
+    return problem
+
+
+def _finding(problem: Problem, memory: HostMemory, pattern: str = "contiguous") -> str:
+    with pytest.raises(KernelInternal) as caught:
+        run_watched(problem, memory, dict.fromkeys(problem.arguments, pattern), {})
+    return str(caught.value)
+
+
+def _template_line(text: str) -> int:
+    lines = (ROOT / "templates" / "row.cu.jinja").read_text().splitlines()
+    (number,) = (n for n, line in enumerate(lines, 1) if text in line)
+    return number
+
+
+def test_row_beyond_the_end(memory: HostMemory) -> None:
+    """The finding names the tensor, the byte, the thread and the template's line."""
+    edit = (r"return row < \w+_size \?", "return true ?")
+    said = _finding(_problem("rms_norm_backward", [1, 64], "f32", edit), memory).splitlines()
+    line = _template_line("{{ t.value_type }}(args.{{ t.local }}.at(space, row))")
+    assert said[1].startswith(
+        "block (0,0,0) thread (0,0,0): read of 4 bytes out of bounds, 252 bytes past the end of 'rms' of 4 bytes "
+        f"at row.cu.jinja:{line} <- row.cu.jinja:"
+    )
+
+
+@pytest.mark.parametrize(("edit", "said"), [("row < 2", "before"), ("row > 0", "past the end of")])
+def test_packs_around_a_dense_row(memory: HostMemory, edit: str, said: str) -> None:
+    """The first row and the last have no neighbours to be read with them."""
+    problem = _problem("rms_norm", [3, 65], "f32", (r"args\.x_\.inside\(row\)", edit))
+    with pytest.raises(KernelInternal, match=rf"read of \d+ bytes out of bounds, \d+ bytes {said} .*'x'"):
+        run_watched(problem, memory, dict.fromkeys(problem.arguments, "shifted"), {})
+
+
+def test_output_that_is_not_written(memory: HostMemory) -> None:
+    """Of an output that keeps old elements, the finding says how many and the first."""
+    edit = (r"write<LAYOUT>\(y_pack", "if (row != 1) write<LAYOUT>(y_pack")
+    said = _finding(_problem("rms_norm", [3, 64], "f32", edit), memory)
+    assert said == "64 of 192 elements of 'y' never written, the first is element 64"
+
+
+def test_workspace_that_is_read_before_it_is_written(memory: HostMemory) -> None:
+    """What a launch leaves unwritten in the workspace is not there for the next one."""
+    edit = (r"start \+ place < stretch\.end", "start + place < stretch.end && place != 5")
+    problem = _problem("rms_norm_backward", [3, 64], "f32", edit)
+    assert re.search(r"read of 'workspace' byte 20, which was never written at row.cuh:\d+", _finding(problem, memory))
+
+
+def test_write_to_an_input(memory: HostMemory) -> None:
+    """An input is not written, even with what it holds."""
+    problem = _problem("rms_norm", [3, 64], "f32", (r"(write<LAYOUT>\(y_pack, )y_row", r"\1(T*)x_row"))
+    assert re.search(
+        r"write to the input 'x' byte 0 at pack.cuh:\d+ <- row.cuh:\d+ <- row.cu.jinja:", _finding(problem, memory)
+    )
+
+
+def test_between_elements(memory: HostMemory) -> None:
+    """What lies between a strided tensor's elements is not the tensor."""
+    edit = (r"args\.(y)_\.col_stride", "args.x_.col_stride")
+    problem = _problem("rms_norm", [3, 64], "f32", edit)
+    arrays = problem.draw()
+    with pytest.raises(KernelInternal, match=r"'y' of \d+ bytes, between its elements"):
+        arrange(problem, arrays, memory, patterns={"x": "shifted", "y": "step"}).run()
+
+
+def test_bound_launches_are_watched(memory: HostMemory) -> None:
+    """`bind` checks what its launches do each time they run."""
+    edit = (r"write<LAYOUT>\(y_pack", "if (row != 1) write<LAYOUT>(y_pack")
+    problem = _problem("rms_norm", [3, 64], "f32", edit)
+    arranged = arrange(problem, problem.draw(), memory)
+    given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+    bound = problem.plan.bind(**given)
+    for _ in range(2):
+        with pytest.raises(KernelInternal, match="64 of 192 elements of 'y' never written"):
+            bound()
+
+
+def test_the_device_is_usable_after_findings(memory: HostMemory) -> None:
+    """A finding leaves nothing behind: the unbroken kernel runs and is right."""
+    edit = (r"const bool live = row < \w+_size;", "const bool live = true;")
+    for _ in range(3):
+        _finding(_problem("rms_norm_backward", [1, 64], "f32", edit), memory)
+        checks.check_accuracy([_problem("rms_norm_backward", [3, 64])], memory)
+
+
+def test_interleaved_arrays() -> None:
+    """Arrays whose elements alternate in memory are told apart, and one array in two roles is one."""
+    device = HostDevice(check=True)
+    both = device.empty(32, np.float32)
+    halves = [
+        WatchedArray(n, r, both.ctypes.data + 4 * i, (16,), (2,), 4)
+        for i, (n, r) in enumerate([("a", "in"), ("b", "out")])
+    ]
+    assert device.watch is not None
+    with pytest.raises(KernelInternal, match="16 of 16 elements of 'b' never written"), device.watch(halves):
+        pass
+    same = [WatchedArray(n, r, both.ctypes.data, (32,), (1,), 4) for n, r in [("a", "in"), ("b", "out")]]
+    with pytest.raises(KernelInternal, match="32 of 32 elements of 'b'"), device.watch(same):
+        pass
+
+
+def test_overflow_of_an_index(memory: HostMemory) -> None:
+    """A signed integer that overflows is undefined in C++, whatever it does on the machine at hand."""
+    edit = (r"(const int lane = .*)", r"\1 if (2147483647 + int(space.row_axes) == 5) return;")
+    problem = _problem("rms_norm", [3, 64], "f32", edit)
+    assert re.search(r"overflow of 'int' at row.cu.jinja:\d+", _finding(problem, memory))
+
+
+def test_local_arrays_have_bounds(memory: HostMemory) -> None:
+    """An element beyond the last of a pack, which ends its struct, is outside."""
+    problem = _problem("rms_norm", [3, 65], "f32", (r"(y_pack\.lane\[)i\]", r"\1i + 1]"))
+    assert re.search(r"index 4 is outside '\S+ ?\[4\]' at row.cu.jinja:\d+", _finding(problem, memory, "step"))

@@ -16,6 +16,7 @@ from functools import partial
 
 from baracuda.runtime import REGISTRY, InvalidProblem
 
+from ..oracles.memo import memo
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory
 from ..verify import suite
@@ -23,7 +24,6 @@ from .kernel_trial import KernelBench
 from .mutants.kernels import Mutant, of_kernels
 from .mutants.plans import of_plan
 from .plan_trial import PlanBench
-from .remember import remember_oracle
 from .verdict import SURVIVED, Verdict, judged_apart
 
 LAUNCH_SECONDS = 3.0  # that a launch may take, which unchanged takes a few milliseconds
@@ -55,7 +55,6 @@ def mutants_of(subject: Subject, others: Mapping[str, Subject]) -> list[Mutant]:
 
 def judge(job: Job, subjects: dict[str, Subject], report: Callable[[Outcome], None]) -> None:
     """Report on each mutant of `job`; raises InvalidProblem when the unchanged target does not pass its tests."""
-    remember_oracle()
     memory = HostMemory()
     memory.device.workers, memory.device.timeout = 1, LAUNCH_SECONDS
     subject = subjects[job.op]
@@ -91,7 +90,8 @@ def main() -> None:
         answers.write(json.dumps(asdict(outcome)) + "\n")
         answers.flush()
 
-    judge(job, {s.spec.op: s for s in suite.subjects()}, report)
+    with memo():
+        judge(job, {s.spec.op: s for s in suite.subjects()}, report)
 
 
 if __name__ == "__main__":

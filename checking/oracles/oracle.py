@@ -16,6 +16,7 @@ from ..problems.problem import Arrays, Problem
 from ..problems.row import RowProblem
 from . import body as body_oracle
 from . import program as program_oracle
+from .memo import memoized
 from .wide import wide_type
 
 Flat = dict[str, Any]
@@ -31,11 +32,13 @@ def reference(problem: Problem, arrays: Mapping[str, Any]) -> Flat:
     return program_oracle.reference(_programmed(problem), arrays)
 
 
+@memoized
 def explicit(problem: Problem, arrays: Mapping[str, Any]) -> Flat | None:
     """Expected outputs by the op's own program, for saved tensors of any value; None for an op that has no program."""
     return None if isinstance(problem, BodyProblem) else program_oracle.explicit(_programmed(problem), arrays)
 
 
+@memoized
 def tolerances(
     problem: Problem,
     arrays: Mapping[str, np.ndarray[Any, Any]],
@@ -73,6 +76,7 @@ def _as_wide(array: np.ndarray[Any, Any], kind: np.dtype[Any]) -> np.ndarray[Any
     return array if moved else array.astype(np.float64).astype(kind)
 
 
+@memoized
 def with_saved(
     problem: Problem, arrays: Arrays, held: Mapping[str, ElementKind], hidden: Arrays | None = None
 ) -> tuple[Arrays, Flat]:

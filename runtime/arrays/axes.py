@@ -86,26 +86,6 @@ def coalesce(
     return tuple(extents[::-1]), tuple(zip(*inner[::-1], strict=True))
 
 
-def packable(
-    pointer: int,
-    itemsize: int,
-    row_strides: Sequence[int],
-    col_extents: Sequence[int],
-    col_strides: Sequence[int],
-    vec: int,
-) -> bool:
-    """Whether every row of a tensor can be accessed in aligned packs of `vec` elements of `itemsize` bytes.
-
-    The columns must coalesce to one axis of unit stride whose extent is a multiple of `vec`, and each row
-    must start at a multiple of a pack, or of 16 bytes when a pack is larger. Leave out rows of extent 1.
-    """
-    (extent, *more), ((stride, *_),) = coalesce(col_extents, (col_strides,))
-    if more or stride != 1 or extent % vec:
-        return False
-    pack = min(16, vec * itemsize)
-    return pointer % pack == 0 and all(row * itemsize % pack == 0 for row in row_strides)
-
-
 def span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
     """Half-open range of element offsets addressed, relative to the first index; (0, 0) when nothing is."""
     low, high = 0, 1

@@ -38,13 +38,6 @@ _NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")  # in an expression, of what is
 _RECENT = 64  # problems and SKUs whose launches are kept: selection asks for them several times in a row
 
 
-class _Numbers(SimpleNamespace):
-    """Numbers of a schedule; one that it lacks, and others have, is 0."""
-
-    def __getattr__(self, name: str) -> int:
-        return 0
-
-
 class BodyKernel(NamedTuple):
     """One launch: a grid (empty when there is nothing to do), threads of a block, dynamic shared bytes, and whether it
     waits itself for the one before it."""
@@ -262,17 +255,24 @@ class BodySelection(Selectable[B]):
     def _constants(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[Any, Any]:
         schedule, row = sku.schedule, sku.element.row
         assert isinstance(schedule, Schedule)
-        numbers = _Numbers(
+        numbers = SimpleNamespace(
             threads=schedule.threads,
             itemsize=row.bytes,
             accsize=row.acc.row.bytes,
             multiprocessors=multiprocessors,
-            **dict(schedule.numbers),
+            **{**dict.fromkeys(cls._schedule_numbers(), 0), **dict(schedule.numbers)},
         )
         with computing(descriptor):
             settings = SimpleNamespace(**cls._settings_of(descriptor))
             cls._add_terms(descriptor, numbers, settings)
         return numbers, settings
+
+    @classmethod
+    @lru_cache(maxsize=_RECENT)
+    def _schedule_numbers(cls) -> frozenset[str]:
+        """The numbers that some schedule of the plan has; for a kernel whose own schedule lacks one, it is 0."""
+        schedules = {row.sku.schedule for row in cls.kernels()}
+        return frozenset(name for one in schedules if isinstance(one, Schedule) for name, _ in one.numbers)
 
     @classmethod
     def workspace_of(cls, descriptor: B, sku: KernelSku) -> int:

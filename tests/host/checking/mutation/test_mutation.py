@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from repository import ROOT
 
-from baracuda.checking.mutation import remember, verdict
+from baracuda.checking.mutation import verdict
 from baracuda.checking.mutation.mutants import name_operators, operators, probes, python_operators
 from baracuda.checking.mutation.mutants.code import Code
 from baracuda.checking.mutation.mutants.inline_headers import with_headers
@@ -32,6 +32,7 @@ from baracuda.checking.mutation.sample import sample, shard
 from baracuda.checking.mutation.state import State
 from baracuda.checking.mutation.survivors import Declared, declared, unused
 from baracuda.checking.mutation.worker import Outcome
+from baracuda.checking.oracles.memo import memo, memoized
 from baracuda.cli.prove import mutate as mutate_module
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import InvalidProblem, SpecError, Unsupported
@@ -324,27 +325,30 @@ def mutants(ops: list[str]) -> list[Mutant]:
     return mutate_module._mutants(ops, ROOT / "specs", "baracuda.generated")
 
 
-def test_the_oracle_is_asked_once_for_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keyword arguments are part of the question; an answer that the caller adds to stays as it was."""
+def test_the_oracle_is_asked_once_for_each_question() -> None:
+    """Within `memo` alone. Keyword arguments are part of the question; what a caller adds to an answer is its own."""
     asked: list[Any] = []
 
+    @memoized
     def tolerances(problem: Any, arrays: Any, *, saved: Any = None) -> dict[str, Any]:
         asked.append((arrays, saved))
         return {"y": len(asked)}
 
-    monkeypatch.setattr(remember, "_PURE", ("tolerances",))
-    for module in (remember.checks, remember.refusals):
-        monkeypatch.setattr(module, "tolerances", tolerances, raising=False)
-    remember.remember_oracle()
-    problem = SimpleNamespace(descriptor="d", arguments={"x": 0}, plan=SimpleNamespace(sku="s"))
-    questions: list[tuple[Any, ...]] = [(), ({"r": np.zeros(2)},), ({"r": np.ones(2)},), ({},)]
-    for _ in range(2):
-        for number, saved in enumerate(questions, start=1):
-            given = {"saved": saved[0]} if saved else {}
-            answer = remember.checks.tolerances(problem, {"x": np.arange(3)}, **given)
-            assert answer == {"y": number}
-            answer["more"] = 0
-    assert len(asked) == len(questions)
+    @memoized
+    def explicit(problem: Any, arrays: Any, *, saved: Any = None) -> dict[str, Any]:
+        return {"y": 0}
+
+    problem: Any = SimpleNamespace(descriptor="d", arguments={"x": 0}, plan=SimpleNamespace(sku="s"))
+    questions: list[dict[str, Any]] = [{}, {"saved": {"r": np.zeros(2)}}, {"saved": {"r": np.ones(2)}}, {"saved": {}}]
+    with memo():
+        for _ in range(2):
+            for number, named in enumerate(questions, start=1):
+                answer = tolerances(problem, {"x": np.arange(3)}, **named)
+                assert answer == {"y": number} and explicit(problem, {"x": np.arange(3)}, **named) == {"y": 0}
+                answer["more"] = 0
+        assert len(asked) == len(questions)
+    tolerances(problem, {"x": np.arange(3)})
+    assert len(asked) == len(questions) + 1
 
 
 def mutate(scratch: Path, *arguments: str) -> subprocess.Popen[str]:

@@ -123,3 +123,15 @@ def test_descriptors_are_values(name: str) -> None:
             ours(**wrong)
         with pytest.raises(TypeError):
             theirs(**wrong)
+
+
+def test_expressions_see_the_numbers_of_all_schedules_and_no_others() -> None:
+    """One that the kernel's own schedule lacks is 0, one that no schedule has is an error."""
+    kind = generated("flash_sdpa")
+    sizes = {"batch_size": 1, "num_heads": 2, "query_len": 1, "key_len": 600, "d_k": 8, "d_v": 8}
+    problem = kind.DESCRIPTOR(**sizes, is_causal=False, scale=1.0, element="f32")
+    seen = [(row.sku.schedule, kind._constants(problem, row.sku)[0]) for row in kind.kernels("f32")]
+    assert {numbers.splits > 0 for _, numbers in seen} == {False, True}
+    assert all(numbers.splits == dict(schedule.numbers).get("splits", 0) for schedule, numbers in seen)
+    with pytest.raises(AttributeError, match="split"):
+        _ = seen[0][1].split

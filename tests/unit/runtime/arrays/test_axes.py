@@ -165,29 +165,3 @@ def test_an_axis_outside_the_rank_is_refused(axis):
     assert axes.normalize_axis(1, 2) == 1
     with pytest.raises(InvalidProblem, match=f"axis {axis} is outside rank 2"):
         axes.normalize_axis(axis, 2)
-
-
-@pytest.mark.parametrize(
-    ("pointer", "itemsize", "rows", "extents", "strides", "vec", "packs"),
-    [
-        (4096, 2, (64,), (64,), (1,), 8, True),
-        (4096, 2, (64, 128), (4, 16), (16, 1), 8, True),  # two column axes that are one
-        (4096, 2, (64,), (4, 16), (32, 1), 8, False),  # ... and two that are not
-        (4098, 2, (64,), (64,), (1,), 8, False),
-        (4096, 2, (65,), (64,), (1,), 8, False),
-        (4096, 2, (0, -64), (64,), (1,), 8, True),
-        (4096, 2, (), (60,), (1,), 8, False),
-        (4096, 2, (), (64,), (2,), 8, False),
-        (4096, 2, (), (64,), (0,), 8, False),
-        (4096, 2, (), (64,), (-1,), 8, False),
-        (4100, 2, (2,), (64,), (1,), 2, True),  # a short pack needs only its own alignment
-        (4112, 8, (2,), (64,), (1,), 4, True),  # a long one needs no more than 16 bytes
-        (4104, 8, (2,), (64,), (1,), 4, False),
-        (4098, 2, (), (1,), (77,), 1, True),
-        (4096, 2, (), (1,), (77,), 2, False),
-        (4096, 2, (), (0,), (77,), 8, True),
-    ],
-)
-def test_rows_pack_only_when_every_pack_is_aligned(pointer, itemsize, rows, extents, strides, vec, packs):
-    """Packed access needs unit stride, whole packs, and an aligned start of every row."""
-    assert axes.packable(pointer, itemsize, rows, extents, strides, vec) is packs

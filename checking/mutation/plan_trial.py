@@ -18,7 +18,7 @@ class PlanBench:
     """Runs the tests of an op, and those of its representative kernels, on its plan, mutated or not."""
 
     def __init__(self, subject: Subject, memory: HostMemory) -> None:
-        self.module, self.subject = sys.modules[subject.plan.__module__], subject
+        self.module = sys.modules[subject.plan.__module__]
         self.stages = stages.of_plan(subject, [row.sku for row in representatives(subject.spec.op)], memory)
 
     @cache  # noqa: B019  there is one bench to a process
@@ -29,9 +29,8 @@ class PlanBench:
     def judge(self, mutant: Mutant, rest: bool) -> Verdict:
         """Put the mutated plan in place of the plan; only a forked child may do so."""
         try:
-            module = put_in_place(self.module.__name__, mutant.apply(source_of(self.module)[1]))
+            put_in_place(self.module.__name__, mutant.apply(source_of(self.module)[1]))
         except Exception as error:  # what a mutant cannot even be imported for
             return Verdict(KILLED, "import", in_one_line(error))
-        vars(self.subject)["_module"] = module
         suite.problems_of.cache_clear()
         return first_objection(self.stages[rest])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -25,13 +24,10 @@ class Subject:
     def spec(self) -> OpSpec:
         return self.loaded.spec
 
-    @cached_property
-    def _module(self) -> Any:
-        return import_module(f"{self.package}.{self.spec.category}.{self.spec.op}")
-
     @property
     def plan(self) -> Any:
-        return getattr(self._module, self.spec.plan)
+        """The plan class, of the module that is imported now: a mutant may have taken its place."""
+        return getattr(import_module(f"{self.package}.{self.spec.category}.{self.spec.op}"), self.spec.plan)
 
     def descriptor(self, values: Mapping[str, Any], element: ElementKind | str) -> Descriptor:
         """The descriptor of a test case, with the spec's defaults for what the case does not say."""

@@ -1,4 +1,8 @@
-"""Tensor maps: how the copy engine of sm_90 and later is told of a tensor, through the driver alone."""
+"""Tensor maps: how the copy engine of sm_90 and later is told of a tensor, through the driver alone.
+
+A kernel's map is a part of its argument struct. cuda.core's TensorMapDescriptor does not give its bytes, and it takes
+neither axes of stride 0 nor a view without its array.
+"""
 
 from __future__ import annotations
 

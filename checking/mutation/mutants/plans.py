@@ -55,11 +55,10 @@ def _mutant(op: str, path: str, text: str, operator: str, node: ast.AST, after: 
     return Mutant(op, PLAN, operator, path, line, lines[line - 1].strip(), start, before, after)
 
 
-def put_in_place(name: str, text: str) -> ModuleType:
+def put_in_place(name: str, text: str) -> None:
     """Run `text` as module `name`, from now on in this process."""
     there = import_module(name)
     module = ModuleType(name)
     module.__file__, module.__package__ = there.__file__, there.__package__
     sys.modules[name] = module
     exec(compile(text, str(there.__file__), "exec"), module.__dict__)
-    return module

@@ -83,7 +83,7 @@ def _show() -> None:
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     line = f"baracuda: compiling {names[0]}{others}" if names else ""
     with suppress(OSError, ValueError):
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: the terminal does not know
         sys.stderr.write(_ERASE + line[: width - 1])
         sys.stderr.flush()
 

@@ -132,6 +132,12 @@ def test_status_line_of_several_threads_and_of_a_narrow_terminal(monkeypatch: py
     assert lines[4:] == ["baracuda: compiling first for sm_90", ""]
 
 
+def test_status_line_of_a_terminal_that_does_not_know_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch, columns=0) as screen, observe.compiling("axpy", "sm_90"):
+        pass
+    assert screen.getvalue().startswith("\r\x1b[2Kbaracuda: compiling axpy for sm_90\r")
+
+
 def test_no_status_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """In a pipe, where it is not wanted, and beside the progress that commands show."""
     with observe.compiling("axpy", "sm_90"):

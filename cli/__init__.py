@@ -1,4 +1,4 @@
-"""The command line: `main` reads arguments, a module per command does the work."""
+"""The command line: `main` parses arguments, one module per command does the work."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The arguments that commands share, how they are read, and how commands end."""
+"""Options shared by commands, their validation, and exit codes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ SETTINGS = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
 
 
 class Command(click.Command):
-    """Is listed with what it does in full, and without what its exit code says."""
+    """Shows the first clause of its help in listings, without truncation."""
 
     def get_short_help_str(self, limit: int = 0) -> str:
         return super().get_short_help_str(limit=1000).partition(";")[0].rstrip(".")
 
 
 class Commands(click.Group):
-    """Prints an error of the tree, or about a file, as its message; any other exception is a defect and shows a
-    traceback."""
+    """Prints a BaracudaError or OSError as one line; any other exception is a defect and shows a traceback."""
 
     command_class = Command
 
@@ -45,7 +44,7 @@ class Commands(click.Group):
 
 
 class Forwarding(Command):
-    """Keeps what follows `--` apart, for another program."""
+    """Puts the arguments after `--` into `ctx.obj`, for another program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
@@ -56,7 +55,7 @@ class Forwarding(Command):
 def read_archs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     for arch in value:
         if arch not in TARGETS:
-            raise click.BadParameter(f"{arch!r} is no architecture; known are {', '.join(TARGETS)}; {AN_EXAMPLE}")
+            raise click.BadParameter(f"{arch!r} is not an architecture; known: {', '.join(TARGETS)}; {AN_EXAMPLE}")
     return value
 
 
@@ -67,55 +66,55 @@ def read_specs(_ctx: click.Context, _param: click.Parameter, value: Path | None)
 
 
 def complete(what: str) -> Callable[[click.Context, click.Parameter, str], Any]:
-    """Completes by a function of `completion`, which is imported for it."""
+    """Complete with a function of `completion`, imported on demand."""
 
-    def given(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+    def completer(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
         from . import completion
 
         return getattr(completion, what)(ctx, param, incomplete)
 
-    return given
+    return completer
 
 
-if any(name.endswith("GEN_COMPLETE") for name in os.environ):  # what bash is told to do is ours in part
+if any(name.endswith("GEN_COMPLETE") for name in os.environ):  # patches what click sends to bash
     from . import completion  # noqa: F401
 
 OPS = click.argument("ops", nargs=-1, metavar="[OP]...", shell_complete=complete("ops"))
 PLAN = click.argument("plan", shell_complete=complete("plans"))
 FIELDS = click.argument("fields", nargs=-1, metavar="FIELD=VALUE...", shell_complete=complete("fields"))
 ANY_SPECS = click.option(
-    "--specs", type=FOLDER, callback=read_specs, help="By default ./specs, or else the installed ones."
+    "--specs", type=FOLDER, callback=read_specs, help="Default: ./specs, else the installed ones."
 )
 SPECS = click.option("--specs", type=FOLDER, default=Path("specs"), show_default=True)
 OUT = click.option("--out", type=FOLDER, default=Path("generated"), show_default=True)
-TEMPLATES = click.option("--templates", type=THERE, multiple=True, help="Come before our own; repeatable.")
+TEMPLATES = click.option("--templates", type=THERE, multiple=True, help="Overrides built-in templates; repeatable.")
 LAYOUTS = click.option(
     "--layouts",
     metavar="NAMES",
     callback=lambda _ctx, _param, value: tuple(value.split(",")) if value else (),
     shell_complete=complete("layouts"),
-    help="Only these, with commas; by default all that an op has.",
+    help="Comma-separated layouts; default: all of an op.",
 )
-PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Generated plans.")
-REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Keep what fails there, for `baracuda-gen repro`.")
+PACKAGE = click.option("--package", default="baracuda.generated", show_default=True, help="Package of generated plans.")
+REPRO = click.option("--repro", type=FOLDER, metavar="DIR", help="Save failures here, for `baracuda-gen repro`.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def PROJECT(command: Function) -> Function:
-    """Where a project's files are."""
+    """The options for a project's folders."""
     return SPECS(OUT(TEMPLATES(command)))
 
 
 def archs(*default: str) -> Callable[[Function], Function]:
-    """`--arch`, which may be repeated."""
-    shown = f"May be repeated; by default {', '.join(default)}."
+    """The repeatable option `--arch`."""
+    shown = f"Repeatable; default: {', '.join(default)}."
     how: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
     return click.option("--arch", "archs", multiple=True, default=default, help=shown, **how)
 
 
 def device(example: str, default: str) -> Callable[[Function], Function]:
-    """`--device`, a GPU, an architecture or the host device."""
-    shown = f"{example}, ...; by default {default}."
+    """The option `--device`: a GPU, an architecture or the host device."""
+    shown = f"{example}, ...; default: {default}."
     return click.option("--device", help=shown, shell_complete=complete("devices"))
 
 

@@ -1,4 +1,4 @@
-"""What a shell may complete: ops, plans, fields of descriptors and their values, architectures, devices, layouts."""
+"""Shell completion: ops, plans, descriptor fields and their values, architectures, devices, layouts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BOOLS = ("true", "false")
 
 @add_completion_class
 class Bash(BashComplete):
-    """Leaves no space behind `FIELD=`, and reads `--option = value`, as bash takes it apart."""
+    """Adds no space after `FIELD=`, and rejoins `--option = value`, which bash splits."""
 
     source_template = BashComplete.source_template.replace(
         "COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *= ]] && compopt -o nospace"
@@ -34,13 +34,13 @@ class Bash(BashComplete):
 
 
 def ops(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
-    """Those that have a spec; a file is called as its op is."""
+    """Ops that have a spec; a spec's file is named after its op."""
     folder = specs_folder(ctx.params.get("specs")).expanduser()  # which the shell does later
     return _starting(incomplete, sorted(path.stem for path in folder.rglob("*.yaml")))
 
 
 def plans(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
-    """Those of the package."""
+    """Plans of the package."""
     try:
         return _starting(incomplete, plan_names(ctx.params.get("package") or PACKAGE))
     except BaracudaError:
@@ -48,7 +48,7 @@ def plans(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
 
 
 def fields(ctx: Context, _param: Parameter, incomplete: str) -> list[CompletionItem]:
-    """`FIELD=` for the fields that are not given yet, or the values of one; bash takes FIELD, = and value apart."""
+    """`FIELD=` for the fields not given yet, or the values of one; bash splits FIELD, = and value."""
     given = list(ctx.params.get("fields") or ())
     try:
         plan = plan_called(ctx.params["plan"], ctx.params.get("package") or PACKAGE)
@@ -82,7 +82,7 @@ def elements(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
 
 
 def layouts(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
-    """One more of a list with commas."""
+    """The next item of a comma-separated list."""
     before, comma, last = incomplete.rpartition(",")
     known = dict.fromkeys((*RowPlan.LAYOUTS, *MapPlan.LAYOUTS))
     return [f"{before}{comma}{name}" for name in _starting(last, known) if name not in before.split(",")]

@@ -1,4 +1,4 @@
-"""The last answer to a question, kept on disk for as long as all that it follows from stays the same."""
+"""A memo on disk: an answer stays valid as long as everything that it depends on is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands show: tables or JSON on stdout, progress on stderr, plain text where nobody is watching."""
+"""Output of commands: tables or JSON on stdout, progress on stderr, plain text when not on a terminal."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Row = Mapping[str, object]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Colours and wraps at a terminal's width; neither elsewhere, and no colours under NO_COLOR."""
+    """Colours and wraps to the terminal's width; plain when not on a terminal, no colours under NO_COLOR."""
     made = Console(stderr=stderr, highlight=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_UNWRAPPED)
 
 
 def show_table(rows: Sequence[Row]) -> None:
-    """Print `rows`, which all have the same keys, the headings; columns with numbers are aligned right.
+    """Print `rows`, which share their keys as headings; numeric columns are right-aligned.
 
-    Where words would have to be broken to fit the terminal, each row becomes a list.
+    If the terminal is too narrow to keep words whole, print each row as a list.
     """
     screen = console()
     wide = _width(rows) <= screen.width
@@ -43,7 +43,7 @@ def show_table(rows: Sequence[Row]) -> None:
 
 
 def _width(rows: Sequence[Row]) -> int:
-    """The least that a table takes when words are broken in one column alone."""
+    """The narrowest width of a table in which only one column breaks words."""
     columns = [[name, *(_cell(row[name]) for row in rows)] for name in (rows[0] if rows else ())]
     words = sorted(max(len(word) for cell in cells for word in cell.split() or [""]) for cells in columns)
     return sum(words[:-1]) + min([_NARROWEST, *words[-1:]]) + 2 * len(words)
@@ -74,7 +74,7 @@ def _coloured(value: object) -> Text:
 
 
 def show_json(value: object) -> None:
-    """Print `value` as JSON and nothing else; numbers that JSON does not have, "inf" and "nan", are strings."""
+    """Print `value` as JSON and nothing else; infinities and NaN become strings."""
     click.echo(json.dumps(_jsonable(value), indent=2, default=str))
 
 
@@ -102,7 +102,7 @@ def _cell(value: object) -> str:
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar on stderr that the yielded call moves by one of `total` steps; nothing in a pipe."""
+    """Show a progress bar on stderr; the yielded function advances it by one of `total` steps. Silent in a pipe."""
     screen = console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     bar = Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
@@ -113,7 +113,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def working(title: str) -> Iterator[None]:
-    """Show that something of unknown length goes on."""
+    """Show a spinner."""
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield

@@ -1,7 +1,4 @@
-"""Expressions of a spec that have no value for a problem: Python's errors, told as ours.
-
-A generated plan computes them as they stand: `n // m` where m is 0, or the least extent of a shape that has none.
-"""
+"""Turns Python's errors in a spec's expressions into ours: `n // m` where m is 0, or the minimum of an empty shape."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _FIELD = re.compile(r"\b(?:self|d)\.(\w+)")
 
 @contextmanager
 def computing(descriptor: Descriptor) -> Iterator[None]:
-    """Raise InvalidProblem, with the expression and its fields, where one has no value for `descriptor`."""
+    """Raise InvalidProblem, with expression and fields, if an expression has no value for `descriptor`."""
     try:
         yield
     except BaracudaError:
@@ -39,7 +36,7 @@ def computing(descriptor: Descriptor) -> Iterator[None]:
 
 
 def _expression(error: BaseException, descriptor: Descriptor) -> str:
-    """What failed, as the module of the descriptor has it; "" where its source is not at hand."""
+    """The failing expression as the descriptor's module has it; "" if its source is not available."""
     module = getattr(sys.modules.get(type(descriptor).__module__), "__file__", None)
     frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == module]
     if not frames:

@@ -1,7 +1,7 @@
-"""What a plan asks of a device: compile a source to a kernel, launch it, nothing else.
+"""The device interface: compile a source to a kernel, load it, launch it.
 
-Every generated kernel takes exactly one parameter, a struct of 8-byte words passed by value, so an argument
-list is one block of memory on every device and needs no marshalling.
+Every generated kernel takes one parameter, a struct of 8-byte words passed by value, so an argument list is one
+block of memory on every device and needs no marshalling.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """One entry point of a generated source, with all that decides its machine code except the architecture."""
+    """One entry point of a generated source, with everything that determines its machine code but the architecture."""
 
     path: str  # of the generated file, relative to its package; compilers name it in their messages
     text: str
@@ -29,7 +29,7 @@ class KernelSource:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one thread block of a compiled kernel occupies, as the assembler reports it."""
+    """Resources of a compiled kernel per thread or block, from the assembler's report."""
 
     registers: int  # per thread
     shared_bytes: int  # static, per block
@@ -40,9 +40,9 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class WatchedArray:
-    """An array that kernels may touch, and what they may do to it; strides count elements.
+    """An array that kernels may access, and how; strides count elements.
 
-    Inputs are read only, outputs ("out") hold nothing before they are written, and all of an output gets written.
+    Inputs are read-only; outputs ("out") are uninitialised and must be fully written.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Kernel(Protocol):
     def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
         """Start `grid` blocks of `block` threads on `stream` (a raw handle; 0 is the legacy default stream).
 
-        `args` is the host address of the parameter struct, `args_bytes` its size. The struct is copied before the
-        call returns. On the host device the launch has finished when the call returns.
+        `args` is the host address of the parameter struct and `args_bytes` its size; the struct is copied before the
+        call returns. On the host device, the launch has finished when the call returns.
         """
 
 
 class Device(Protocol):
-    """`name` is "cuda:0", "host", ...; `arch` is what kernels are compiled for: "sm_90", "host", ..."""
+    """`name` is "cuda:0", "host", ...; `arch` is the compilation target: "sm_90", "host", ..."""
 
     name: str
     arch: str
@@ -76,21 +76,21 @@ class Device(Protocol):
 
     @property
     def watch(self) -> Watch | None:
-        """None, or what a device that checks kernels wants around a plan's launches: they touch nothing else."""
+        """None, or a context for a plan's launches on a device that checks every access."""
 
     def load(self, source: KernelSource) -> Kernel:
-        """Compile `source` for this device (or take it from the cache), load it and return its entry point."""
+        """Compile `source` or find it in the cache, load it and return its entry point."""
 
     def is_loaded(self, source: KernelSource) -> bool:
-        """Whether `load` would return at once, without compiling, reading files or touching the device."""
+        """Whether `load` would return at once, without compiling, reading files or using the device."""
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether launches on `stream` (a raw handle) are being recorded into a graph: then nothing can be loaded."""
+        """Whether `stream` (a raw handle) is being captured into a graph, so that nothing can be loaded."""
 
 
 _NAME = re.compile("host|cuda:[0-9]{1,3}")
 
 
 def is_device(name: object) -> bool:
-    """Whether it is the name of a device, which need not be there."""
+    """Whether `name` is well formed; the device need not exist."""
     return type(name) is str and _NAME.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""What can go wrong, as one small tree: every message carries the values seen and the values needed."""
+"""The errors of this package; every message has the value seen and the value needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _LONGEST = 16_000  # characters of a message
 
 
 class BaracudaError(Exception):
-    """Root of every error this package raises on purpose. A message of any length prints short enough to read."""
+    """Base of every error that this package raises on purpose. Long messages are shortened when printed."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -49,11 +49,11 @@ class MisalignedOperand(BaracudaError, ValueError):
 
 
 class OutOfMemory(BaracudaError, MemoryError):
-    """An output that a function is to allocate is larger than the memory there is."""
+    """An output that a function would allocate exceeds the available memory."""
 
 
 class KernelInternal(BaracudaError, RuntimeError):
-    """A kernel misbehaved while it ran; `code` is the device's own status."""
+    """A kernel failed while running; `code` is the device's own status."""
 
     def __init__(self, message: str, *, code: int = 0) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class KernelInternal(BaracudaError, RuntimeError):
 
 
 class DriverError(BaracudaError, RuntimeError):
-    """The CUDA driver, or the host device standing in for it, refused a call."""
+    """The CUDA driver, or the host device in its place, refused a call."""
 
 
 class CompileError(BaracudaError, RuntimeError):
@@ -69,7 +69,7 @@ class CompileError(BaracudaError, RuntimeError):
 
 
 class UnsafeCache(BaracudaError, RuntimeError):
-    """Others may write where compiled kernels are kept, so none is taken from there."""
+    """Others may write to the cache of compiled kernels, so it is not used."""
 
 
 class SpecError(BaracudaError, ValueError):

@@ -1,4 +1,4 @@
-"""Values of callers: taken to their canonical types, whatever they do when they are asked, and shown in a few words."""
+"""Callers' values: converted to canonical types, whatever code they run when asked, and printed briefly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 400  # characters of a value in a message
 
 
 class _Short(Repr):
-    """Prints values of Python's own types, and of all others the type: their `repr` is not ours to call."""
+    """Prints values of Python's own types; of all others only the type, since their `repr` may run any code."""
 
     def repr1(self, x: Any, level: int) -> str:
         return super().repr1(x, level) if type(x) in _PRINTED else f"<{kind_of(x)}>"
@@ -35,7 +35,7 @@ _short.maxstring = _short.maxother = 160
 
 
 def shown(value: object) -> str:
-    """What messages print of `value`, in one line and cut; of what is no value of Python's own types, the type."""
+    """How messages print `value`: in one line, shortened; for types that are not Python's own, the type."""
     try:
         text = _short.repr(value)
     except Exception:  # as of ints with more digits than Python prints
@@ -44,7 +44,7 @@ def shown(value: object) -> str:
 
 
 def one_line(text: object, longest: int = _SHOWN) -> str:
-    """`text`, as of another's error, in one line of printable characters; what is beyond `longest` is left out."""
+    """`text` as one line of printable characters, cut after `longest`."""
     try:
         given = str(text)[: 4 * longest]
     except Exception:
@@ -54,7 +54,7 @@ def one_line(text: object, longest: int = _SHOWN) -> str:
 
 
 def text_of(value: object) -> str | None:
-    """The characters of a text, also of one of a class of its own; None for what is no text."""
+    """The characters of a string, also of a subclass; None for anything else."""
     return str.__str__(value) if issubclass(type(value), str) else None  # what `isinstance` asks, an object may answer
 
 
@@ -69,23 +69,23 @@ def name_of(kind: type) -> str:
 
 
 def some_of(names: Collection[str], most: int = 12) -> str:
-    """Names in alphabetical order, as messages list them: the first ones, and how many there are beside."""
+    """Names in alphabetical order, as messages list them: the first ones and how many more."""
     listed = ", ".join(one_line(name, 80) for name in sorted(names)[:most])
     return f"{listed} and {len(names) - most} more" if len(names) > most else listed
 
 
 def first_of(values: Iterable[Any], most: int) -> list[Any]:
-    """What `values` has, up to one more than `most`: it may never end, and say nothing of its length."""
+    """Up to `most` + 1 items of `values`, which may be endless and may lack a length."""
     return list(islice(values, most + 1))
 
 
 def as_shape(name: str, value: Any) -> tuple[int, ...]:
-    """Extents as a tuple of ints of 64 bits; raises InvalidProblem for anything else."""
+    """Extents as a tuple of 64-bit ints; raises InvalidProblem for anything else."""
     return ints(repr(name), value)
 
 
 def ints(what: str, value: Any, *, bits: int = 64) -> tuple[int, ...]:
-    """Signed ints of so many bits, no more than a tensor has axes; `what` is what messages call the value."""
+    """Signed ints of at most `bits` bits, at most as many as a tensor has axes; messages call the value `what`."""
     try:
         if type(value) is not tuple and (not isinstance(value, _SEQUENCES) or isinstance(value, _BYTES)):
             raise TypeError
@@ -100,7 +100,7 @@ def ints(what: str, value: Any, *, bits: int = 64) -> tuple[int, ...]:
 
 
 def as_int(name: str, value: Any) -> int:
-    """An int of 64 bits; raises InvalidProblem for anything else."""
+    """A 64-bit int; raises InvalidProblem for anything else."""
     try:
         number = operator.index(value)
     except Exception:
@@ -111,7 +111,7 @@ def as_int(name: str, value: Any) -> int:
 
 
 def as_float(name: str, value: Any) -> float:
-    """A float; raises InvalidProblem for what does not convert to one, text included."""
+    """A float; raises InvalidProblem for what does not convert, strings included."""
     try:
         number = value.__float__()  # which text has not, though `float` reads it
         if isinstance(number, float):
@@ -129,7 +129,7 @@ def as_bool(name: str, value: Any) -> bool:
 
 
 def as_mapping(name: str, value: Any) -> dict[str, Any]:
-    """Values by name, or nothing for None; raises InvalidProblem for anything else."""
+    """Values by name, empty for None; raises InvalidProblem for anything else."""
     try:
         if value is not None and not issubclass(type(value), Mapping):
             raise TypeError
@@ -142,7 +142,7 @@ def as_mapping(name: str, value: Any) -> dict[str, Any]:
 
 
 def as_names(name: str, value: Collection[str]) -> frozenset[str]:
-    """Names as a set; raises InvalidProblem for anything else: a string would be taken for the names of its letters."""
+    """Names as a set; raises InvalidProblem for anything else, such as a single string."""
     try:
         if not issubclass(type(value), Collection) or issubclass(type(value), str | bytes):
             raise TypeError

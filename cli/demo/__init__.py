@@ -1,1 +1,1 @@
-"""The tour that `baracuda-gen demo` gives."""
+"""`baracuda-gen demo`."""

@@ -1,4 +1,4 @@
-"""Arrays as an RMSNorm in a transformer meets them: a few channels and tokens far larger than the rest."""
+"""Activations as an RMSNorm in a transformer sees them: a few channels and tokens are far larger than the rest."""
 
 from __future__ import annotations
 

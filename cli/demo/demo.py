@@ -1,4 +1,4 @@
-"""`demo`: RMSNorm from its specs to numbers that can be trusted, step by step."""
+"""`demo`: RMSNorm from its specs to checked results, step by step."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def _generate() -> Project:
 
 
 def _brought_up_to_date(project: Project, out: Path) -> str:
-    """What was done in a checkout of the sources; an installed package stays as it is."""
+    """What was regenerated in a checkout; an installed package is left alone."""
     checkout = (out.resolve().parent / "pyproject.toml").is_file()
     changes = (write if checkout else compare)(project.files, out)
     if not changes.any:
         return f"{len(project.ops)} ops, unchanged"
     if not checkout:
         count = len(changes.written) + len(changes.removed)
-        return f"{out} is not as the specs say in {count} of its files, and stays so (install the package again),"
+        return f"{out} has {count} stale files and is left alone (reinstall the package),"
     show_changes(changes, out)
     return summary(len(project.ops), changes)
 
@@ -81,7 +81,7 @@ def _compile(project: Project) -> bool:
 
 
 def _by_kernel(report: Report) -> list[Row]:
-    """A row per kernel; what differs between architectures is listed in their order, of times the sum."""
+    """One row per kernel; values that differ between architectures are listed in their order, times are summed."""
     found: dict[str, list[Row]] = {}
     for row in report.rows():
         found.setdefault(str(row["kernel"]), []).append(row)
@@ -110,7 +110,7 @@ def _described(on: Machine) -> str:
 def _show_times(done: list[Pass], on: Machine) -> None:
     if not isinstance(on, CudaMachine):
         times = ", ".join(f"{one.plan.OP} {one.seconds * 1e3:.0f} ms" for one in done)
-        click.echo(f"\ntime on the host device, which is no benchmark of any GPU: {times}")
+        click.echo(f"\ntime on the host device (no benchmark): {times}")
         return
     click.echo("\nspeed: median of runs that find the cache cold; a tensor's bytes are counted once")
     show_table([_speed(one, on) for one in done])

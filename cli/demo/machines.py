@@ -1,4 +1,4 @@
-"""Where the demo runs: memory and a clock, on the GPU through CuPy or on the host device through NumPy."""
+"""Where the demo runs: arrays and a clock, on the GPU through CuPy or on the host device through NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLUSH_BYTES = 256 << 20  # more than any GPU's L2 cache
 
 
 class Machine(Protocol):
-    """A place for arrays."""
+    """Allocates arrays and times calls."""
 
     name: str
 
@@ -26,17 +26,17 @@ class Machine(Protocol):
         """The same array on this machine."""
 
     def get(self, array: Array) -> np.ndarray[Any, Any]:
-        """The array back as NumPy's, after all that was started has finished."""
+        """The array as NumPy's, after all pending work has finished."""
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """An array to be written."""
+        """An uninitialised array."""
 
     def seconds(self, call: Callable[[], object]) -> float:
-        """How long `call`, which has run before, takes."""
+        """How long `call` takes; it has run before."""
 
 
 class HostMachine:
-    """NumPy arrays; one run is timed, which says nothing of a GPU."""
+    """NumPy arrays; times a single run, which says nothing about a GPU."""
 
     name = "host"
 
@@ -56,7 +56,7 @@ class HostMachine:
 
 
 class CudaMachine:
-    """CuPy arrays; the median of some runs, each of which finds the L2 cache full of other data."""
+    """CuPy arrays; times the median of several runs with a cold L2 cache."""
 
     def __init__(self, name: str) -> None:
         import cupy
@@ -92,7 +92,7 @@ class CudaMachine:
 
 
 def machine() -> Machine:
-    """The first GPU where there is one and CuPy is installed, else the host device."""
+    """The first GPU if there is one and CuPy is installed, else the host device."""
     device = default_device()
     try:
         return HostMachine() if device.name == "host" else CudaMachine(device.name)

@@ -1,4 +1,4 @@
-"""The demo's work: RMSNorm forward and backward through their plans, as a training step runs them."""
+"""The demo's workload: RMSNorm forward and backward through their plans, as in a training step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAST_AXIS = 0b10
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One plan, the arrays it read and wrote, and how many seconds a run took."""
+    """A plan, its inputs and outputs, and the seconds of one run."""
 
     plan: RowPlan[Any]
     inputs: Arrays
@@ -28,12 +28,12 @@ class Pass:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its tensors, which is what a kernel that reads and writes each once moves."""
+        """Bytes of all tensors: the minimum memory traffic."""
         return sum(array.nbytes for array in (*self.inputs.values(), *self.outputs.values()))
 
 
 def passes(rows: int, cols: int, on: Machine) -> list[Pass]:
-    """Run the forward, then the backward with what the forward saved."""
+    """Run the forward, then the backward with the values saved by the forward."""
     plans: Any = plans_of(PACKAGE)
     problem = {"input_shape": (rows, cols), "norm_axes_mask": LAST_AXIS, "has_gamma": True, "element": "bf16"}
     drawn = activations(rows, cols)

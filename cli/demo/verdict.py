@@ -1,4 +1,4 @@
-"""The demo's verdict: how far results lie from the oracle's, in blocks of rows where rows are independent."""
+"""The demo's verdict: errors against the oracle, in blocks of rows where rows are independent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK_ROWS = 256  # of the oracle at a time: what it works out in between stays 
 
 
 def judge(one: Pass, project: Project) -> list[tuple[Row, bool]]:
-    """A row for each output, and whether every element of it lies within its bound."""
+    """One row per output, and whether all its elements are within their bounds."""
     from baracuda.checking.oracles.numerics import report
 
     values = {field.name: getattr(one.plan.descriptor, field.name) for field in fields(one.plan.descriptor)}

@@ -1,4 +1,4 @@
-"""The audit of many kernels: what each is, and which rules it breaks."""
+"""The audit of many kernels: their resources and the rules that they break."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What became of a variant."""
+    """The outcome for one variant."""
 
     variant: Variant
     outcome: Outcome
@@ -34,7 +34,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Everything that was looked at, how many seconds that took on the wall, and how many kernels more are known."""
+    """All outcomes, wall time in seconds, and how many kernels were not audited."""
 
     audited: list[Audited]
     violations: list[Violation]
@@ -43,7 +43,7 @@ class Audit:
 
     @classmethod
     def of(cls, variants: Sequence[Variant], ops: Mapping[str, Op], *, workers: int | None = None) -> Audit:
-        """Compile or find in the cache all of `variants`, with a progress bar, and hold them to their contracts."""
+        """Compile `variants`, or find them in the cache, with a progress bar, and check their contracts."""
         start = time.perf_counter()
         outcomes: dict[int, Outcome] = {}
         with progress("auditing", len(variants)) as advance:
@@ -62,14 +62,14 @@ class Audit:
         return [a.outcome for a in self.audited if isinstance(a.outcome, CompileError)]
 
     def show(self, loaded: Mapping[str, Loaded]) -> None:
-        """Print the counts, and on stderr what does not compile and a line for each violation."""
+        """Print counts, and on stderr compile errors and one line per violation."""
         click.echo(self)
         show_errors(self.failed, loaded)
         for violation in self.violations:
             click.echo(str(violation), err=True)
 
     def facts(self, loaded: Mapping[str, Loaded]) -> Row:
-        """What `show` shows, for JSON."""
+        """The content of `show`, for JSON."""
         broken = [
             {"sku": str(s.sku), "layout": s.layout, "arch": s.arch, "rule": v.rule, "what": v.what}
             for v in self.violations
@@ -80,12 +80,12 @@ class Audit:
 
     @property
     def kernels(self) -> int:
-        """How many there are."""
+        """The number of kernels."""
         return len(self.audited) + self.known
 
     @property
     def cached(self) -> int:
-        """How many of them were found in the cache."""
+        """How many came from the cache."""
         facts = [a.outcome for a in self.audited if isinstance(a.outcome, Facts)]
         return sum(not f.resources.seconds for f in facts) + self.known
 
@@ -104,7 +104,7 @@ def _violations(one: Audited, ops: Mapping[str, Op]) -> list[Violation]:
 
 
 def facts_row(facts: Facts) -> Row:
-    """What tables show of a kernel; widths are the widest moves from and to global memory, in bytes."""
+    """A kernel's row in tables; widths are those of the widest global loads and stores, in bytes."""
     held = facts.resources
     return {
         "registers": held.registers,

@@ -1,4 +1,4 @@
-"""`list` and `show`: the kernel table of a package, and all there is to know of one kernel."""
+"""`list` and `show`: the kernel table of a package, and details of one kernel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def show_list(
     archs: Sequence[str] = ("sm_90",),
     as_json: bool = False,
 ) -> None:
-    """Print a row for each kernel of `package`, or with `resources` for each in each layout on each architecture."""
+    """Print one row per kernel of `package`; with `resources`, one per kernel, layout and architecture."""
     kernels = chosen_kernels(package, op=op, dtype=dtype)
     described: Callable[[KernelSku], Row] = sku_facts if as_json else _row
     if resources:
@@ -59,7 +59,7 @@ def show_list(
 
 
 def sku_facts(sku: KernelSku) -> Row:
-    """A SKU as data: how it prints, each of its fields by name, and how long a row may be."""
+    """A SKU as data: its name, all its fields, and the longest row it takes."""
     parts = {field.name: getattr(sku, field.name) for field in fields(sku)}
     parts["precision_guarantee"] = asdict(sku.precision_guarantee)
     parts["schedule"] = str(sku.schedule)
@@ -69,7 +69,7 @@ def sku_facts(sku: KernelSku) -> Row:
 def _audited(
     kernels: Sequence[Registered], specs: Path, archs: Sequence[str], package: str
 ) -> Iterator[tuple[Variant, Row]]:
-    """What each occupies, for arrays of each layout; raises the first CompileError."""
+    """Resources of each kernel for each layout; raises the first CompileError."""
     project = read_project(specs)
     ops: dict[str, Op] = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
     asked = {k.sku for k in kernels}
@@ -93,7 +93,7 @@ def _row(sku: KernelSku) -> Row:
 
 
 def _columns(sku: KernelSku) -> str | None:
-    """How long a row may be, for the family that has rows."""
+    """The longest row of a row kernel."""
     if not isinstance(sku.schedule, Tile):
         return None
     return "any" if sku.schedule.wide else f"<= {sku.schedule.columns(sku.element.row.bytes)}"
@@ -107,7 +107,7 @@ def show(
     source: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Print the kernels that `name`, a SKU, a kernel's symbol or an op, stands for."""
+    """Print the kernels that `name` stands for: a SKU, a symbol or an op."""
     kernels = kernels_of(package)
     chosen = [k for k in kernels if name in (str(k.sku), k.sku.symbol, k.sku.op)]
     if not chosen:
@@ -155,9 +155,9 @@ def _source_path(kernel: Registered) -> Path:
 
 
 def _traffic(tensor: Tensor, op: Op, wide: bool) -> Row:
-    """What a tensor holds and, in the row family, how often memory sees it.
+    """A tensor's element type and, in the row family, how often it is read and written.
 
-    What every row reads anew (a gain) mostly comes from a cache.
+    Tensors that every row reads again (a gain) mostly come from a cache.
     """
     named = {"tensor": tensor.name, "role": tensor.role}
     holds, optional = " or ".join(tensor.dtypes), tensor.optional or None
@@ -176,13 +176,13 @@ def _traffic(tensor: Tensor, op: Op, wide: bool) -> Row:
 
 
 def _walks(tensor: Tensor, op: RowOp) -> int:
-    """How many walks along a wide row read `tensor`; column sums take a last one, strip by strip."""
+    """How many passes over a long row read `tensor`; column sums take a last pass, strip by strip."""
     passes = op.inner if op.column_sums else op.passes
     return max(1, sum(tensor in p.reads for p in passes if p.walks) + bool(op.column_sums))
 
 
 def resources_of(kernel: Registered, variants: Sequence[Variant]) -> Iterator[Row]:
-    """What the assembler reported of each variant that is in the cache."""
+    """The assembler's report on each cached variant."""
     several = isinstance(kernel.sku.schedule, Schedule)
     for variant in (v for v in variants if v.row.sku == kernel.sku):
         try:

@@ -1,4 +1,4 @@
-"""`check`: all that can be known of specs without a GPU: their files are as they say, their binaries as promised."""
+"""`check`: everything that can be verified without a GPU: specs, generated files, binaries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check(
     package: str = PACKAGE,
     as_json: bool = False,
 ) -> bool:
-    """Validate, lower, render, compare with `out`, audit the kernels; true when nothing is wrong."""
+    """Validate, lower, render, compare with `out` and audit the kernels; true if nothing is wrong."""
     start = time.perf_counter()
     chosen = every_arch() if all_archs else tuple(archs)
     asked = "check", tuple(ops), chosen, tuple(layouts), package
@@ -86,23 +86,23 @@ def check(
 
 
 def _show_files(ops: int, changes: Changes, out: Path, quiet: bool) -> None:
-    """What is not as it should be in `out`, unless it is to be `quiet`."""
+    """Report stale files in `out`, unless `quiet`."""
     if not quiet:
         click.echo(summary(ops, changes))
         show_changes(changes, out, "would be ")
 
 
 def _compilers(archs: Sequence[str]) -> tuple[bytes, ...]:
-    """What stands for the compiler and the disassembler; nothing where one is missing, which compiling will say."""
+    """Identity of compiler and disassembler; empty where one is missing, which compiling will report."""
     with suppress(CompileError):
         return tuple(facts_key(cubin_key(KernelSource("", "", ""), arch)) for arch in archs)
     return ()
 
 
 def every_arch() -> tuple[str, ...]:
-    """The architectures that a spec may name and the installed NVRTC compiles for.
+    """The architectures that a spec may name and the installed NVRTC supports.
 
-    Without those that end in a letter: kernels that need one are compiled for it when the plain one is asked for.
+    Those with a letter suffix are left out: kernels that need one are compiled for it with the plain architecture.
     """
     supported = supported_archs()
     return tuple(arch for arch in ARCHS if arch in supported)

@@ -1,4 +1,4 @@
-"""`compile`: every kernel of some ops to machine code, many at a time, and what each occupies."""
+"""`compile`: compile all kernels of some ops in parallel and report their resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .compile_report import Report
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """Compile into a temporary folder meanwhile, so that nothing is found and nothing is kept."""
+    """Use a temporary, empty cache in the meantime."""
     name, before = "BARACUDA_CACHE_DIR", os.environ.get("BARACUDA_CACHE_DIR")
     with tempfile.TemporaryDirectory(prefix="baracuda-cold-") as folder:
         os.environ[name] = folder
@@ -41,9 +41,9 @@ def compile(
     cold: bool = False,
     as_json: bool = False,
 ) -> bool:
-    """Compile `jobs` kernels at a time and print what each occupies; true when all of them compile.
+    """Compile with `jobs` processes and print resources; true if all kernels compile.
 
-    `layouts` may be empty for all that each op has.
+    `layouts` may be empty, for all of each op.
     """
     project = read_project(specs, templates)
     variants = list_kernels(project, ops, archs=archs, layouts=layouts, package=package)

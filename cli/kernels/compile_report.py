@@ -1,4 +1,4 @@
-"""What a compilation of many kernels came to: a table, a summary, and which kernels spill or fail."""
+"""The result of compiling many kernels: a table, a summary, spills and failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = 3  # errors, each of which has several lines
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What became of a variant."""
+    """The outcome for one variant."""
 
     variant: Variant
     outcome: Cubin | CompileError
@@ -37,14 +37,14 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that was compiled, and how long that took on the wall, in seconds."""
+    """All outcomes and the wall time in seconds."""
 
     compiled: list[Compiled]
     seconds: float
 
     @classmethod
     def of(cls, variants: Sequence[Variant], *, workers: int | None = None) -> Report:
-        """Compile `variants` and keep the time."""
+        """Compile `variants` and measure the time."""
         start = time.perf_counter()
         return cls(compile_all(variants, workers=workers), time.perf_counter() - start)
 
@@ -57,7 +57,7 @@ class Report:
         return [c for c in self.compiled if c.resources and c.resources.spill_bytes]
 
     def rows(self) -> list[Row]:
-        """A row for each kernel that compiled; times in milliseconds, None for those found in the cache."""
+        """One row per compiled kernel; times in milliseconds, None if it was cached."""
         return [_row(c.variant, c.resources) for c in self.compiled if c.resources]
 
     def summary(self) -> dict[str, int | float]:
@@ -78,7 +78,7 @@ class Report:
         click.echo(self)
 
     def show_failures(self, loaded: Mapping[str, Loaded]) -> None:
-        """The compiler's first messages, on stderr."""
+        """Print the compiler's first messages on stderr."""
         show_errors(self.failed, loaded)
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Report:
 
 
 def show_errors(errors: Sequence[CompileError], loaded: Mapping[str, Loaded]) -> None:
-    """The first of them, on stderr, with the fields of the specs `loaded` that they are about."""
+    """Print the first ones on stderr, with the fields of the specs `loaded` that they concern."""
     for error in errors[:_SHOWN]:
         click.echo(with_field(str(error), loaded), err=True)
     if len(errors) > _SHOWN:
@@ -97,7 +97,7 @@ def show_errors(errors: Sequence[CompileError], loaded: Mapping[str, Loaded]) ->
 
 
 def compile_all(variants: Sequence[Variant], *, workers: int | None = None) -> list[Compiled]:
-    """Compile or find in the cache all of `variants`, with a progress bar; outcomes in the same order."""
+    """Compile `variants`, or find them in the cache, with a progress bar; outcomes in the same order."""
     if variants:  # the first import of cuda.core fails in two threads at once, and without NVRTC all would
         cubin_key(variants[0].source, variants[0].arch)
     outcomes: dict[int, Cubin | CompileError] = {}

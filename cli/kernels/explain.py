@@ -1,4 +1,4 @@
-"""`explain`: which kernel a plan takes for a problem written on the command line, and why not the others."""
+"""`explain`: which kernel a plan selects for a problem, and why not the others."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ WANTED: dict[Any, str] = {as_shape: "extents as 64,64", as_int: "an int", as_flo
 def explain(
     plan: str, fields: Iterable[str], device: str | None = None, package: str = PACKAGE, as_json: bool = False
 ) -> bool:
-    """Print how the plan called `plan` selects for fields given as "name=value"; true when it finds a kernel.
+    """Print how the plan named `plan` selects for fields given as "name=value"; true if a kernel serves it.
 
-    `device` is "host", "cuda:0" or an architecture such as "sm_80"; None leaves it open, as `select` does.
+    `device` is "host", "cuda:0" or an architecture such as "sm_80"; None is any, as in `select`.
     """
     kind, target = plan_called(plan, package), device_called(device) if device else None
     explanation = kind.explain(descriptor_of(kind, fields), device=target)
@@ -53,7 +53,7 @@ def explain(
 
 
 def show(explanation: Explanation, device: Device | None = None) -> None:
-    """Print the kernel that is taken, whether it is a portable one, and a row per candidate in order of preference."""
+    """Print the selected kernel, whether it is portable, and one row per candidate in order of preference."""
     click.echo(explanation.descriptor)
     if chosen := explanation.chosen:
         click.echo(f"{chosen}: {explanation.decided}\n{portability(chosen, device)}\n")
@@ -63,12 +63,12 @@ def show(explanation: Explanation, device: Device | None = None) -> None:
 
 
 def is_portable(sku: KernelSku, device: Device | None) -> bool:
-    """Whether the kernel was written for another architecture than the device's: sm_80 on sm_90, but not sm_90a."""
+    """Whether the kernel was made for another architecture than the device's: sm_80 on sm_90, but not sm_90a."""
     return device is None or device.arch != sku.arch.removesuffix("a")
 
 
 def portability(sku: KernelSku, device: Device | None) -> str:
-    """One line: for which architecture the kernel was written, and where else it runs."""
+    """One line: which architecture the kernel was made for, and where else it runs."""
     if not is_portable(sku, device):
         return f"made for {sku.arch}, which is the device's"
     where = f"compiled for {device.arch}" if device else "runs there and on later architectures"

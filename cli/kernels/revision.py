@@ -1,4 +1,4 @@
-"""The files of a git revision, copied out of it: the working tree stays as it is."""
+"""Files of a git revision, extracted without touching the working tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from baracuda.runtime import InvalidProblem
 
 
 def repository_of(folder: Path) -> Path:
-    """The top of the git repository that `folder` is in; InvalidProblem when it is in none."""
+    """The root of the git repository that contains `folder`; InvalidProblem if there is none."""
     there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.is_dir())
     done = _git(there, "rev-parse", "--show-toplevel")
     if done.returncode:
@@ -24,7 +24,7 @@ def repository_of(folder: Path) -> Path:
 
 @contextmanager
 def files_at(repository: Path, revision: str, paths: list[Path]) -> Iterator[Path]:
-    """A temporary folder with what `revision` has at `paths`, absolute ones inside `repository`."""
+    """A temporary folder with the files of `revision` at `paths`, which are absolute and inside `repository`."""
     commit = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit.returncode:
         raise InvalidProblem(f"no revision {revision!r} in {repository}; name a commit, a branch or a tag")

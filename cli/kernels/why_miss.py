@@ -1,4 +1,4 @@
-"""`why-miss`: whether the cache has the kernels of a problem, and where it has not, what has changed since."""
+"""`why-miss`: whether the cache has the kernels of a problem, and if not, what has changed since."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Pair = tuple[str | None, str | None]  # as it was and as it is
 
 @dataclass(frozen=True)
 class Lookup:
-    """What the cache has for a kernel; `changed` is each part that its nearest record has otherwise, old and new."""
+    """The cache's answer for one kernel; `changed` lists what differs from the nearest record: old and new value."""
 
     kernel: str
     layout: str
@@ -39,7 +39,7 @@ class Lookup:
 def why_miss(
     plan: str, fields: Iterable[str], device: str | None = None, package: str = PACKAGE, as_json: bool = False
 ) -> bool:
-    """Look for the kernels that `plan` needs for fields given as "name=value"; true when the cache has them all.
+    """Look up the kernels that `plan` needs for fields given as "name=value"; true if all are cached.
 
     `device` is "cuda:0" or an architecture such as "sm_90"; None is the first GPU.
     """
@@ -64,7 +64,7 @@ def _gpu(name: str | None) -> Device:
 
 
 def _needed(plan: Any) -> Iterator[tuple[str, KernelSource]]:
-    """The kernels for arrays of the usual element types, in each layout."""
+    """The kernels for arrays of the default element types, in each layout."""
     usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
     seen = set()
     for layout, held, source in plan.variants():
@@ -74,7 +74,7 @@ def _needed(plan: Any) -> Iterator[tuple[str, KernelSource]]:
 
 
 def lookup(store: CubinStore, layout: str, source: KernelSource, arch: str) -> Lookup:
-    """Whether `store` has `source` for `arch`; if not, how the nearest that was compiled differs."""
+    """Whether `store` has `source` for `arch`; if not, how the nearest record differs."""
     arch = source.arch or arch
     key, named = cubin_key(source, arch), (source.symbol, layout, arch)
     if store.get(key) is not None:
@@ -91,14 +91,14 @@ def lookup(store: CubinStore, layout: str, source: KernelSource, arch: str) -> L
 
 
 def changes(old: Parts, new: Parts) -> dict[str, _Pair]:
-    """Each part that is not the same, as it was and as it is; who makes keys only if nothing else has changed."""
+    """The parts that differ, old and new; the key format is compared only if nothing else differs."""
     names = dict.fromkeys((*new, *old))
     found = {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
     return {name: pair for name, pair in found.items() if name != MAKER} or found
 
 
 def _distance(changed: Mapping[str, object]) -> tuple[int, int]:
-    """Another variant is further away than the same one of any other text."""
+    """Another variant is further away than the same variant with any other source."""
     return sum(name.startswith(_VARIANT) for name in changed), len(changed)
 
 

@@ -1,4 +1,4 @@
-"""`generate`: write what the specs say, or list what is not as they say."""
+"""`generate`: write the generated files, or list those that are stale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .settled import Known
 def generate(
     specs: Path, out: Path, templates: Sequence[Path] = (), *, check: bool = False, as_json: bool = False
 ) -> bool:
-    """Bring `out` up to date with `specs`, or only say what would change; false if anything would."""
+    """Bring `out` up to date with `specs`; with `check`, only report, and return false if anything would change."""
     start = time.perf_counter()
     _check_out(out, specs)
     question = Question(specs, templates, ("generate",))
@@ -46,7 +46,7 @@ def generate(
 
 
 def _check_out(out: Path, specs: Path) -> None:
-    """Raise SpecError for a folder that makes no package of its own."""
+    """Raise SpecError for a folder that cannot be a package."""
     name = out.resolve().name
     if not name.isidentifier() or iskeyword(name):
         raise SpecError(f"--out {out}: {name!r} cannot be imported; the folder is a package, call it as in 'my_ops'")
@@ -57,27 +57,27 @@ def _check_out(out: Path, specs: Path) -> None:
 
 
 def facts(changes: Changes, out: Path, renewed: Sequence[Path]) -> dict[str, list[str]]:
-    """The files of each kind, for JSON."""
+    """The files by kind of change, for JSON."""
     kinds = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
     found = {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
     return {**found, "written": [*map(str, renewed), *found["written"]]}
 
 
 def show_renewed(renewed: Sequence[Path], tense: str = "") -> None:
-    """A line for the schema, where it is not, or was not, as it should be."""
+    """One line for the schema, if it was stale."""
     for path in renewed:
         click.echo(f"{tense}written: {path}")
 
 
 def show_changes(changes: Changes, out: Path, tense: str = "") -> None:
-    """A line for each file that is not, or was not, as the specs say."""
+    """One line per stale file."""
     for what, paths in (("written", changes.written), ("removed", changes.removed)):
         for path in paths:
             click.echo(f"{tense}{what}: {out / path}")
 
 
 def summary(ops: int, changes: Changes) -> str:
-    """How many ops and files."""
+    """Counts of ops and files."""
     counts = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
     files = ", ".join(f"{len(paths)} {what}" for what, paths in counts.items() if paths)
     return f"{ops} op{'s' * (ops != 1)}; files: {files}"

@@ -1,4 +1,4 @@
-"""`new`: a spec to start from, which already generates a kernel that runs."""
+"""`new`: a spec to start from, which generates as it is."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ bench:
 
 
 def new(op: str, family: str, category: str, specs: Path) -> Path:
-    """Write ``<specs>/<category>/<op>.yaml`` and return it; SpecError for a bad name or one that is taken.
+    """Write ``<specs>/<category>/<op>.yaml`` and return it; SpecError for a bad or taken name.
 
-    The schema that its first line names is put into `specs`, so that editors find the one of this version, offline.
+    Also writes the schema that its first line names, so that editors work offline with the matching version.
     """
     for what, name in (("op", op), ("category", category)):
         try:
@@ -95,12 +95,12 @@ def new(op: str, family: str, category: str, specs: Path) -> Path:
         raise SpecError(f"{word!r} is a reserved word; choose another name")
     path = specs / category / f"{op}.yaml"
     for other in specs.rglob(path.name):
-        raise SpecError(f"{other}: is there already; choose another op name or edit it")
+        raise SpecError(f"{other}: already exists; choose another op name or edit it")
     kind = "".join(part.capitalize() for part in op.split("_"))
     text = Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE)
     renew(specs, schema_text(), create=True)
     try:
         publish(path, text, create=True)  # of several that begin one op, the first has the name
     except FileExistsError:
-        raise SpecError(f"{path}: is there already; choose another op name or edit it") from None
+        raise SpecError(f"{path}: already exists; choose another op name or edit it") from None
     return path

@@ -1,4 +1,4 @@
-"""`schema`: what a spec may say, as JSON Schema; and the copy of it among specs, which their first lines name."""
+"""`schema`: the JSON Schema of specs, and its copy beside the specs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def schema(out: Path | None = None) -> None:
 
 
 def renew(specs: Path, text: str, *, check: bool = False, create: bool = False) -> list[Path]:
-    """Bring the schema in a folder of specs up to date and return what was, or with `check` would be, written.
+    """Update the schema in a folder of specs and return what was, or with `check` would be, written.
 
-    Another's file stays as it is. Where there is none, only `create` makes one: specs that do not name it need none.
+    Files that are not ours stay. A missing one is written only with `create`.
     """
     path = specs / FILE
     there = start_of(path).decode(errors="replace") if path.is_file() else MARK if create else text
@@ -40,7 +40,7 @@ def renew(specs: Path, text: str, *, check: bool = False, create: bool = False) 
 
 
 def start_of(path: Path) -> bytes:
-    """What is in a file, or as much of it as tells that it is not ours; nothing where there is none."""
+    """A file's content, or enough of it to see that it is not ours; empty if there is none."""
     if not path.is_file():
         return b""
     with path.open("rb") as file:
@@ -48,7 +48,7 @@ def start_of(path: Path) -> bytes:
 
 
 def _same(there: str, text: str) -> bool:
-    """Whether both say the same: versions of pydantic spell numbers differently."""
+    """Whether both mean the same: versions of pydantic spell numbers differently."""
     with suppress(ValueError, RecursionError):
         return bool(json.loads(there) == json.loads(text))
     return False

@@ -1,4 +1,4 @@
-"""What `generate` and `check` remember: two numbers and two digests, of which nothing can be written."""
+"""What `generate` and `check` remember: two counts and two digests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = 64 << 20  # bytes of generated files that are looked at again; ours h
 
 
 class Known(NamedTuple):
-    """Of a folder of specs: its ops, the kernels that were audited, its generated files, and the schema beside it."""
+    """For a folder of specs: counts of ops and audited kernels, digests of its generated files and schema."""
 
     ops: int
     kernels: int
@@ -25,7 +25,7 @@ class Known(NamedTuple):
 
     @classmethod
     def read(cls, answer: object) -> Known | None:
-        """What was remembered; None for anything else."""
+        """The remembered answer, or None."""
         match answer:
             case [int(ops), int(kernels), str(files), str(schema)]:
                 return cls(ops, kernels, files, schema)

@@ -1,4 +1,4 @@
-"""The `bench` command: device times of plans and their peers in one run, resumable; pages and pictures of them."""
+"""`bench`: device times of plans and peers in one run, resumable, with reports and plots."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bench(
     plot: Path | None,
     as_json: bool,
 ) -> bool:
-    """Measure what `state` does not have yet; say whether ours was timed in every case."""
+    """Measure what `state` lacks; true if our plan was timed in every case."""
     from baracuda.benchmarks.ceilings import ceilings
     from baracuda.benchmarks.machine import TorchMachine
     from baracuda.benchmarks.peers import found
@@ -53,7 +53,7 @@ def bench(
     for name, reason in missing.items():
         click.echo(f"no peers of {name}: {reason}", err=True)
     if peers and (unknown := set(peers.split(",")) - set(makers)):
-        click.echo(f"not here: {', '.join(sorted(unknown))}; there are {', '.join(makers) or 'none'}", err=True)
+        click.echo(f"unknown peers {', '.join(sorted(unknown))}; available: {', '.join(makers) or 'none'}", err=True)
     known = State(state, digest_of([installed("baracuda.runtime"), _folder(package)]))
     facts = machine.facts()
     left = [c for c in cases if known.known(c.op, c.label, facts["device"], makers) is None]
@@ -73,7 +73,7 @@ def measure(
     facts: Mapping[str, str],
     tops: Mapping[str, float],
 ) -> None:
-    """Hold the contest of each case and remember it with what it was measured on; a line on stderr for each."""
+    """Time each case and record it with its machine; one line on stderr per case."""
     from baracuda.benchmarks.contest import contest
     from baracuda.benchmarks.report import rate
 
@@ -87,11 +87,11 @@ def measure(
 
 
 def check_alive(case: Case, machine: Machine) -> None:
-    """A contestant's fault may be the end of the device for this process: no later figure would mean anything."""
+    """Raise if the device is unusable for this process, since later times would mean nothing."""
     try:
         machine.finish()
     except Exception as error:
-        hint = f"{case.op} {case.label}: the device failed in one of its contestants; leave that out with --peers"
+        hint = f"{case.op} {case.label}: the device failed in one of the peers; exclude it with --peers"
         raise DriverError(f"{hint} ({str(error).splitlines()[0]})") from error
 
 
@@ -104,7 +104,7 @@ def chosen_cases(
     sweep: bool = False,
     dtypes: Sequence[str] = (),
 ) -> list[Case]:
-    """The cases of `ops`, or of all, whose label has `case` in it; of `dtypes`, where any are given."""
+    """The cases of `ops`, or of all, whose label contains `case`, and of `dtypes`, if given."""
     from baracuda.benchmarks.case import SWEPT, cases_of, sweep_of
 
     loaded = load_folder(specs)
@@ -114,12 +114,12 @@ def chosen_cases(
     found = [c for subject in subjects for c in (sweep_of if sweep else cases_of)(subject, dtypes)]
     chosen = [c for c in found if case is None or case in c.label]
     if not chosen:
-        raise InvalidProblem(f"no case to measure; {len(found)} cases, none has {case!r} in its name")
+        raise InvalidProblem(f"no case to measure: none of {len(found)} case names contains {case!r}")
     return chosen
 
 
 def show(results: Sequence[Measured], *, as_json: bool) -> None:
-    """Tables of what was measured and lines of what was not, or all of it as JSON."""
+    """Tables of measurements and a list of what was not timed, or everything as JSON."""
     from baracuda.benchmarks.report import problems_of, rows_of
 
     if as_json:
@@ -136,7 +136,7 @@ def show(results: Sequence[Measured], *, as_json: bool) -> None:
 
 
 def write_report(paths: Sequence[Path], out: Path | None, csv: Path | None, plot: Path | None, sweep: bool) -> None:
-    """A page of Markdown of what state files hold, in a file or on stdout; a table and a picture beside it."""
+    """Write a Markdown report of state files to a file or stdout, with an optional table and plot."""
     from baracuda.benchmarks.report import markdown
     from baracuda.benchmarks.state import latest
 
@@ -152,7 +152,7 @@ def write_report(paths: Sequence[Path], out: Path | None, csv: Path | None, plot
 
 
 def show_apart(*, host: bool, compiling: bool, as_json: bool) -> None:
-    """What launches cost the host, and what compilation takes."""
+    """Host time per launch, and compilation times."""
     rows: dict[str, list[dict[str, object]]] = {}
     if host:
         from baracuda.benchmarks.host import rows as launches

@@ -1,4 +1,4 @@
-"""The `tune` command: measure which kernel serves a problem best, and keep what beats the rule as data."""
+"""`tune`: measure which kernel serves a problem best, and save those that beat the rule."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tune(
     dry_run: bool,
     as_json: bool,
 ) -> bool:
-    """Try what `state` does not have yet and keep what wins; say whether the rule's choice was timed in every case."""
+    """Measure what `state` lacks and save the winners; true if the rule's choice was timed in every case."""
     from baracuda.benchmarks.machine import TorchMachine
 
     plans_of(package)
@@ -56,7 +56,7 @@ def tune(
 
 
 def tried_all(cases: Sequence[Case], machine: Machine, state: Path | None) -> Trials:
-    """The trial of each case: as it is in the state file, or made now and remembered there."""
+    """The trial of each case: from the state file, or measured now and recorded."""
     from baracuda.benchmarks.state import State
     from baracuda.benchmarks.tuning import RULE, Trial, tried
 
@@ -76,12 +76,12 @@ def tried_all(cases: Sequence[Case], machine: Machine, state: Path | None) -> Tr
 
 
 def digest_of(op: str) -> str:
-    """Of the texts of an op's kernels."""
+    """A digest of the sources of an op's kernels."""
     return digest_of_kernels(REGISTRY.candidates(op)[0].source.raw)
 
 
 def keep(op: str, trials: Sequence[Trial], specs: Path, margin: float, *, dry_run: bool) -> None:
-    """Merge what won into the table of the architecture, and say in a line what became of it."""
+    """Merge winners into the architecture's table, and report each in one line."""
     from baracuda.benchmarks.tuning import decided
 
     facts = trials[0].rule.facts
@@ -97,11 +97,11 @@ def keep(op: str, trials: Sequence[Trial], specs: Path, margin: float, *, dry_ru
         click.echo(f"{said}; not written", err=True)
     else:
         write_table(path, after)
-        click.echo(f"{said}; 'baracuda-gen generate' puts them into plans", err=True)
+        click.echo(f"{said}; run 'baracuda-gen generate' to put them into plans", err=True)
 
 
 def show(trials: Trials, margin: float, *, as_json: bool) -> None:
-    """A table for each op of what was tried, or all of it as JSON."""
+    """One table per op, or everything as JSON."""
     if as_json:
         show_json([asdict(m) for of_op in trials.values() for trial in of_op for m in trial.lines])
         return
@@ -112,7 +112,7 @@ def show(trials: Trials, margin: float, *, as_json: bool) -> None:
 
 
 def rows_of(trial: Trial, margin: float) -> list[dict[str, object]]:
-    """The rule's choice and every candidate of a case, with why it does not win."""
+    """The rule's choice and every candidate of a case, with the reason it did not win."""
     from baracuda.benchmarks.tuning import RULE, objection
 
     exact, rule = promised(trial.case.spec, "bit_stable_across_arch"), trial.rule
@@ -130,11 +130,11 @@ def rows_of(trial: Trial, margin: float) -> list[dict[str, object]]:
 
 
 def _short(sku: str) -> str:
-    """What tells a kernel from the others of its op."""
+    """The part of a kernel's name that distinguishes it within its op."""
     parsed = KernelSku.parse(sku)
     return f"{parsed.arch} {parsed.schedule}"
 
 
 def _spread(one: Measured) -> str | None:
-    """How far the quartiles are apart."""
+    """The interquartile range."""
     return None if not one.us or one.low is None or one.high is None else f"{(one.high - one.low) / one.us:.1%}"

@@ -1,4 +1,4 @@
-"""The `compare` command: random problems of every op, judged by torch in float64, in resumable parts."""
+"""`compare`: random problems of every op, checked against torch in float64; resumable and sharded."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def compare(
     repro: Path | None,
     as_json: bool,
 ) -> bool:
-    """Judge problems 0 to `count` of `ops` that `state` does not have yet; say whether all are as they should be.
+    """Judge problems 0 to `count` of `ops` that `state` lacks; true if all pass.
 
-    What fails is kept in the folder `repro`.
+    Failures are saved in the folder `repro`.
     """
     device = _device(device)
     settings = Settings(seed, device, limit, repeats or _REPEATS[device])
@@ -81,7 +81,7 @@ def compare(
 
 
 def write_report(paths: Sequence[Path], out: Path | None) -> None:
-    """A page of Markdown of what state files hold, in a file or on stdout."""
+    """Write a Markdown report of state files to a file or stdout."""
     text = markdown(paths)
     if out is None:
         click.echo(text, nl=False)
@@ -90,7 +90,7 @@ def write_report(paths: Sequence[Path], out: Path | None) -> None:
 
 
 def shard(work: Sequence[Key], part: str) -> list[Key]:
-    """The I-th of N parts, for "I/N"; each has some of every op."""
+    """The I-th of N shares, for "I/N"; each has some problems of every op."""
     index, _, count = part.partition("/")
     if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
         raise InvalidProblem(f"--shard is I/N with 1 <= I <= N, got {part!r}")
@@ -104,7 +104,7 @@ def _device(given: str | None) -> str:
 
 
 def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
-    """The ops that torch has a version of, and a line for each that is left out."""
+    """The ops that torch can check; prints one line for each other one."""
     loaded = load_folder(specs)
     refuse_unknown(ops, loaded)
     chosen, left_out = [], []
@@ -113,14 +113,14 @@ def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
         if values_of(spec) is not None:
             chosen.append(op)
         elif isinstance(spec, BodySpec):
-            raise Unsupported(f"{op}: nothing says what it is in torch (checking/compare/torch_values.py)")
+            raise Unsupported(f"{op}: has no torch equivalent in checking/compare/torch_values.py")
         else:
-            left_out.append(f"{op}: nothing says what it is in torch; 'baracuda-gen test {op}' covers it")
+            left_out.append(f"{op}: has no torch equivalent; 'baracuda-gen test {op}' covers it")
     return chosen, left_out
 
 
 def _against(specs: Path, package: str) -> str:
-    """Changes with everything that outcomes depend on."""
+    """A digest of everything that outcomes depend on."""
     ours = map(installed, TOOLS)
     return digest_of([*ours, specs, Path(str(sys.modules[package].__file__)).parent])
 
@@ -128,7 +128,7 @@ def _against(specs: Path, package: str) -> str:
 def _kept(
     judge: Callable[[], Judge], outcomes: Sequence[Outcome], specs: Path, package: str, folder: Path | None
 ) -> dict[Key, str]:
-    """Keep each failure whose problem can be drawn in a file, and return the command that tries it again."""
+    """Save each failure whose problem can be drawn, and return the command that reruns it."""
     failed = [outcome for outcome in outcomes if outcome.failure] if folder else []
     kept = {}
     with progress("keeping failures", len(failed)) as step:

@@ -1,4 +1,4 @@
-"""The `fuzz` command: hostile specs, programs, calls and files at random, judged by machine, in resumable parts."""
+"""`fuzz`: hostile specs, programs, calls and files, judged automatically; resumable."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _PATIENCE = 180.0  # seconds for a case, compilation included
 def fuzz(
     targets: Sequence[str], count: int, seed: int, state: Path | None, jobs: int | None, only: int | None, as_json: bool
 ) -> bool:
-    """Judge what `state` does not have yet of `targets`, cases 0 to `count` each; say whether nothing failed.
+    """Judge cases 0 to `count` of `targets` that `state` lacks; true if none fails.
 
-    Without targets, `count` specs are generated, and of the others there are so many as `SHARES` says.
+    Without targets, `count` is the number of specs to generate, and `SHARES` has that of the others.
     """
     _refuse_unknown(targets)
     work = dict.fromkeys(targets, count) or {name: max(1, int(count * share)) for name, share in SHARES.items()}
@@ -56,7 +56,7 @@ def fuzz(
 
 
 def cache_faults(count: int, seed: int, state: Path | None, as_json: bool) -> bool:
-    """Put caches through the table of faults and remember it in `state`; say whether nothing wrong came of any."""
+    """Inject every cache fault and record the results in `state`; true if all were handled."""
     from baracuda.checking.fuzz.cache_faults import run
 
     with working("damaging caches"):
@@ -68,7 +68,7 @@ def cache_faults(count: int, seed: int, state: Path | None, as_json: bool) -> bo
 
 
 def write_report(paths: Sequence[Path], out: Path | None) -> None:
-    """A table in Markdown of what state files hold, in a file or on stdout."""
+    """Write a Markdown report of state files to a file or stdout."""
     text = markdown(paths)
     if out is None:
         click.echo(text, nl=False)
@@ -77,13 +77,13 @@ def write_report(paths: Sequence[Path], out: Path | None) -> None:
 
 
 def _in_turn(work: dict[str, int]) -> Iterator[tuple[str, int]]:
-    """All cases, those of each target spread over the whole."""
+    """All cases, with those of each target spread evenly."""
     cases = ((index / count, name, index) for name, count in work.items() for index in range(count))
     return ((name, index) for _, name, index in sorted(cases))
 
 
 def _apart(folder: str) -> dict[str, str]:
-    """Variables that keep processes away from the user's cache."""
+    """Environment variables that keep processes away from the user's cache."""
     return {"BARACUDA_CACHE_DIR": f"{folder}/cache", "TMPDIR": folder}
 
 
@@ -94,7 +94,7 @@ def _refuse_unknown(targets: Sequence[str]) -> None:
 
 
 def _against() -> str:
-    """Changes with everything that verdicts depend on."""
+    """A digest of everything that verdicts depend on."""
     return digest_of(map(installed, (*TOOLS, "baracuda.specs")))
 
 
@@ -112,7 +112,7 @@ def _show(known: State, seed: int, as_json: bool) -> bool:
 
 
 def _show_one(targets: Sequence[str], seed: int, index: int, folder: Path, as_json: bool) -> bool:
-    """Judge one case of each target in this process, and print what it is."""
+    """Judge one case of each target in this process and print it."""
     from baracuda.checking.fuzz import watch
 
     os.environ.update(_apart(str(folder)))

@@ -1,4 +1,4 @@
-"""The `mutate` command: mutants of row kernels and their plans, judged by the spec-driven tests on the host device."""
+"""`mutate`: mutants of row kernels and their plans, judged by the spec-driven tests on the host device."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def mutate(
     at_least: float,
     as_json: bool,
 ) -> bool:
-    """Judge the mutants of `ops` that `state` does not have yet; say whether `at_least` percent are killed.
+    """Judge the mutants of `ops` that `state` lacks; true if at least `at_least` percent are killed.
 
-    Without `ops`, of all that are of family row, and those that are not are named on stderr.
+    Without `ops`, those of all row ops; the others are named on stderr.
     """
     with working("listing mutants"):
         chosen = shard(_mutants(ops, specs, package), part)
@@ -69,15 +69,15 @@ def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
     if others := [op for op in ops or loaded if op not in rows]:
         if ops:
             family = loaded[others[0]].spec.family
-            raise Unsupported(f"{others[0]!r} is of family {family}; `mutate` changes ops of family row")
-        click.echo(f"only ops of family row are changed, not {', '.join(sorted(others))}", err=True)
+            raise Unsupported(f"{others[0]!r} is of family {family}; `mutate` covers family row only")
+        click.echo(f"`mutate` covers family row only, not {', '.join(sorted(others))}", err=True)
     refuse_ungenerated(ops or rows, rows, package)
     subjects = {op: Subject(one, loaded, package) for op, one in rows.items()}
     return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
 
 
 def _against(specs: Path, package: str) -> str:
-    """Changes with everything that verdicts depend on."""
+    """A digest of everything that verdicts depend on."""
     folders = map(installed, TOOLS)
     return digest_of(*folders, specs, Path(str(sys.modules[package].__file__)).parent)
 

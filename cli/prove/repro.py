@@ -1,4 +1,4 @@
-"""`repro`: a failing case that was kept in a file, tried again."""
+"""`repro`: rerun a saved failure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from ..terminal import show_json, show_table, working
 
 
 def repro(file: Path, specs: Path, package: str, device: str | None, as_json: bool) -> bool:
-    """Run what `file` holds, on the device it failed on if there is one, and say whether all is as it should be.
+    """Run the problem in `file`, on the device where it failed if there is one; true if it passes.
 
-    Its plans are those of `package`, whichever the file names: it says what failed, not what to import. What is
-    another one and what has changed since is told on stderr.
+    Plans come from `package`; the file never decides what is imported. Differences since then are reported on stderr.
     """
     bundle = read(file)
     if (failed := bundle.facts["package"]) != package:
-        click.echo(f"it failed in {shown(failed)}, and runs in {package!r}; choose another with --package", err=True)
+        click.echo(f"it failed in package {shown(failed)} and runs in {package!r}; --package chooses another", err=True)
     where = _device(device or bundle.facts["device"].partition(":")[0], chosen=device is not None)
     with working("running"):
         now = replay(bundle, specs, package, where)

@@ -1,4 +1,4 @@
-"""The `sanitize` command: compute-sanitizer over the smallest covering case of every SKU, in resumable parts."""
+"""`sanitize`: compute-sanitizer on the smallest covering case of every SKU; resumable."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def sanitize(
     jobs: int,
     as_json: bool,
 ) -> bool:
-    """Run each op's elements under every tool that `state` does not have yet; say whether all that ran is clean.
+    """Run each op and element under every tool that `state` lacks; true if all are clean.
 
-    `shard` is "I/N", this being the I-th of N parts of the work. A finished (tool, op, element) is added to `state`,
-    a text file of a line each, as soon as it is clean, so that an interrupted run continues where it was.
+    `shard` is "I/N", the I-th of N shares. Each clean (tool, op, element) is appended to `state`, a text file with one
+    line each, so that an interrupted run resumes.
     """
     if shutil.which("compute-sanitizer") is None:
         raise InvalidProblem("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
@@ -65,13 +65,13 @@ def sanitize(
 def _work(specs: Path | None, ops: Sequence[str], tools: str) -> list[tuple[str, str, str]]:
     chosen = tools.split(",")
     if unknown := [t for t in chosen if t not in TOOLS]:
-        raise InvalidProblem(f"unknown tool {unknown[0]!r}; there are {', '.join(TOOLS)}")
+        raise InvalidProblem(f"unknown tool {unknown[0]!r}; known: {', '.join(TOOLS)}")
     from baracuda.checking.verify.suite import HERE
     from baracuda.codegen.spec.load import load_folder
 
     known = load_folder(specs or HERE)
     if missing := [op for op in ops if op not in known]:
-        raise InvalidProblem(f"no op {missing[0]!r}; there are {', '.join(known)}")
+        raise InvalidProblem(f"no op {missing[0]!r}; known: {', '.join(known)}")
     return [(tool, op, element) for op in (ops or known) for element in known[op].spec.dtypes for tool in chosen]
 
 
@@ -83,7 +83,7 @@ def _part(work: list[tuple[str, str, str]], shard: str) -> list[tuple[str, str, 
 
 
 def _watch(tool: str, op: str, element: str, specs: Path | None, package: str) -> tuple[int, str]:
-    """How many cases ran, and the first finding or failure in one line."""
+    """The number of cases that ran, and the first finding or failure in one line."""
     command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(_FINDING), "--print-limit", "3"]
     command += [sys.executable, "-m", "baracuda.checking.verify.smallest", op, element]
     variables = {**os.environ, **environment(specs, package, [op], "cuda")}

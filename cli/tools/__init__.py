@@ -1,1 +1,1 @@
-"""Commands about the installation, its cache and the catalogue's pages."""
+"""Commands for the installation, the cache and the catalogue."""

@@ -1,4 +1,4 @@
-"""`cache`: what is kept between processes, whether it is whole, and less of it."""
+"""`cache`: show, verify and prune the cache."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Kind:
 
 
 def cache(what: str, *, remove: bool, megabytes: float | None, days: float | None, as_json: bool) -> bool:
-    """Show, verify or prune; false for damage that stays."""
+    """Show, verify or prune; false if damage remains."""
     for option, given in (("--size", megabytes), ("--days", days)):
         if given is not None and not 0 <= given <= _LARGEST:
             raise InvalidProblem(f"{option} {given:g}: must be a number from 0 to {_LARGEST:g}")
@@ -52,7 +52,7 @@ def cache(what: str, *, remove: bool, megabytes: float | None, days: float | Non
 
 
 def _show(as_json: bool) -> None:
-    """Print the folder, and how much there is of each kind."""
+    """Print the folder, and counts and sizes by kind."""
     kinds = [asdict(Kind.of(folder)) for folder in _folders()]
     if as_json:
         show_json({"folder": str(cache_root()), "kinds": kinds})
@@ -62,7 +62,7 @@ def _show(as_json: bool) -> None:
 
 
 def _verify(remove: bool, as_json: bool) -> bool:
-    """Check every entry and say which are damaged, and with `remove` remove them; true when none is left."""
+    """Check every entry and list damaged ones; with `remove`, delete them; true if none is left."""
     found = [one for folder in _folders() for one in entries(folder)]
     damaged = [one for one in found if not is_intact(one.path)]
     for one in damaged if remove else ():
@@ -76,8 +76,9 @@ def _verify(remove: bool, as_json: bool) -> bool:
 
 
 def _prune(megabytes: float | None, days: float | None, as_json: bool) -> None:
-    """Remove what was not used for so long, the least used beyond a size of each kind, and what killed processes
-    left."""
+    """Remove entries unused for `days`, the least recently used beyond the size of each kind, and leftovers of killed
+    processes.
+    """
     most = None if megabytes is None else int(megabytes * _MB)
     gone: list[Entry] = []
     for folder in _folders():
@@ -91,7 +92,7 @@ def _prune(megabytes: float | None, days: float | None, as_json: bool) -> None:
 
 
 def _folders() -> list[Path]:
-    """One of each kind that is there and no link; UnsafeCache if others may write there."""
+    """The existing folders that are not links, one per kind; UnsafeCache if others may write to them."""
     root = cache_root()
     if not root.is_dir():
         return []

@@ -1,4 +1,4 @@
-"""`doctor`: what this machine has of what compiling and running kernels takes."""
+"""`doctor`: whether this machine has what compiling and running kernels takes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOOLKIT_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact about the machine; `missing` when something cannot work for it."""
+    """One fact about the machine; `missing` if something needs it and it is not there."""
 
     what: str
     found: str
@@ -37,7 +37,7 @@ class Finding:
 
 
 def doctor(*, as_json: bool = False) -> bool:
-    """Print every finding; true when nothing necessary is missing."""
+    """Print all findings; true if nothing required is missing."""
     found = findings()
     if as_json:
         show_json([asdict(finding) for finding in found])
@@ -47,7 +47,7 @@ def doctor(*, as_json: bool = False) -> bool:
 
 
 def findings() -> list[Finding]:
-    """Every fact, none of which takes a compilation or a CUDA context to find."""
+    """All findings; none needs a compilation or a CUDA context."""
     return [finding for look in _LOOKS for finding in look()]
 
 

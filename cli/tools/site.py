@@ -1,4 +1,4 @@
-"""`site`: the catalogue of a package of plans as pages to read offline."""
+"""`site`: the catalogue of a package of plans, as a static site."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def site(
     speed: Sequence[Path] = (),
     sweeps: Sequence[Path] = (),
 ) -> bool:
-    """Write the site to `out`, and its Markdown to the folder `markdown` if one is given; true unless a kernel that
-    `resources` asks for does not compile.
+    """Write the site to `out`, and its Markdown to `markdown` if given; false if `resources` are asked for and a kernel
+    does not compile.
 
     Both folders are emptied, so SpecError for one that holds anything but an earlier site.
     """
@@ -70,11 +70,11 @@ def site(
 
 def _refuse_others(folder: Path) -> None:
     if folder.exists() and not (folder.is_dir() and ((folder / _OURS).exists() or not any(folder.iterdir()))):
-        raise SpecError(f"{folder}: is no earlier site, and would be emptied; choose a folder that is not there yet")
+        raise SpecError(f"{folder}: is not an earlier site and would be emptied; choose a new folder")
 
 
 def _kept(root: Path, kind: str) -> tuple[Path, ...]:
-    """State files that lie beside the documentation."""
+    """State files beside the documentation."""
     return tuple(sorted((root / "docs" / "measurements").glob(f"{kind}*.jsonl")))
 
 
@@ -87,7 +87,7 @@ def _write(catalogue: Catalogue, folder: Path, out: Path) -> None:
 
 
 def _resources(variants: Sequence[Variant]) -> Callable[[Registered], list[Row]]:
-    """What each kernel's variants in the cache occupy."""
+    """Resources of each kernel's cached variants."""
     by_sku: dict[KernelSku, list[Variant]] = defaultdict(list)
     for variant in variants:
         by_sku[variant.row.sku].append(variant)

@@ -1,4 +1,4 @@
-"""Pictures of what state files hold of an op: a histogram of errors, a roofline, speed by the length of rows."""
+"""Plots of state files for one op: error histograms, rooflines, speed by row length."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Measurements:
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """Those of the last texts that an op was judged with."""
+        """Outcomes for the latest sources of an op."""
         found = lines(self.accuracy)
         latest = {outcome.op: texts for _, texts, outcome in found}
         return [outcome for _, texts, outcome in found if texts == latest[outcome.op]]
 
     def pictures(self, op: str) -> dict[str, bytes]:
-        """SVG by title; what was not measured has none."""
+        """SVG by title, without those that were not measured."""
         found = {}
         if ours := [o for o in self.outcomes if o.op == op and o.outputs]:
             found["Errors as a part of their bound"] = _histograms(ours)
@@ -47,7 +47,7 @@ class Measurements:
 
 
 def _speed(op: str, paths: Iterable[Path], sweep: bool) -> bytes | None:
-    """A picture as `bench --plot` draws it; None when nothing of the op was timed."""
+    """The plot of `bench --plot`; None if nothing of the op was timed."""
     from baracuda.benchmarks.plot import draw
     from baracuda.benchmarks.state import latest
 
@@ -61,7 +61,7 @@ def _speed(op: str, paths: Iterable[Path], sweep: bool) -> bytes | None:
 
 
 def _histograms(outcomes: Sequence[Outcome]) -> bytes:
-    """How many problems have their worst error where between nothing and the bound, for each element and output."""
+    """How many problems have their worst error in each part of the bound, per element type and output."""
     elements = list(dict.fromkeys(o.element for o in sorted(outcomes, key=lambda o: o.element)))
     pyplot = _pyplot()
     figure, axes = pyplot.subplots(

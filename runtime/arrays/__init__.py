@@ -1,1 +1,1 @@
-"""Arrays of callers: their types, strides, memory and checks."""
+"""Arrays of callers: element types, strides, memory and checks."""

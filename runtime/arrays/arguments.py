@@ -1,4 +1,4 @@
-"""A plan's array arguments: the table a generated plan declares, and the checks it implies."""
+"""A plan's array arguments: the table that a generated plan declares, and the checks that follow from it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _OVERLAP_WORK = 100_000  # steps of the exact overlap search before two interlea
 class Argument:
     """One tensor of a plan's `run`.
 
-    `over` is what it has a value for: "element", "row" or "col", or "array" where the family knows more shapes.
-    `dtypes` are the element types the caller may bring, "T" being the descriptor's and "acc" its accumulator.
-    `optional` names the descriptor's flag that says whether it takes part. `may_alias` lists the inputs whose memory an
-    output may take over.
+    `over` is the set it varies along: "element", "row" or "col", or "array" for families with other shapes. `dtypes`
+    are the allowed element types, "T" for the descriptor's and "acc" for its accumulator. `optional` names the
+    descriptor's flag that says whether the tensor is present. `may_alias` lists the inputs whose memory an output may
+    reuse.
     """
 
     name: str
@@ -39,13 +39,13 @@ class Argument:
         return self.role != "in"
 
     def elements(self, element: ElementKind) -> tuple[ElementKind, ...]:
-        """What the tensor may hold when the descriptor's element is `element`."""
+        """The element types that the tensor may have when the descriptor's is `element`."""
         kinds = {"T": element, "acc": element.row.acc}
         return tuple(dict.fromkeys(kinds.get(d) or ElementKind(d) for d in self.dtypes))
 
 
 class Named:
-    """While it is entered, errors get the plan's name in front: where they arise, nobody knows whose array it is."""
+    """While entered, prefixes errors with the plan's name."""
 
     __slots__ = ("plan",)
 
@@ -60,14 +60,14 @@ class Named:
             self.put_before(error)
 
     def put_before(self, error: BaracudaError) -> None:
-        """Put the name in front of what `error` says."""
+        """Prefix the message of `error`."""
         error.args = (f"{self.plan}: {error}", *error.args[1:])
 
 
 def take(arguments: Mapping[str, Argument], arrays: Mapping[str, object], absent: Sequence[str]) -> Views:
-    """Views of the arrays that are there; no check beyond what makes them readable.
+    """Views of the arrays that are present; checks only that they are readable.
 
-    Raises InvalidProblem for an array where the descriptor has none, which is not looked at.
+    Raises InvalidProblem for an array that the descriptor excludes, without reading it.
     """
     for name in absent:
         if arrays[name] is not None:
@@ -83,11 +83,10 @@ def check(
     present: Callable[[str], bool],
     element: ElementKind,
 ) -> None:
-    """Raise the error of the first argument that a kernel could not work with.
+    """Raise the error of the first argument that no kernel can take.
 
-    In order: dtypes; then shapes, with arrays that are missing and bounds of the optional ones; then strides; then
-    bounds of the others; then what would race: overlap, aliasing and read-only outputs. `shapes` lists the shapes each
-    tensor may have.
+    The order: dtypes; shapes, missing arrays and bounds of optional ones; strides; bounds of the others; then races:
+    overlap, aliasing and read-only outputs. `shapes` lists the allowed shapes of each tensor.
     """
     for name in order:
         argument = arguments[name]
@@ -161,7 +160,7 @@ def _check_output(argument: Argument, there: TensorView) -> None:
 
 
 def check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
-    """Raise InvalidProblem where an output lies on another array that it may not replace."""
+    """Raise InvalidProblem where an output overlaps another array that it may not reuse."""
     ranges = [(name, *byte_range(there)) for name, there in views.items()]
     for name, low, high in ranges:
         if not arguments[name].written:
@@ -183,7 +182,7 @@ def check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
 
 
 class _Memory:
-    """What NumPy needs to know of a view to solve for overlap; nothing is dereferenced."""
+    """What NumPy needs to know about a view to decide on overlap; nothing is dereferenced."""
 
     def __init__(self, there: TensorView) -> None:
         row = there.element.row

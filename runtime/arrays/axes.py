@@ -61,11 +61,11 @@ def is_suffix_mask(mask: int, rank: int) -> bool:
 def coalesce(
     shape: Sequence[int], strides_per_tensor: Sequence[Sequence[int]]
 ) -> tuple[Ints, tuple[Ints, ...]]:
-    """Fewest axes that visit the same offsets in the same row-major order, for all tensors at once.
+    """The fewest axes that visit the same offsets in the same row-major order, for all tensors at once.
 
     Drops axes of extent 1 and merges axis d into d + 1 where every tensor has
     stride[d] == stride[d + 1] * shape[d + 1]. The result has rank >= 1: one element is shape (1,), none is
-    shape (0,), with stride 1 in every tensor, which suits every kernel that asks for a unit stride.
+    shape (0,), with stride 1 in every tensor, so that kernels that need a unit stride accept it.
     """
     steps = list(zip(*strides_per_tensor, strict=True)) if strides_per_tensor else [()] * len(shape)
     extents: list[int] = []  # innermost first
@@ -87,7 +87,7 @@ def coalesce(
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Half-open range of element offsets addressed, relative to the first index; (0, 0) when nothing is."""
+    """Half-open range of element offsets addressed, relative to the first index; (0, 0) if there are none."""
     low, high = 0, 1
     for extent, stride in zip(shape, strides, strict=True):
         if extent == 0:
@@ -100,7 +100,7 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
 
 
 def self_overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two indices address the same element; True as well when a bounded search cannot tell."""
+    """Whether two indices address the same element; also True when a bounded search cannot tell."""
     if 0 in shape:
         return False
     axes = sorted([(abs(s), n - 1) for n, s in zip(shape, strides, strict=True) if n > 1])

@@ -1,4 +1,4 @@
-"""Scalar types: one row each, nothing about a dtype is decided elsewhere."""
+"""Scalar types: one row each; everything about a dtype is decided here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..values import shown, text_of
 
 
 class ElementKind(StrEnum):
-    """Type of a tensor's elements; compares equal to its tag, so ``"bf16"`` may stand for ``ElementKind.BF16``."""
+    """A tensor's element type; compares equal to its tag, so ``"bf16"`` may stand for ``ElementKind.BF16``."""
 
     F16 = "f16"
     BF16 = "bf16"
@@ -42,7 +42,7 @@ class ElementKind(StrEnum):
 
     @classmethod
     def of(cls, value: object, name: str) -> ElementKind:
-        """The kind that `value` names; raises Unsupported, which calls it `name`, for any other value of any type."""
+        """The element type of `value`; raises Unsupported, naming it `name`, for anything else."""
         if type(value) is cls:
             return value
         kind = _BY_TAG.get(text_of(value) or "")

@@ -1,4 +1,4 @@
-"""Whether arrays are like others in all but their addresses, asked of their library in one call."""
+"""Whether arrays equal earlier ones in all but their addresses, asked of their library in one call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Check = Callable[..., bool]
 class Likeness:
     """What arrays have in common: types, dtypes, devices, shapes, strides, and which of them are None.
 
-    `kind` is the first one's type, for a quick look at whether it is worth asking.
+    `kind` is the first array's type, for a quick pre-check.
     """
 
     __slots__ = ("_absent", "_check", "_present", "kind")
@@ -25,7 +25,7 @@ class Likeness:
         self._present = [at for at, array in enumerate(arrays) if array is not None]
 
     def addresses(self, arrays: Sequence[Any]) -> tuple[int, ...] | None:
-        """Where `arrays`, as many as those before, start; None if they are not like them."""
+        """The start addresses of `arrays`, or None if they differ from the earlier ones; same number of arrays."""
         if self._absent:
             for at in self._absent:
                 if arrays[at] is not None:
@@ -35,7 +35,7 @@ class Likeness:
 
 
 def likeness_of(arrays: Sequence[object]) -> Likeness | None:
-    """What `arrays` have in common; None where not all of them are of a library that can tell, or two are one."""
+    """What `arrays` have in common; None unless all are torch tensors, each passed once."""
     present = [array for array in arrays if array is not None]
     if not present or any(by_ancestry(type(array), {"torch.Tensor": True}) is None for array in present):
         return None

@@ -1,7 +1,7 @@
-"""Array intake: one immutable view of memory from any library's array, with no copy and no import of it.
+"""Array intake: an immutable, zero-copy view of any library's array, without importing the library.
 
 NumPy, CuPy and torch arrays are read through their own attributes, others through DLPack or
-`__cuda_array_interface__`. No stream is synchronised here.
+`__cuda_array_interface__`. Streams are not synchronised here.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ T = TypeVar("T")
 class TensorRef:
     """A tensor laid over a 1-D array: element strides and the offset of its first element.
 
-    `data` is the whole buffer: what lies beyond it is out of bounds, even in the same allocation. Nothing is
-    checked before `view`.
+    `data` is the whole buffer: anything beyond it is out of bounds, even in the same allocation. Checked by `view`.
     """
 
     data: object
@@ -53,10 +52,10 @@ class TensorRef:
 
 
 def view(array: object, name: str) -> TensorView:
-    """View of `array` in place; `name` is what messages call it.
+    """View of `array` without a copy; messages call it `name`.
 
-    Raises InvalidProblem for what is no strided array, Unsupported for its dtype or device, MisalignedOperand
-    when its pointer or byte strides are no multiple of the element. Bounds are `check_span`'s business.
+    Raises InvalidProblem if it is not a strided array, Unsupported for its dtype or device, MisalignedOperand if its
+    pointer or byte strides are not multiples of the element size. Bounds are left to `check_span`.
     """
     try:
         reader = _READERS.get(type(array))
@@ -74,7 +73,7 @@ def view(array: object, name: str) -> TensorView:
 
 
 def by_ancestry(kind: type, table: Mapping[str, T]) -> T | None:
-    """Row of the nearest class in `kind`'s ancestry that `table` names as "module.Class", if any."""
+    """The row of the nearest base class of `kind` that `table` names as "module.Class", if any."""
     names = (f"{c.__module__}.{c.__qualname__}" for c in kind.__mro__)
     return next((table[name] for name in names if name in table), None)
 
@@ -121,7 +120,7 @@ def _derived(array: np.ndarray[Any, Any], name: str) -> TensorView:
 
 
 def _bases(array: object) -> Iterator[Any]:
-    """What an array is a view of, and what that is a view of, and so on; no more than `_DEEPEST` and one."""
+    """The array's base, that one's base, and so on; at most `_DEEPEST` + 1."""
     for _ in range(_DEEPEST + 1):
         array = _base_of(array) if _is_numpy(array) else getattr(array, "base", None)  # as `as_strided` has
         if array is None:
@@ -130,14 +129,14 @@ def _bases(array: object) -> Iterator[Any]:
 
 
 def numpy_bases(array: object) -> list[Any]:
-    """The NumPy array, if it is one, and those it is a view of. While one is weakly referred to, NumPy will not move
-    its memory: `resize` raises.
+    """The array, if it is NumPy's, and its bases. While one is weakly referenced, NumPy does not move its memory:
+    `resize` raises.
     """
     return [one for one in (array, *_bases(array)) if _is_numpy(one)] if _is_numpy(array) else []
 
 
 def memory_of(array: np.ndarray[Any, Any]) -> Callable[[], tuple[int | None, int]]:
-    """Tells where an array lies and how many bytes it has, in 0.1 us."""
+    """A function that returns an array's address and size in bytes, in 0.1 us."""
     pointer = _pointer_at(id(array) + _HEAD)
     return lambda: (pointer.value, _nbytes_of(array))
 

@@ -1,4 +1,4 @@
-"""A view of memory and what it addresses: bounds, overlap and aliasing, all from strided spans."""
+"""A view of memory: bounds, overlap and aliasing from strided spans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _self_overlaps = lru_cache(maxsize=4096)(axes.self_overlaps)
 
 
 class TensorView(NamedTuple):
-    """Where a tensor lies; strides count elements. Compare with `same_view`, since `==` would compare owners.
+    """Address, shape, strides in elements. Compare with `same_view`: `==` would compare owners, too.
 
     A named tuple: a frozen dataclass takes four times as long to build, and several are built per launch.
     """
@@ -35,9 +35,9 @@ class TensorView(NamedTuple):
 
 
 def vetted(view: TensorView, name: str) -> TensorView:
-    """The view, of facts that an object has told of itself; InvalidProblem for those that no memory can have.
+    """The view described by an object's own facts; InvalidProblem for facts that no memory can have.
 
-    Whether there is memory, and as much as is said, cannot be seen.
+    Whether the memory exists, and all of it, cannot be checked.
     """
     pointer, shape, strides, element, device, readonly, capacity, _ = view
     bounds = (0, 0) if capacity is None else capacity
@@ -62,12 +62,12 @@ def vetted(view: TensorView, name: str) -> TensorView:
 
 
 def _settled(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in 64 bits: those of axes that never move count for nothing."""
+    """Strides as 64-bit ints, with those of axes of extent 1 normalised."""
     return tuple(0 if extent <= 1 or 0 in shape else s for extent, s in zip(shape, strides, strict=True))
 
 
 def check_span(view: TensorView, name: str) -> None:
-    """Raise BufferTooSmall when the view addresses elements outside its buffer; an unknown buffer passes."""
+    """Raise BufferTooSmall if the view addresses elements outside its buffer; a buffer of unknown size passes."""
     if view.capacity is None:
         return
     before, after = view.capacity
@@ -83,19 +83,19 @@ def check_span(view: TensorView, name: str) -> None:
 
 
 def byte_range(view: TensorView) -> tuple[int, int]:
-    """Half-open range of addresses that the view can touch, gaps included; empty when it has no element."""
+    """Half-open range of addresses that the view may touch, gaps included; empty without elements."""
     low, high = _span(view.shape, view.strides)
     itemsize = ELEMENTS[view.element].bytes
     return view.pointer + low * itemsize, view.pointer + high * itemsize
 
 
 def overlaps_itself(view: TensorView) -> bool:
-    """Whether two indices address the same element, so that writing through the view would race."""
+    """Whether two indices address the same element, so that writes through the view would race."""
     return _self_overlaps(view.shape, view.strides)
 
 
 def same_view(a: TensorView, b: TensorView) -> bool:
-    """Whether both address the same elements in the same order; axes of extent 1 do not count."""
+    """Whether both address the same elements in the same order; axes of extent 1 are ignored."""
     if a.pointer != b.pointer or a.element != b.element or a.device != b.device:
         return False
     return (a.shape == b.shape and a.strides == b.strides) or _layout(a) == _layout(b)

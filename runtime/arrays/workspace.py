@@ -1,4 +1,4 @@
-"""Scratch memory: the caller's, so that a plan never allocates and can be captured in a graph."""
+"""Scratch memory, owned by the caller: plans never allocate and can be captured in graphs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Workspace = object  # None, or any contiguous array on the device of the plan's 
 
 
 def take_workspace(workspace: Workspace, needed: int) -> TensorView | None:
-    """View of a workspace of at least `needed` bytes; None when none is needed.
+    """View of a workspace of at least `needed` bytes; None if none is needed.
 
-    Kernels write it from its first byte on, whatever its shape and elements: it must be one run of memory.
+    It must be contiguous: kernels write it from its first byte on, whatever its shape and dtype.
     """
     if needed == 0:
         return None
@@ -38,7 +38,7 @@ def take_workspace(workspace: Workspace, needed: int) -> TensorView | None:
 
 @lru_cache(maxsize=256)
 def _is_one_run(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the elements lie side by side, in row-major order."""
+    """Whether it is contiguous in row-major order."""
     extents, (steps,) = coalesce(shape, (strides,))
     return len(extents) == 1 and steps == (1,)
 
@@ -50,5 +50,5 @@ def _too_small(needed: int, got: int) -> WorkspaceTooSmall:
 
 
 def rounded(nbytes: int) -> int:
-    """`nbytes` up to the next multiple of ALIGNMENT."""
+    """`nbytes` rounded up to a multiple of ALIGNMENT."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

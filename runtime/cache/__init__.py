@@ -1,1 +1,1 @@
-"""A private folder on disk: sealed entries, locks, atomic writes."""
+"""A private folder on disk: checked entries, locks, atomic writes."""

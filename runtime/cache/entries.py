@@ -1,4 +1,4 @@
-"""A folder of cache entries: found by key, checked when read, locked while one is being made."""
+"""A folder of cache entries: looked up by key, checked when read, locked while one is made."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _ENTRIES = "entries"
 
 
 class EntryStore:
-    """Bytes by key. No disk trouble is an error here: it costs making the entry again and is logged once."""
+    """Bytes by key. Disk trouble is not an error: it costs making the entry again and is logged once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files = CacheFolder(folder)
 
     def get(self, key: bytes) -> bytes | None:
-        """The entry of `key`; None when there is none or it does not check out."""
+        """The entry of `key`; None if there is none or it is damaged."""
         try:
             return self._files.read(_name(key))
         except OSError as error:
@@ -27,7 +27,7 @@ class EntryStore:
             return None
 
     def put(self, key: bytes, body: bytes) -> None:
-        """Write the entry of `key`, replacing what is there; readers see the old or the new one, whole."""
+        """Write the entry of `key` atomically."""
         try:
             self._files.write(_name(key), body)
         except OSError as error:
@@ -37,17 +37,17 @@ class EntryStore:
             )
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return len(entries(self.folder / _ENTRIES))
 
     def lock(self, key: bytes) -> AbstractContextManager[None]:
-        """Exclude every other thread and process from `key`; where no lock can be had, exclude nobody."""
+        """Exclude all other threads and processes from `key`; where locks are unavailable, exclude none."""
         return self._files.lock(key.hex())
 
 
 @cache
 def entry_store(folder: Path) -> EntryStore:
-    """The one store of `folder` in this process."""
+    """The store of `folder`, one per process."""
     return EntryStore(folder)
 
 

@@ -1,4 +1,4 @@
-"""A folder of cached files: written whole, sealed with their names, this user's alone, the least used ones removed."""
+"""A folder of cached files: atomic writes, checksums over name and content, private modes, LRU eviction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLACE = re.compile(r"([0-9a-f]{16})(?:\.lock)?")
 
 
 class Entry(NamedTuple):
-    """A file of a cache; `used` is when it was used last."""
+    """A cache file; `used` is the time of its last use."""
 
     path: Path
     nbytes: int
@@ -54,7 +54,7 @@ class CacheFolder:
         self._unswept = MOST_BYTES  # bytes written since the last look at the size; the first write looks
 
     def read(self, name: str, *, use: bool = True) -> bytes | None:
-        """What was written as `name`; None when nothing was, or it is damaged. A `use` keeps the entry longer."""
+        """The content of `name`; None if there is none or it is damaged. `use` records the use."""
         path = self.folder / name
         try:
             check_private(path.parent, self._top)
@@ -69,7 +69,7 @@ class CacheFolder:
         return body
 
     def write(self, name: str, body: bytes) -> None:
-        """Write `name`, replacing what is there; readers see the old or the new, whole."""
+        """Write `name` atomically."""
         path = self.folder / name
         make_private(path.parent, self._top)
         publish(path, body + seal(path, body), mode=None if shared() else 0o600)
@@ -81,7 +81,7 @@ class CacheFolder:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Exclude every other thread and process from `name`; where no lock can be had, exclude nobody."""
+        """Exclude all other threads and processes from `name`; where locks are unavailable, exclude none."""
         locks = self.folder / LOCKS
         with ExitStack() as held:
             with suppress(OSError):
@@ -91,7 +91,7 @@ class CacheFolder:
 
     @contextmanager
     def building(self) -> Iterator[Path]:
-        """An empty folder to make an entry in; it goes at the end, or with the next `sweep` when this process dies."""
+        """An empty folder to make an entry in; removed at the end, or by the next `sweep` if this process dies."""
         place = self.folder / BUILDING / token_hex(8)
         make_private(place.parent, self._top)
         with ExitStack() as held:
@@ -103,7 +103,7 @@ class CacheFolder:
 
 
 def _lock_mode() -> int:
-    """Who shares a cache waits for the others' locks; the umask takes its share."""
+    """The mode of locks: in a shared cache others must be able to wait for them; the umask applies."""
     return 0o666 if shared() else 0o600
 
 
@@ -113,19 +113,19 @@ def log_once(message: str) -> None:
 
 
 def seal(path: Path, body: bytes) -> bytes:
-    """A digest of an entry and its name, which is its key: under another name it does not check out."""
+    """A digest of an entry's content and name (its key), so that it is invalid under another name."""
     name = os.fsencode(f"{path.parent.name}/{path.name}\0")
     return hashlib.sha256(name + body, usedforsecurity=False).digest()
 
 
 def unsealed(path: Path, content: bytes) -> bytes | None:
-    """The entry in the `content` of `path`, None if it is not what was written there."""
+    """The entry in the `content` of `path`; None if it is damaged."""
     body = content[:-SEAL_BYTES]
     return body if content[-SEAL_BYTES:] == seal(path, body) else None
 
 
 def is_intact(path: Path) -> bool:
-    """Whether a file of a cache is what was written there, by somebody who is trusted."""
+    """Whether a cache file has what was written there, by a trusted user."""
     with suppress(OSError), _opened(path) as (file, status):
         return unsealed(path, _content(file, status)) is not None
     return False
@@ -141,7 +141,7 @@ def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def _content(file: int, status: os.stat_result) -> bytes:
-    """What is in a file; nothing, which no seal fits, where anybody may have written it, or it is none."""
+    """A file's content; empty, which fails the check, if anybody may have written it or it is not a file."""
     if not stat.S_ISREG(status.st_mode) or not is_private(status) or status.st_size > MOST_BYTES:
         return b""
     with open(file, "rb", closefd=False) as stream:
@@ -149,14 +149,14 @@ def _content(file: int, status: os.stat_result) -> bytes:
 
 
 def _stamp(file: int, status: os.stat_result) -> None:
-    """Keep when the entry was used, as its time of modification."""
+    """Record the use of the entry, as its modification time."""
     if abs(time.time() - status.st_mtime) > _HOUR:
         with suppress(OSError):  # another's entry may be used all the same
             os.utime(file)
 
 
 def entries(folder: Path) -> list[Entry]:
-    """The files below `folder` that have the names of entries, the last used ones first."""
+    """The files below `folder` that are named like entries, most recently used first."""
     found = []
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in (LOCKS, BUILDING)]
@@ -168,7 +168,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes that were killed left in `folder`: locks and unfinished files."""
+    """Remove locks and temporary files that killed processes left in `folder`."""
     for name in filter(_LOCK.fullmatch, _names_in(folder / LOCKS)):
         remove_unheld(folder / LOCKS / name)
     places = folder / BUILDING
@@ -180,16 +180,16 @@ def sweep(folder: Path) -> None:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """What is in a folder of ours; nothing where there is none, or a link to another one."""
+    """Names in one of our folders; none if it is missing or a link."""
     with suppress(OSError):
         return [] if folder.is_symlink() else os.listdir(folder)
     return []
 
 
 def prune(folder: Path, *, nbytes: int | None = None, days: float = MOST_DAYS) -> list[Entry]:
-    """Remove what was not used for `days`, then the least used until the rest has at most `nbytes`; return what went.
+    """Remove entries unused for `days`, then the least recently used until at most `nbytes` are left; return them.
 
-    Entries from the future, by a clock that was wrong, count as used now.
+    Entries from the future, after a wrong clock, count as used now.
     """
     most = MOST_BYTES if nbytes is None else nbytes
     now, total, gone = time.time(), 0, []

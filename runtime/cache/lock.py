@@ -1,6 +1,6 @@
-"""A lock with a name, held by one thread of one process on this machine and released when its holder dies.
+"""A named lock, held by one thread of one process on this machine and released when its holder dies.
 
-filelock polls: a waiter goes on 20 ms after the release, here after 0.3 ms. It also leaves every lock file behind.
+Unlike filelock it does not poll: a waiter resumes 0.3 ms after the release instead of 20 ms. It also removes lock files.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _forking = threading.RLock()  # held while a fork happens, and while descriptors
 
 @contextlib.contextmanager
 def key_lock(path: Path, *, wait: bool = True, mode: int = 0o600) -> Iterator[int]:
-    """Hold the file `path` exclusively and give its descriptor; it is created on entry and removed on exit.
+    """Lock the file `path` exclusively and yield its descriptor; it is created on entry and removed on exit.
 
-    Raises OSError before the body runs when the folder is missing, cannot be written or knows no locks, and without
-    `wait` when somebody holds it.
+    Raises OSError before the body runs if the folder is missing, not writable or without file locks, and, without
+    `wait`, if the lock is taken.
     """
     holder = os.getpid()
     fd = _acquire(path, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB, mode)
@@ -35,7 +35,7 @@ def key_lock(path: Path, *, wait: bool = True, mode: int = 0o600) -> Iterator[in
 
 
 def remove_unheld(path: Path) -> None:
-    """Remove a file that is written or kept under `key_lock`, unless its holder lives."""
+    """Remove a file that is written or kept under `key_lock`, unless its holder is alive."""
     with contextlib.suppress(OSError), key_lock(path, wait=False):
         pass
 
@@ -54,7 +54,7 @@ def _acquire(path: Path, how: int, mode: int) -> int:
 
 
 def _opened(path: Path, mode: int) -> int:
-    """A descriptor that is known to `_let_go` before any fork can copy it."""
+    """A descriptor that `_let_go` knows before any fork can copy it."""
     with _forking:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
         _held.add(fd)
@@ -62,7 +62,7 @@ def _opened(path: Path, mode: int) -> int:
 
 
 def _release(fd: int) -> None:
-    """Unlock and close. Closing alone would not unlock: a child that was forked meanwhile may share the open file."""
+    """Unlock and close. Closing alone would not unlock: a forked child may share the open file."""
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_UN)
     with _forking:

@@ -1,4 +1,4 @@
-"""Folders whose files are run: made so that nobody else can write there, and refused where somebody else may."""
+"""Folders whose files are executed: created so that nobody else can write there, and refused if somebody else can."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _MOST_LINKS = 40  # that a path may pass, as in the kernel
 
 
 def shared() -> bool:
-    """Whether the user asks for a cache that others may write: then modes follow the umask and owners do not count."""
+    """Whether BARACUDA_SHARED_CACHE=1: then modes follow the umask and owners are not checked."""
     return os.environ.get(SHARED) == "1"
 
 
 def make_private(folder: Path, top: Path) -> None:
-    """Create `folder` and what is missing above it, for this user alone, and look at what was there.
+    """Create `folder` and missing parents for this user alone, and check what existed.
 
-    Raises UnsafeCache for a folder, from `top` down, that others may change or may put another in the place of; OSError
-    when it cannot be made.
+    Raises UnsafeCache for a folder, from `top` down, that others may change or replace; OSError if it cannot be
+    created.
     """
     if shared():
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def make_private(folder: Path, top: Path) -> None:
 
 
 def check_private(folder: Path, top: Path) -> None:
-    """Raise UnsafeCache as `make_private` does, and FileNotFoundError where there is no folder."""
+    """Raise UnsafeCache as `make_private` does, and FileNotFoundError if the folder is missing."""
     if shared():
         return
     _check_way(folder)
@@ -52,7 +52,7 @@ def check_private(folder: Path, top: Path) -> None:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Whether a file can have been written by this user or root alone."""
+    """Whether only this user or root can have written the file."""
     return shared() or (status.st_uid in _trusted() and not status.st_mode & _OTHERS)
 
 
@@ -68,7 +68,7 @@ def _check_own(folder: str, status: os.stat_result) -> None:
 
 
 def _check_way(folder: Path) -> None:
-    """Refuse what lets any user of the machine put something else in the place of `folder`."""
+    """Refuse a path on which any user could replace `folder`."""
     for at, status in _way(os.fspath(folder.absolute())):
         if stat.S_ISLNK(status.st_mode) and status.st_uid not in _trusted():
             raise _unsafe(at, f"is a link of user {status.st_uid}", "remove")
@@ -78,7 +78,7 @@ def _check_way(folder: Path) -> None:
 
 
 def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Each folder and symbolic link that opening `path` passes, as far as they exist."""
+    """Each existing folder and symbolic link that opening `path` passes."""
     at, links, left = "", 0, path.split("/")[:0:-1]
     while left:
         name = left.pop()

@@ -1,4 +1,4 @@
-"""Files that appear whole: a reader sees the old text or the new, never a part."""
+"""Atomic writes: a reader sees the old text or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.baracuda-tmp", re.DOTALL)
 
 
 def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644, create: bool = False) -> None:
-    """Write through a temporary file beside `path`. Raises OSError, which names `path`.
+    """Write through a temporary file beside `path`. Raises OSError that names `path`.
 
-    With `create`, FileExistsError where there is something already. A `mode` of None is the umask's. What killed
-    writers of `path` left beside it is removed.
+    With `create`, FileExistsError if something is there already. A `mode` of None is the umask's. Temporary files of
+    killed writers of `path` are removed.
     """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def publish(path: Path, content: str | bytes, *, mode: int | None = 0o644, creat
 
 
 def _claim(temporary: Path, path: Path) -> None:
-    """Give `path` the contents of `temporary`, if nobody else has it; without hard links only an empty file."""
+    """Give `path` the contents of `temporary` if it does not exist; without hard links, replace only an empty file."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -49,7 +49,7 @@ def _claim(temporary: Path, path: Path) -> None:
 
 
 def remove_left(folder: Path, name: str | None = None) -> None:
-    """Remove the temporary files of `name`, or of every name, in `folder` whose writers are gone."""
+    """Remove temporary files of `name`, or of every name, in `folder` whose writers are gone."""
     with suppress(OSError), os.scandir(folder) as entries:
         for one in list(entries):
             found = _TEMPORARY.fullmatch(one.name)
@@ -59,7 +59,7 @@ def remove_left(folder: Path, name: str | None = None) -> None:
 
 @contextmanager
 def _opened(path: Path, mode: int) -> Iterator[int]:
-    """A file that is removed at the end unless it was renamed, and locked where there are locks."""
+    """A file that is removed at the end unless renamed, and locked where locks are available."""
     with ExitStack() as held:
         try:
             file = held.enter_context(key_lock(path, mode=mode))

@@ -1,4 +1,4 @@
-"""The folder under which every compiled artefact of this user is kept between processes."""
+"""The root folder of the cache."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..errors import UnsafeCache
 
 
 def cache_root() -> Path:
-    """$BARACUDA_CACHE_DIR, else $XDG_CACHE_HOME/baracuda, else ~/.cache/baracuda; absolute, it need not exist yet.
+    """$BARACUDA_CACHE_DIR, else $XDG_CACHE_HOME/baracuda, else ~/.cache/baracuda; absolute, may not exist yet.
 
-    Raises UnsafeCache where none of these is known.
+    Raises UnsafeCache if none of these is known.
     """
     try:
         if chosen := os.environ.get("BARACUDA_CACHE_DIR"):

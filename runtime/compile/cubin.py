@@ -1,4 +1,4 @@
-"""From a generated source to machine code: NVRTC with flags that nobody else edits, and a cache on disk."""
+"""From a generated source to machine code: NVRTC with fixed flags, and a cache on disk."""
 
 from __future__ import annotations
 
@@ -56,9 +56,8 @@ def compile_cubin(
 ) -> Cubin:
     """Machine code of `source.symbol` for `arch` ("sm_90", "sm_90a"), from the cache `folder` or from NVRTC.
 
-    `folder` is by default `cache_root() / "cubin"`; all threads and processes sharing it compile a key once.
-    Raises CompileError when NVRTC is missing or rejects the source, or when BARACUDA_FROZEN=1 and the cache
-    has no such entry.
+    `folder` is by default `cache_root() / "cubin"`; threads and processes that share it compile a key once. Raises
+    CompileError if NVRTC is missing or rejects the source, or if BARACUDA_FROZEN=1 and the cache lacks the entry.
     """
     key = cubin_key(source, arch, include=include)
     store = cubin_store(folder or cache_root() / "cubin")
@@ -79,7 +78,7 @@ def compile_cubin(
 
 
 def assert_not_frozen(source: KernelSource, arch: str, folder: Path, key: bytes) -> None:
-    """Raise CompileError when BARACUDA_FROZEN=1 forbids making what the cache `folder` lacks."""
+    """Raise CompileError if BARACUDA_FROZEN=1 forbids compiling what the cache `folder` lacks."""
     if os.environ.get("BARACUDA_FROZEN") == "1":
         raise CompileError(
             f"kernel {source.symbol!r} of {source.path!r} for {arch} is not in the cache {folder} "
@@ -93,9 +92,9 @@ def compile_many(
     on_done: Callable[[int, Cubin | CompileError], None],
     workers: int | None = None,
 ) -> None:
-    """`compile_cubin` of every (source, arch); calls `on_done(index, outcome)` here as each is ready.
+    """`compile_cubin` of every (source, arch); calls `on_done(index, outcome)` in this thread as each is ready.
 
-    `workers` is by default the number of cores this process may use.
+    `workers` defaults to the number of cores that this process may use.
     """
     # Threads: NVRTC works outside the interpreter lock. 40 distinct block reductions on 2 cores, NVRTC 12.9:
     # 1.6 s one by one, 0.87 s with 2 threads, 1.1 s with 2 processes (13.5: 1.7, 1.0 and 1.4 s).
@@ -111,7 +110,7 @@ def compile_many(
 
 
 def supported_archs() -> frozenset[str]:
-    """What the installed NVRTC compiles for, architectures that end in a letter aside."""
+    """The architectures that the installed NVRTC supports, without those with a letter suffix."""
     _nvrtc_build()
     from cuda.bindings import nvrtc
 
@@ -130,7 +129,7 @@ def nvrtc_version() -> str:
 
 
 def cubin_key(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> bytes:
-    """32 bytes that stand for all that decides the machine code, and no more: no folder, no time stamp."""
+    """32 bytes that identify everything that determines the machine code, without paths or times."""
     build = _nvrtc_build()
     from cuda.core.utils import make_program_cache_key
 
@@ -146,9 +145,9 @@ def cubin_key(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> by
 
 
 def key_parts(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Parts:
-    """Of what `cubin_key` is made, by name: two keys are equal where all of this is. Raises CompileError without NVRTC.
+    """The inputs of `cubin_key` by name: keys are equal if all of these are. Raises CompileError without NVRTC.
 
-    Texts count by a digest. The version of cuda-core, which makes the key, counts for itself.
+    Texts are digested. The version of cuda-core, which makes the key, is one of them.
     """
     given = program_options(source, arch, include=None).as_bytes("nvrtc", "cubin")
     options = dict(option.decode().partition("=")[::2] for option in given if not option.startswith(_DEFINE))
@@ -173,7 +172,7 @@ def _digest(data: bytes) -> str:
 
 
 def program_options(source: KernelSource, arch: str, *, include: Path | None = INCLUDE) -> ProgramOptions:
-    """The compiler flags of `source`; subnormals, contraction, division and square root never default."""
+    """The compiler flags of `source`; subnormals, contraction, division and square root are always explicit."""
     from cuda.core import ProgramOptions
 
     return ProgramOptions(
@@ -196,7 +195,7 @@ def program_options(source: KernelSource, arch: str, *, include: Path | None = I
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """A compilation: the machine code, the PTX it was assembled from, and what the compiler said."""
+    """A compilation: machine code, PTX, and the compiler's messages."""
 
     cubin: Cubin
     ptx: str
@@ -204,7 +203,7 @@ class Assembly:
 
 
 def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Assembly:
-    """Compile without looking at any cache. Raises CompileError."""
+    """Compile without any cache. Raises CompileError."""
     _nvrtc_build()
     from cuda.bindings import nvrtc
     from cuda.core import Program
@@ -228,7 +227,7 @@ def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Ass
 
 
 def _resources(report: str, symbol: str, seconds: float) -> Resources:
-    """Read ptxas' report on `symbol`; a fact it leaves out is 0."""
+    """Parse ptxas' report on `symbol`; facts it leaves out are 0."""
     entry = "Compiling entry function"
     section = report.partition(f"{entry} '{symbol}'")[2].partition(entry)[0]
 
@@ -249,7 +248,7 @@ _importing = threading.Lock()  # cuda.core imported by two threads at once is ha
 
 
 def _nvrtc_build() -> str:
-    """Size of the NVRTC library: it tells builds apart to which NVRTC gives the same number, major.minor."""
+    """Size of the NVRTC library, which distinguishes builds with the same version."""
     with unforked(), _importing:
         return _nvrtc_size()
 

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk."""
+"""The disk cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -30,28 +30,27 @@ class CubinStore:
         self._entries = EntryStore(folder)
 
     def get(self, key: bytes) -> Cubin | None:
-        """The entry of `key`, its `seconds` 0; None when there is none or it does not check out."""
+        """The entry of `key`, with `seconds` 0; None if there is none or it is damaged."""
         body = self._entries.get(key)
         return None if body is None else _decode(body)
 
     def put(self, key: bytes, cubin: Cubin, parts: Parts) -> None:
-        """Write the entry of `key`, replacing what is there, and of which parts the key was made; readers see the old
-        or the new ones, whole."""
+        """Write the entry of `key` and the record of its key's inputs, each atomically."""
         self._entries.put(key, _encode(cubin))
         self.records.put(key, parts)
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return len(self._entries)
 
     def lock(self, key: bytes) -> AbstractContextManager[None]:
-        """Exclude every other thread and process from `key`; where no lock can be had, exclude nobody."""
+        """Exclude all other threads and processes from `key`; where locks are unavailable, exclude none."""
         return self._entries.lock(key)
 
 
 @cache
 def cubin_store(folder: Path) -> CubinStore:
-    """The one store of `folder` in this process."""
+    """The store of `folder`, one per process."""
     return CubinStore(folder)
 
 

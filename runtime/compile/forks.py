@@ -1,4 +1,4 @@
-"""Work that no fork may interrupt: the child has no thread to end it, and the locks of a library stay held."""
+"""Critical sections that no fork may interrupt: in the child, a library's locks would stay held."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _working = 0
 
 @contextmanager
 def unforked() -> Iterator[None]:
-    """Have forks of this process wait for the body's end, which must neither fork nor enter here again."""
+    """Make forks of this process wait for the end of the body, which must neither fork nor enter again."""
     global _working
     with _entrance, _idle:
         _working += 1

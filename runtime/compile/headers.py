@@ -1,4 +1,4 @@
-"""What a source reaches through #include: the part of a compilation that its text does not show."""
+"""Digests of the headers that a source includes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def header_digest(text: str, include: Path) -> bytes:
 
 
 def header_digests(text: str, include: Path) -> list[tuple[str, bytes]]:
-    """The name of each header under `include` that `text` reaches, and 32 bytes for what it holds, by name.
+    """Digest of each header under `include` that `text` reaches, by name.
 
-    Conditions around an #include are not evaluated. A header that is not there counts for nothing: either the
-    compiler has it built in, or the compilation fails. Unchanged files are not read again.
+    Conditions around an #include are not evaluated. Missing headers are skipped: either the compiler has them built in,
+    or compilation fails. Unchanged files are not read again.
     """
     root = os.fspath(include)
     found: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""A compiler's log, reduced to what a person acts on: the first errors, and the lines around the first one."""
+"""A compiler's log, reduced to the first errors and the lines around the first one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _LINE_DIRECTIVE = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]+)")?'
 def compiler_message(log: str, source: KernelSource, arch: str, include: Path) -> str:
     """The text of a CompileError: a headline, 3 errors as `file:line: what`, 5 source lines, and a count.
 
-    Files below `include` are named relative to it. Where `#line` directives say that a line comes from a template,
-    the error names the template; the 5 lines are the generated ones, numbered as they are without the directives.
+    Files below `include` are named relative to it. Where `#line` directives map a line to a template, the error names
+    the template; the 5 lines are the generated ones, numbered as without the directives.
     """
     lines = [f"{source.path!r} does not compile for {arch} (kernel {source.symbol!r}):"]
     log = log.replace("\0", "").replace(f"{include}/", "")
@@ -46,7 +46,7 @@ def compiler_message(log: str, source: KernelSource, arch: str, include: Path) -
 
 
 def _excerpt(source: KernelSource, include: Path, file: str, line: int, message: str) -> list[str]:
-    """The lines around `file`(`line`); of several that are called so, around the one that `message` speaks of."""
+    """The lines around `file`(`line`); among files of the same name, of the one that `message` is about."""
     named = [name for _, name in _QUOTED.findall(message)]
     places = list(_places(source))
     text = [content for *_, content in places]
@@ -64,7 +64,7 @@ def _excerpt(source: KernelSource, include: Path, file: str, line: int, message:
 
 
 def _places(source: KernelSource) -> Iterator[tuple[str, int, str]]:
-    """What the compiler calls each line of `source`, and the line; without the directives."""
+    """The compiler's name for each line of `source`, and the line; without the directives."""
     file, number = source.path, 0
     for content in source.text.removesuffix("\n").split("\n"):
         if directive := _LINE_DIRECTIVE.match(content):

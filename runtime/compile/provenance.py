@@ -1,6 +1,6 @@
-"""Of what the keys in a cache were made, a file beside for each entry: a key is a digest and cannot tell.
+"""A sidecar file per cache entry with the inputs of its key, since a key is only a digest.
 
-Whoever compiles writes one; nobody who finds an entry looks at any.
+Written when an entry is compiled; never read on a hit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST, _KEPT = 8192, 4096  # records of about 2 kB; above the one, the oldest go
 
 
 class KeyRecords:
-    """A folder of records; trouble with the disk is no error, a record is missing then."""
+    """A folder of records. Disk trouble is not an error; the record is missing then."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -27,18 +27,18 @@ class KeyRecords:
         self._thinned = False
 
     def put(self, key: bytes, parts: Parts) -> None:
-        """Write the record of `key`; readers see all of it or nothing."""
+        """Write the record of `key` atomically."""
         with suppress(OSError):
             if not self._thinned:
                 self._thin_out()
             self._files.write(key.hex(), json.dumps(dict(parts)).encode())
 
     def get(self, key: bytes) -> Parts | None:
-        """The record of `key`, None when there is none or it cannot be read."""
+        """The record of `key`; None if there is none or it cannot be read."""
         return self._read(key.hex())
 
     def newest_first(self) -> Iterator[Parts]:
-        """Every record that can be read."""
+        """Every readable record."""
         for entry in entries(self.folder):
             if (parts := self._read(entry.path.name)) is not None:
                 yield parts

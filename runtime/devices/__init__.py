@@ -1,1 +1,1 @@
-"""The CUDA driver, streams, tensor maps, and which device a name means."""
+"""The CUDA driver, streams, tensor maps, and devices by name."""

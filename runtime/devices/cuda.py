@@ -1,4 +1,4 @@
-"""The CUDA device: loads cubins into its primary context and starts them with one driver call each."""
+"""The CUDA device: loads cubins into its primary context and launches each kernel with one driver call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _Parameters = c_void_p * 1
 
 
 class CudaKernel:
-    """A kernel with one parameter, loaded on one device; `resources` is what the assembler reported."""
+    """A kernel with one parameter, loaded on one device; `resources` are from the assembler's report."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class CudaKernel:
         self._launch = driver()["cuLaunchKernelEx"]
 
     def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
-        """See `Kernel.launch`. Any context may be current, or none; it still is afterwards.
+        """See `Kernel.launch`. The current context, if any, stays current.
 
-        Raises InvalidProblem for a stream of another device, DriverError when the driver refuses for another reason,
-        KernelInternal when the kernel's struct has another size.
+        Raises InvalidProblem for a stream of another device, DriverError if the driver refuses for another reason,
+        KernelInternal if the kernel's struct has another size.
         """
         self.prepared(grid, block, args, args_bytes, None)(stream)
 
@@ -81,10 +81,10 @@ class CudaKernel:
         keep: object,
         overlaps: bool = False,
     ) -> Callable[[int], None]:
-        """`launch` as a function of the stream, everything else being given once; it keeps `keep` alive.
+        """`launch` as a function of the stream alone; it keeps `keep` alive.
 
-        One that `overlaps` may start while the kernel before it ends, for which it waits itself. Neither
-        configurations nor the parameter array change once made, so threads may call it together.
+        With `overlaps`, it uses programmatic dependent launch. Configurations and the parameter array are immutable, so
+        threads may call it concurrently.
         """
         self._check_bytes(args_bytes)
         parameters = _Parameters(args)
@@ -112,7 +112,7 @@ class CudaKernel:
             raise KernelInternal(f"kernel {self.symbol!r} takes a struct of {needed} bytes, got {args_bytes}")
 
     def _check_stream(self, stream: int) -> None:
-        """Of a stream of another context, the driver says no more than that some handle is invalid."""
+        """Reject a stream of another context: the driver would only report an invalid handle."""
         owner = c_void_p()
         with current(self._context):  # whose stream 0 is
             unknown = driver().cuStreamGetCtx(stream, byref(owner))
@@ -145,7 +145,7 @@ class CudaDevice:
     watch = None
 
     def __init__(self, ordinal: int = 0) -> None:
-        """Raises DriverError when the machine has no driver or no such device."""
+        """Raises DriverError if the machine has no driver or no such device."""
         count = query("cuDeviceGetCount")
         if not 0 <= ordinal < count:
             raise DriverError(f"no device 'cuda:{ordinal}': the driver shows {count}, numbered from 0")
@@ -169,7 +169,7 @@ class CudaDevice:
     def load(self, source: KernelSource, arch: str | None = None) -> CudaKernel:
         """Compile `source` for `arch` (by default this device's; "sm_90a" if the code needs it) and load it.
 
-        Raises CompileError, or DriverError when the device cannot run that architecture or records a graph.
+        Raises CompileError, or DriverError if the device cannot run that architecture or is capturing a graph.
         """
         key = (source, arch or source.arch or self.arch)
         if kernel := self._kernels.get(key):
@@ -184,7 +184,7 @@ class CudaDevice:
         return (source, arch or source.arch or self.arch) in self._kernels
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether a graph records `stream`; never the legacy stream 0, which cannot be recorded."""
+        """Whether `stream` is being captured; never the legacy stream 0, which cannot be."""
         return bool(stream) and stream_is_capturing(stream)
 
     @cached_property
@@ -210,7 +210,7 @@ class CudaDevice:
 
 
 def _parameter_bytes(kernel: int) -> int | None:
-    """Size of the kernel's first parameter; None where the driver (before CUDA 12.4) cannot say."""
+    """Size of the kernel's first parameter; None if the driver (before CUDA 12.4) cannot say."""
     if not hasattr(driver(), "cuKernelGetParamInfo"):
         return None
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()

@@ -66,7 +66,7 @@ _SINCE_12_4: dict[str, tuple[Any, ...]] = {"cuKernelGetParamInfo": (c_void_p, c_
 
 @cache
 def driver() -> ctypes.CDLL:
-    """The initialised driver library. Raises DriverError when there is none or it finds no device."""
+    """The initialised driver library. Raises DriverError if there is none or it finds no device."""
     try:
         # CDLL, not PyDLL: a launch waits while the queue is full, and a callback there may run Python.
         library = ctypes.CDLL("libcuda.so.1")
@@ -90,14 +90,14 @@ def call(name: str, *arguments: object) -> None:
 
 
 def query(name: str, *arguments: object) -> int:
-    """Call the driver for one integer, which it writes through its first parameter."""
+    """Call the driver for one integer, its first parameter."""
     value = c_int()
     call(name, ctypes.byref(value), *arguments)
     return value.value
 
 
 def handle(name: str, *arguments: object) -> int:
-    """Call the driver for one handle, which it writes through its first parameter."""
+    """Call the driver for one handle, its first parameter."""
     value = c_void_p()
     call(name, ctypes.byref(value), *arguments)
     return value.value or 0
@@ -123,9 +123,9 @@ def current(context: int) -> Iterator[None]:
 
 
 def stream_is_capturing(stream: int) -> bool:
-    """Whether launches on `stream` (a raw handle) are being recorded into a graph.
+    """Whether `stream` (a raw handle) is being captured into a graph.
 
-    Raises DriverError for the legacy stream 0 while another stream records: CUDA forbids using it then.
+    Raises DriverError for the legacy stream 0 while another stream is captured: CUDA forbids using it then.
     """
     library = driver()
     status = c_int()

@@ -1,4 +1,4 @@
-"""What an architecture gives a block of threads."""
+"""Limits of thread blocks by architecture."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ SHARED_BYTES = {
 
 
 def shared_bytes(arch: str) -> int:
-    """Shared memory of a block on `arch`; of an architecture that is not known, what every one has."""
+    """Shared memory per block on `arch`; the common minimum for an unknown architecture."""
     return SHARED_BYTES.get(arch, 99 * 1024)

@@ -1,4 +1,4 @@
-"""Where plans run: devices by the name that array intake gives them, made once."""
+"""Devices by name, created once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _made: dict[str, Device] = {}
 
 
 def get_device(name: str) -> Device:
-    """The device called "host" or "cuda:N"; making one creates no CUDA context."""
+    """The device named "host" or "cuda:N"; creating one makes no CUDA context."""
     if (called := text_of(name)) is None:
         raise InvalidProblem(f"'device' must be 'host' or 'cuda:N', got {shown(name)}")
     return made(called)
 
 
 def made(name: str) -> Device:
-    """As `get_device`, for a text: one device in all threads."""
+    """As `get_device`, for a string: the same device in all threads."""
     return _made.get(name) or _made.setdefault(name, _new(name))
 
 
@@ -36,7 +36,7 @@ def _new(name: str) -> Device:
 
 
 def as_device(device: object) -> Device:
-    """The device that a caller names or gives; raises InvalidProblem for what is none."""
+    """The device that a caller names or passes; raises InvalidProblem for anything else."""
     if (name := text_of(device)) is not None:
         return made(name)
     if not all(callable(getattr(type(device), name, None)) for name in ("load", "is_loaded")):
@@ -45,7 +45,7 @@ def as_device(device: object) -> Device:
 
 
 def default_device() -> Device:
-    """The first GPU, or the host device where there is none."""
+    """The first GPU, or the host device if there is none."""
     from .cuda import CudaDevice
 
     return get_device("cuda:0" if CudaDevice.available() else "host")

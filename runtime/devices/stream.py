@@ -1,4 +1,4 @@
-"""From whatever a caller calls a stream to the raw handle that a launch takes."""
+"""Converts whatever a caller passes as a stream to the raw handle that a launch takes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HANDLES = {"cupy.cuda.stream._BaseStream": "ptr", "torch.cuda.streams.Stream": 
 
 
 def raw_stream(stream: object, arrays: Iterable[object]) -> int:
-    """Handle of `stream`; for None, of the stream that the arrays' library currently uses on their device.
+    """Handle of `stream`; for None, that of the current stream of the arrays' library on their device.
 
-    `stream` may be None, a raw handle, a CuPy or torch stream, or anything with `__cuda_stream__`. `arrays`
-    may be views or what `view` accepts; None among them stands for an absent tensor. Arrays on the host, and
-    arrays of libraries without a current stream (JAX, bare DLPack), give 0, the legacy default stream. Raises
-    InvalidProblem for any other stream, and when two libraries disagree.
+    `stream` may be None, a raw handle, a CuPy or torch stream, or anything with `__cuda_stream__`. `arrays` are views
+    or what `view` accepts; None stands for an absent tensor. Arrays on the host, and arrays of libraries without a
+    current stream (JAX, bare DLPack), give 0, the legacy default stream. Raises InvalidProblem for any other stream,
+    and if two libraries disagree.
     """
     if type(stream) is int:
         if not 0 <= stream < _HANDLES_END:
@@ -33,9 +33,9 @@ def raw_stream(stream: object, arrays: Iterable[object]) -> int:
 
 
 def current_stream(arrays: Iterable[object]) -> Callable[[], int]:
-    """What gives the stream that the arrays' library currently uses, whenever it is asked; keeps no array alive.
+    """A function that returns the current stream of the arrays' library; keeps no array alive.
 
-    Its answer is that of `raw_stream` without a stream, for these arrays and for others of their types and devices.
+    It answers as `raw_stream` without a stream, for these arrays and others of the same types and devices.
     """
     devices: dict[str, int] = {}
     for array in arrays:

@@ -47,9 +47,9 @@ _INTERLEAVE_NONE, _SWIZZLE_128B, _PROMOTION_256B, _FILL_ZERO = 0, 3, 3, 0
 
 
 def cannot_map(view: TensorView, name: str) -> str | None:
-    """Why the copy engine cannot address `view`, which messages call `name`; None when it can.
+    """Why TMA cannot address `view`, which messages call `name`; None if it can.
 
-    Rows are the last axis but one. An axis before them may have stride 0: kernels give coordinate 0 there.
+    Rows are the second to last axis. Axes before it may have stride 0: kernels use coordinate 0 there.
     """
     if view.element not in _TYPES:
         return f"{name!r} is of {view.element}, which tensor maps do not know"
@@ -74,11 +74,11 @@ def cannot_map(view: TensorView, name: str) -> str | None:
 
 
 def encode(view: TensorView, box: Sequence[int]) -> tuple[int, ...]:
-    """The map of `view` as 16 signed words, for boxes of (rows, columns) that are copied panel by panel.
+    """The tensor map of `view` as 16 signed words, for boxes of (rows, columns) that are copied panel by panel.
 
-    A panel is 128 bytes of each row, swizzled by 128 bytes, zeros where the tensor ends, however many columns the
+    A panel is 128 bytes of each row, with 128-byte swizzle, zero-filled beyond the tensor, however many columns the
     last one needs. Coordinates are (column, row, and the axes before in reverse order). Raises Unsupported for what
-    `cannot_map` names and for boxes beyond the hardware, DriverError when the driver refuses.
+    `cannot_map` names and for boxes beyond the hardware, DriverError if the driver refuses.
     """
     return _encoded(view.pointer, view.shape, view.strides, view.element, tuple(box))
 

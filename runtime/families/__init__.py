@@ -1,1 +1,1 @@
-"""What plans of one family add: arguments, launch geometry, selection."""
+"""What each family's plans add: arguments, launch geometry, selection."""

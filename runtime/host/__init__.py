@@ -1,4 +1,4 @@
-"""The host device: generated CUDA C++ kernels, executed on the CPU."""
+"""The host device: generated CUDA C++ kernels on the CPU."""
 
 from .host_device import HostDevice, HostKernel
 

@@ -1,4 +1,4 @@
-"""Arrays of the host device: each in its own mapping, fenced by no-access pages and surrounded by poison."""
+"""Arrays of the host device: each in its own mapping, between guard pages and surrounded by poison."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Mapping(mmap.mmap):
-    """Whole pages between two pages that may be no-access; unmapped when the last array over it dies."""
+    """Whole pages between two potential guard pages; unmapped when its last array dies."""
 
     address: int
     start: int  # offset of the array's first byte
@@ -40,13 +40,13 @@ class _Mapping(mmap.mmap):
 
 
 class Arena:
-    """Allocates arrays and knows, for an address that faulted, which of them it lies near."""
+    """Allocates arrays and finds the array nearest to a faulting address."""
 
     def __init__(self) -> None:
         self._mappings: weakref.WeakSet[_Mapping] = weakref.WeakSet()
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike, *, guard: bool, align_end: bool) -> Array:
-        """A poisoned array that ends, or else begins, at the edge of its pages."""
+        """A poisoned array that ends, or else begins, at a page boundary."""
         kind = np.dtype(dtype)
         nbytes = math.prod((shape,) if isinstance(shape, int) else shape) * kind.itemsize
         mapping = self._map(nbytes, guard=guard, align_end=align_end)
@@ -55,13 +55,13 @@ class Arena:
         return np.ndarray(shape, kind, buffer=mapping, offset=mapping.start)
 
     def sparse(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Zeros that occupy memory only page by page, as they are first touched."""
+        """Zeros that take memory page by page, when first touched."""
         mapping = self._map(nbytes, guard=True, align_end=False)
         mapping.madvise(mmap.MADV_NOHUGEPAGE)
         return np.ndarray(nbytes, np.uint8, buffer=mapping, offset=mapping.start)
 
     def check_canaries(self, array: Array) -> None:
-        """Raise KernelInternal if a byte between the array and the edges of its pages was overwritten."""
+        """Raise KernelInternal if a byte between the array and its guard pages was overwritten."""
         mapping = _mapping_of(array)
         inside = np.frombuffer(mapping, np.uint8)[mapping.inside]
         first = mapping.start - _PAGE
@@ -72,14 +72,14 @@ class Arena:
                 raise KernelInternal(f"{damaged.size} bytes around an array overwritten, the first {where}")
 
     def describe(self, address: int) -> str:
-        """Where `address` lies relative to the array it is nearest to; empty if it is near none."""
+        """Where `address` lies relative to the nearest array; empty if none is near."""
         for mapping in list(self._mappings):
             if mapping.address <= address < mapping.address + len(mapping):
                 return _relative(address - mapping.address - mapping.start, mapping.nbytes)
         return ""
 
     def watched_arrays(self) -> list[WatchedArray]:
-        """Every array there is, as one that may be read and written."""
+        """All arrays, as readable and writable."""
         return [
             WatchedArray(f"array of {m.nbytes} bytes", "inout", m.address + m.start, (m.nbytes,), (1,), 1)
             for m in self._mappings
@@ -115,7 +115,7 @@ def _mapping_of(array: Array) -> _Mapping:
 
 
 def _relative(offset: int, nbytes: int) -> str:
-    """`offset` counts from the first byte of an array of `nbytes` bytes."""
+    """Describe `offset`, counted from the first byte of an array of `nbytes` bytes."""
     if offset < 0:
         return f"{-offset} bytes before an array of {nbytes} bytes"
     return f"{offset - nbytes} bytes past the end of an array of {nbytes} bytes"

@@ -1,4 +1,4 @@
-"""From kernel text to a shared library, and the runtime library that executes it."""
+"""Compiles kernels to shared libraries, and the runtime library that executes them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _runtime: RuntimeLibrary | None = None  # one pool of workers per process, which
 
 
 class Builder:
-    """Builds with one compiler into one cache; `compilations` counts the kernels it really compiled."""
+    """Builds with one compiler into one cache; `compilations` counts kernels that were not cached."""
 
     def __init__(self, toolchain: Toolchain, cache: BuildCache) -> None:
         self.toolchain, self.cache = toolchain, cache
@@ -61,7 +61,7 @@ class Builder:
         return _runtime
 
     def kernel(self, source: KernelSource, load: Callable[[Path], T], *, check: bool = False) -> T:
-        """What `load` makes of the library that exports `source.symbol`, for check mode or not.
+        """The result of `load` on the library that exports `source.symbol`, for check mode or not.
 
         Raises CompileError with the compiler's first errors.
         """
@@ -73,7 +73,7 @@ class Builder:
         return self.cache.load(name, lambda target: self._build_kernel(source, flags, target), load, what=what)
 
     def code(self, source: KernelSource) -> bytes:
-        """The library of `source`, which is the same for the same code."""
+        """The library of `source`; sources with the same code share one."""
         return self.kernel(source, content)
 
     def _build_runtime(self, target: Path) -> None:
@@ -98,7 +98,7 @@ class Builder:
         log.info("compiled %s for the host device in %.2f s", source.symbol, time.perf_counter() - start)
 
     def _precompiled(self, flags: Sequence[str]) -> list[str]:
-        """Makes GCC find the precompiled vocabulary before the real header; clang reads the real one."""
+        """Makes GCC find the precompiled header before the real one; clang reads the real one."""
         if self.toolchain.is_clang:
             return []
 

@@ -1,4 +1,4 @@
-"""Files built once for all processes, checked when they are used, in a folder of their own or else a temporary one."""
+"""Files built once for all processes, checked when used, in a cache folder or else a temporary one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def digest(*parts: object) -> str:
 
 
 class BuildCache:
-    """Built files under `folder`, named by the digest of all that went into them.
+    """Built files under `folder`, named by the digest of their inputs.
 
-    Where `folder` cannot be written, a temporary one serves instead and goes with this object. UnsafeCache where others
-    may write.
+    If `folder` cannot be written, a temporary one replaces it and is removed with this object. UnsafeCache if others
+    may write to `folder`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,7 +41,7 @@ class BuildCache:
         return self._files.folder
 
     def get(self, name: str, build: Callable[[Path], None]) -> Path:
-        """The file `name`, made by `build(path)` if absent or damaged; other processes wait for it."""
+        """The file `name`, made by `build(path)` if missing or damaged; other processes wait for it."""
         used = self._files
         try:
             return _made(used, name, build)
@@ -54,7 +54,7 @@ class BuildCache:
             raise CompileError(f"cannot build {name!r} in {self.folder}: {error.strerror or error}") from error
 
     def load(self, name: str, build: Callable[[Path], None], load: Callable[[Path], T], *, what: str) -> T:
-        """What `load` makes of the file `name`; one that it cannot load is made again, once.
+        """The result of `load` on the file `name`; a file that it cannot load is rebuilt once.
 
         Messages call it `what`.
         """
@@ -71,7 +71,7 @@ class BuildCache:
             raise CompileError(f"cannot load {what}: {error}") from error
 
     def _retreat(self, why: OSError) -> None:
-        """Go on in a temporary folder."""
+        """Switch to a temporary folder."""
         if self._temporary:
             return
         log.warning("cannot use the host kernel cache %s (%s); kernels are kept for this process", self.folder, why)
@@ -85,7 +85,7 @@ _UNLOADABLE = (OSError, ValueError, AttributeError)
 
 
 def content(path: Path) -> bytes:
-    """What was built, without its seal."""
+    """The built file without its seal."""
     return path.read_bytes()[:-SEAL_BYTES]
 
 
@@ -101,7 +101,7 @@ def _made(files: CacheFolder, name: str, build: Callable[[Path], None]) -> Path:
 
 
 def _build(build: Callable[[Path], None], target: Path) -> None:
-    """Raises OSError for an error that may come of a full disk."""
+    """Raises OSError for errors that a full disk may cause."""
     try:
         build(target)
     except CompileError:
@@ -111,6 +111,6 @@ def _build(build: Callable[[Path], None], target: Path) -> None:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    """Remove a folder, unless in a child forked by its owner."""
+    """Remove a folder, unless in a forked child of its owner."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

@@ -35,18 +35,18 @@ _MAX_WORKERS = 24  # a worker maps up to 1,024 stacks of two mappings each; Linu
 
 
 class HostDevice:
-    """Runs generated kernels on the CPU; one that misbehaves raises KernelInternal, the device stays usable.
+    """Runs generated kernels on the CPU; a misbehaving kernel raises KernelInternal, and the device stays usable.
 
-    `order` is the order in which a block's threads run where CUDA leaves it open ("forward", "reverse" or
-    "random", the last seeded by `seed`): a missing barrier shows in one order or another. `workers` is how
-    many blocks run at a time, `timeout` how many seconds a launch may take.
+    `order` is the order of a block's threads where CUDA leaves it open ("forward", "reverse" or "random", seeded by
+    `seed`): missing barriers show in one order or another. `workers` is the number of concurrent blocks, `timeout` the
+    limit of a launch in seconds.
 
-    With `check`, every access to memory is looked at before it happens, one block at a time: bounds, memory that
-    was never written, alignment, races within a block and between blocks. docs/host-device.md lists what is found.
+    With `check`, every memory access is checked, one block at a time: bounds, uninitialised reads, alignment, races
+    within a block and between blocks. See docs/host-device.md.
     """
 
     def __init__(self, compiler: str | None = None, *, check: bool = False) -> None:
-        """`compiler` overrides BARACUDA_HOST_CXX and what PATH offers; CompileError if there is none."""
+        """`compiler` overrides BARACUDA_HOST_CXX and PATH; CompileError if there is none."""
         self.name = self.arch = "host"
         self.check = check
         self.multiprocessors = 3  # few, and no power of two: what a persistent kernel does with it shows
@@ -61,11 +61,11 @@ class HostDevice:
 
     @property
     def compilations(self) -> int:
-        """How many kernels this device compiled because no cache had them."""
+        """How many kernels this device compiled because they were not cached."""
         return self._builder.compilations
 
     def load(self, source: KernelSource) -> HostKernel:
-        """Compile `source` or take it from memory or disk; raises CompileError."""
+        """Compile `source` or find it in memory or on disk; raises CompileError."""
         kernel = self._kernels.get((source, self.check))
         if kernel is None:
             kernel = self._kernels[source, self.check] = HostKernel(self, self._builder, source, self.check)
@@ -77,15 +77,15 @@ class HostDevice:
         return (source, self.check) in self._kernels
 
     def is_capturing(self, stream: int) -> bool:
-        """Never: there are no streams here."""
+        """Never: there are no streams."""
         return False
 
     @property
     def watch(self) -> Watch | None:
-        """None, or in check mode a context: launches in it touch nothing but the arrays it is given.
+        """None, or in check mode a context whose launches may access only the given arrays.
 
-        Raises KernelInternal at its end if an output was not written completely. Launches outside of any watch
-        may touch every array that `empty` and `sparse` returned.
+        Raises KernelInternal at its end if an output was not fully written. Launches outside of any watch may access
+        every array of `empty` and `sparse`.
         """
         return self._watch if self.check else None
 
@@ -104,7 +104,7 @@ class HostDevice:
 
     @contextmanager
     def watched_memory(self) -> Iterator[int]:
-        """What the runtime calls the memory that launches of this thread may touch in check mode."""
+        """The runtime's handle of the memory that this thread's launches may access in check mode."""
         if memory := getattr(self._watched, "memory", None):
             yield memory
             return
@@ -114,24 +114,24 @@ class HostDevice:
     def empty(
         self, shape: Shape, dtype: npt.DTypeLike, *, guard: bool = True, align_end: bool = True
     ) -> Array:
-        """A C-contiguous array of all-ones bytes in its own mapping, between two no-access pages if `guard`.
+        """A C-contiguous array of all-ones bytes in its own mapping, between two guard pages if `guard`.
 
-        With `align_end` its last byte is the last before a no-access page, and the largest power of two that
-        divides its size also divides its address (a page at most). Otherwise it begins right after a
-        no-access page, so a page divides its address, and `check_canaries` watches the rest of its last page.
+        With `align_end`, its last byte is the last before a guard page, and the largest power of two that divides its
+        size also divides its address (a page at most). Otherwise it begins right after a guard page, and
+        `check_canaries` checks the rest of its last page.
         """
         return self._arena.empty(shape, dtype, guard=guard, align_end=align_end)
 
     def sparse(self, nbytes: int) -> Array:
-        """`nbytes` zero bytes between two no-access pages; only pages that are touched take memory."""
+        """`nbytes` zero bytes between two guard pages; only touched pages take memory."""
         return self._arena.sparse(nbytes)
 
     def check_canaries(self, array: Array) -> None:
-        """Raise KernelInternal if padding around `array`, or the array it is a view of, was overwritten."""
+        """Raise KernelInternal if padding around `array`, or around its base, was overwritten."""
         self._arena.check_canaries(array)
 
     def describe_findings(self, findings: str) -> str:
-        """`findings` with each faulting address that lies near an array of this device explained."""
+        """`findings`, with each faulting address near an array of this device explained."""
 
         def explain(match: re.Match[str]) -> str:
             near = self._arena.describe(int(match[1], 16))
@@ -158,10 +158,10 @@ class HostKernel:
         self._exported = ctypes.addressof(exported)
 
     def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
-        """Run `grid` blocks of `block` threads to the end, `stream` being irrelevant here.
+        """Run `grid` blocks of `block` threads to the end; `stream` is ignored.
 
-        Raises DriverError for a launch that CUDA would refuse, and KernelInternal with one finding per line
-        for a kernel that does what a GPU would not allow.
+        Raises DriverError for a launch that CUDA would refuse, and KernelInternal with one finding per line for a
+        kernel that does what a GPU does not allow.
         """
         device, name, (x, y, z) = self._device, self._symbol, grid
         if not (1 <= x <= _MAX_X and 1 <= y <= _MAX_YZ and 1 <= z <= _MAX_YZ):
@@ -194,7 +194,7 @@ class HostKernel:
 
 
 def _load(path: Path) -> tuple[Path, ctypes.CDLL, Exported]:
-    """A kernel's library; OSError or ValueError if it is none."""
+    """A kernel's library; raises OSError or ValueError if the file is none."""
     library = ctypes.CDLL(str(path))
     try:
         return path, library, Exported.in_dll(library, "baracuda_host_kernel")

@@ -1,4 +1,4 @@
-"""The runtime library that executes kernels, as Python calls it."""
+"""The runtime library that executes kernels, as called from Python."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Buffer(ctypes.Structure):
 
 
 class RuntimeLibrary:
-    """One pool of workers per process. Findings are text, a line each; none are an empty text."""
+    """One pool of workers per process. Findings are text, one per line."""
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)  # kernel libraries find its symbols
@@ -66,7 +66,7 @@ class RuntimeLibrary:
         self._library.baracuda_host_unwritten.restype = text
 
     def bind(self, kernel: Exported) -> None:
-        """Complete the description of a freshly loaded kernel."""
+        """Complete the description of a newly loaded kernel."""
         self._library.baracuda_host_bind(ctypes.byref(kernel))
 
     def launch(
@@ -82,11 +82,11 @@ class RuntimeLibrary:
         timeout: float,
         memory: int | None,
     ) -> str:
-        """Run a bound kernel to its end and return findings; with `memory`, which `watch` returned, in check mode."""
+        """Run a bound kernel and return findings; with `memory`, from `watch`, in check mode."""
         return self._text(self._launch(kernel, args, *grid, block, order, seed, workers, timeout, memory))
 
     def watch(self, arrays: Sequence[WatchedArray]) -> int:
-        """Memory for checked launches, to be given to `unwatch`."""
+        """Memory for checked launches, to be released with `unwatch`."""
         buffers = (_Buffer * len(arrays))(*map(_Buffer.of, arrays))
         memory: int | None = self._library.baracuda_host_watch(buffers, len(arrays))
         if memory is None:
@@ -94,11 +94,11 @@ class RuntimeLibrary:
         return memory
 
     def unwritten(self, memory: int) -> str:
-        """A line for each output that was not written completely."""
+        """One line per output that was not fully written."""
         return self._text(self._library.baracuda_host_unwritten(memory))
 
     def unwatch(self, memory: int) -> None:
-        """Forget what `watch` returned."""
+        """Release what `watch` returned."""
         self._library.baracuda_host_unwatch(memory)
 
     def _text(self, address: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Where in the kernel's text an instruction of its library comes from."""
+"""Maps instruction addresses to source locations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _VOCABULARY = "baracuda_host"  # its functions stand for instructions: the place
 
 
 def with_places(findings: str, library: Path, symbolizer: Sequence[str]) -> str:
-    """`findings` with each "pc 0x... <- pc 0x..." replaced by places in the text, innermost call first.
+    """`findings`, with each "pc 0x... <- pc 0x..." replaced by source locations, innermost call first.
 
-    Without a symbolizer, a program that understands the arguments of addr2line, the addresses stay.
+    Without a symbolizer, a program with the arguments of addr2line, the addresses stay.
     """
 
     def places(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""The machine's C++ compiler: which one, how it is called, and what its messages become."""
+"""The machine's C++ compiler: command, flags and messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CONTRACTION_FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A compiler command and the version line it prints."""
+    """A compiler command and its version line."""
 
     command: tuple[str, ...]
     version: str
@@ -61,18 +61,18 @@ class Toolchain:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Everything about compiler and machine that decides the code it generates."""
+        """Everything about compiler and machine that determines the generated code."""
         return (*self.command, self.version, platform.machine(), _cpu_features())
 
     @property
     def symbolizer(self) -> tuple[str, ...]:
-        """A program that understands addr2line's arguments; one that does not exist if there is none."""
+        """A program with addr2line's arguments; a non-existent one if there is none."""
         return ("llvm-addr2line",) if self.is_clang and shutil.which("llvm-addr2line") else ("addr2line",)
 
     def run(self, arguments: Sequence[str | Path], text: str = "", *, folder: Path | None = None) -> str | None:
-        """None on success, else the compiler's messages, with places as NVRTC writes them: file(line).
+        """None on success, else the compiler's messages, with locations in NVRTC's form: file(line).
 
-        "-" among `arguments` stands for `text`; `folder` is for temporary files, which a killed compiler leaves.
+        "-" among `arguments` stands for `text`; `folder` is for temporary files, which a killed compiler leaves behind.
         """
         environment = {**os.environ, "LC_ALL": "C"}  # messages are searched for "error:"
         if folder:
@@ -82,12 +82,12 @@ class Toolchain:
 
 
 def check_flags(toolchain: Toolchain) -> tuple[str, ...]:
-    """What to compile kernels with for check mode, besides the usual flags."""
+    """Extra flags for check mode."""
     return (*_CHECK_FLAGS, *(_CHECK_FLAGS_OF_CLANG if toolchain.is_clang else _CHECK_FLAGS_OF_GCC))
 
 
 def find_toolchain(command: str | None = None) -> Toolchain:
-    """`command`, else BARACUDA_HOST_CXX, else g++ or clang++ from PATH; CompileError when there is none."""
+    """`command`, else BARACUDA_HOST_CXX, else g++ or clang++ from PATH; CompileError if there is none."""
     chosen = command or os.environ.get("BARACUDA_HOST_CXX")
     try:
         words = shlex.split(chosen) if chosen else [name for name in ("g++", "clang++") if shutil.which(name)][:1]
@@ -109,7 +109,7 @@ def _version(command: tuple[str, ...]) -> str:
 def _run(
     command: Sequence[str], text: str = "", environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Whatever bytes the compiler prints, they become text."""
+    """Run the compiler; its output is decoded leniently."""
     try:
         return subprocess.run(
             command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment

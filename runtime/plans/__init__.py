@@ -1,1 +1,1 @@
-"""What all plans share: descriptors, SKUs, selection, and prepared calls."""
+"""What all plans share: descriptors, SKUs, selection, prepared calls."""

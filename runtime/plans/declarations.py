@@ -1,6 +1,6 @@
-"""What a plan declares beside its arrays: where they show the descriptor's fields, and whose gradient it computes.
+"""What a plan declares besides its arrays: which fields follow from them, and whose gradient it computes.
 
-Frontends are made of these: they see arrays and find the descriptor, and wire a forward to its backward.
+Frontends use this to build descriptors from arrays and to wire a forward to its backward.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A field that an input shows: the input's whole shape, or, along `axis`, `less` than its extent there.
+    """How an input determines a descriptor field: by its whole shape, or by its extent along `axis` minus `less`.
 
-    Of a field that several show, the first that takes part tells it.
+    If several inputs determine a field, the first present one wins.
     """
 
     field: str
@@ -24,7 +24,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """The op that a backward differentiates. Its tensors and the backward's that are called alike are the same."""
+    """The op that a backward differentiates. Tensors with equal names are the same in both."""
 
     of: str
     cotangents: Mapping[str, str]  # input here -> output there

@@ -1,4 +1,4 @@
-"""Descriptors: what a problem is, as plain hashable data, before any array is seen."""
+"""Descriptors: a problem as plain hashable data, before any array."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class _SameAs:
 
 
 def same_as(field: str) -> Any:
-    """Default of a field that takes the value of another one."""
+    """Default of a field: the value of another one."""
     return _SameAs(field)
 
 
 class Descriptor:
-    """Root of the generated descriptors: frozen dataclasses whose fields are put in their canonical types."""
+    """Base of the generated descriptors: frozen dataclasses that convert their fields to canonical types."""
 
     __slots__ = ()
     element: ElementKind | str
@@ -43,7 +43,7 @@ class Descriptor:
 
     @classmethod
     def unchecked(cls, **values: Any) -> Self:
-        """One that holds `values` as they are, for shapes alone: what a tracer knows of an extent is no int."""
+        """A descriptor with `values` as they are, for shapes only: a tracer's symbolic extents are not ints."""
         made = object.__new__(cls)
         given = {field.name: field.default for field in fields(cls)} | values  # type: ignore[arg-type]
         for name, value in given.items():
@@ -51,7 +51,7 @@ class Descriptor:
         return made
 
     def check(self) -> None:
-        """Raise the error of the first requirement that these values violate."""
+        """Raise the error of the first violated requirement."""
         with computing(self):
             self._check()
 

@@ -1,4 +1,4 @@
-"""Plans: a kernel chosen for one descriptor, and everything between the caller's arrays and its launch."""
+"""Plans: a kernel selected for one descriptor, and everything between the caller's arrays and its launch."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _REMEMBERED = 1024  # selections and geometries kept per plan class and plan
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch, but for its device: what to compile, the grid, and the argument struct as 8-byte words.
+    """One kernel launch: source, grid, block, and the argument struct as 8-byte words.
 
-    One that `overlaps` waits itself for the launch before it, and may be started while that one ends.
+    With `overlaps`, it uses programmatic dependent launch: it may start while the previous one ends.
     """
 
     source: KernelSource
@@ -71,17 +71,17 @@ class Plan(Selectable[D]):
 
     @cached_property
     def workspace_bytes(self) -> int:
-        """How many bytes of workspace `run` needs, exactly."""
+        """The exact number of bytes of workspace that `run` needs."""
         return self.workspace_of(self.descriptor, self.sku)
 
     @property
     def precision_guarantee(self) -> PrecisionGuarantee:
-        """What holds for every output; `PROMISES` lists what holds for each."""
+        """The guarantees that hold for every output; `PROMISES` has those of each."""
         return self.sku.precision_guarantee
 
     @classmethod
     def shapes_of(cls, descriptor: D) -> dict[str, tuple[tuple[int, ...], ...]]:
-        """The shapes each argument may have, the usual one first."""
+        """The allowed shapes of each argument, the default first."""
         raise AssertionError("families define this")
 
     @cached_property
@@ -89,21 +89,21 @@ class Plan(Selectable[D]):
         return self.shapes_of(self.descriptor)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
-        """The shapes each argument may have, the usual one first."""
+        """The allowed shapes of each argument, the default first."""
         return self._shapes
 
     def present(self, name: str) -> bool:
-        """Whether the descriptor says that argument `name` takes part."""
+        """Whether the descriptor says that argument `name` is present."""
         flag = self._argument(name).optional
         return not flag or bool(getattr(self.descriptor, flag))
 
     @cached_property
     def _absent(self) -> tuple[str, ...]:
-        """The arguments that do not take part."""
+        """The arguments that are absent."""
         return tuple(name for name in self.ARGUMENTS if not self.present(name))
 
     def elements_of(self, name: str) -> tuple[ElementKind, ...]:
-        """The element types argument `name` may hold, the usual one first."""
+        """The allowed element types of argument `name`, the default first."""
         return self._argument(name).elements(self.element)
 
     def _argument(self, name: str) -> Argument:
@@ -114,7 +114,7 @@ class Plan(Selectable[D]):
             raise InvalidProblem(f"no argument {shown(name)}; arguments are {names}") from None
 
     def _held(self, dtypes: Mapping[str, ElementKind | str] | None) -> tuple[ElementKind, ...]:
-        """The element type of each of `CHOSEN`: the usual one, or the one that a caller gives."""
+        """The element type of each of `CHOSEN`: the default, or the one that a caller chooses."""
         given = as_mapping("dtypes", dtypes)
         if unknown := given.keys() - self.ARGUMENTS.keys():
             raise InvalidProblem(f"'dtypes' names {some_of(unknown)}; arguments are {', '.join(self.ARGUMENTS)}")
@@ -132,7 +132,7 @@ class Plan(Selectable[D]):
         raise AssertionError("families define this")
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """Every source that `run` may need, for arguments of the usual element types or of those given."""
+        """Every source that `run` may need, for arguments of the default element types or of `dtypes`."""
         raise AssertionError("families define this")
 
     # The generated methods give the arguments in the order of ARGUMENTS, None for those that are absent.
@@ -182,11 +182,11 @@ class Plan(Selectable[D]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickle holds what was asked for: where it is loaded, a kernel is chosen anew."""
+        """A pickle holds descriptor and preference; unpickling selects again."""
         return partial(type(self).select, layouts=self.layouts), (self.descriptor, self._preference)
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
-        """Compile and load for `device` all that `run` may need, so that `run` never waits and can be captured."""
+        """Compile and load all that `run` may need on `device`, so that `run` never waits and can be captured."""
         where = as_device(device)
         self._fit(where)
         for source in self.sources(dtypes=dtypes):
@@ -238,7 +238,7 @@ class Plan(Selectable[D]):
                 start(handle)
 
     def _starter(self, device: Device, views: Views, scratch: TensorView | None, stream: int) -> Start:
-        """What launches every kernel of a call, all of them loaded."""
+        """One function that launches all kernels of a call; they are loaded."""
         launches = self._launches(views, scratch.pointer if scratch else 0)
         loaded = [(self._load(device, launch.source, stream), launch) for launch in launches]
         starts = [start_of(k, launch.grid, launch.block, launch.words, launch.overlaps) for k, launch in loaded]
@@ -277,7 +277,7 @@ class Plan(Selectable[D]):
         return views
 
     def _placed(self, views: Views, workspace: Workspace, stream: Stream) -> tuple[Device, TensorView | None, int]:
-        """Where the kernels run: the device, the scratch memory and the stream."""
+        """Device, scratch memory and stream of a call."""
         device = self._device_of(views)
         with self._named:
             return device, self._scratch(views, workspace), raw_stream(stream, views.values())
@@ -294,7 +294,7 @@ class Plan(Selectable[D]):
         self._checked_archs.add(device.arch)
 
     def _advice(self, device: Device) -> str:
-        """What would help where `device` runs none of this plan's kernels: to select there, if another one is found."""
+        """The hint to select with a device, if that finds a kernel that runs there."""
         helps = any(self._is_candidate(row.sku, device) for row in self._candidates(self.descriptor))
         return f"; select with device={device.name!r}" if helps else ""
 

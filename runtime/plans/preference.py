@@ -1,4 +1,4 @@
-"""What a caller asks of a kernel beyond its answer; selection honours it or says why it cannot."""
+"""What a caller requires of a kernel; selection honours it or raises with the reason."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ARCH = re.compile(r"sm_[0-9]{1,4}a?")
 
 @dataclass(frozen=True, slots=True)
 class PlanPreference:
-    """`rungs` are fields of PrecisionGuarantee that must hold; `archs` the SKU architectures allowed (None: any).
+    """`rungs` are fields of PrecisionGuarantee that must hold; `archs` are the allowed SKU architectures (None: any);
+    `schedules` are the allowed schedules or tiles as they print (None: any).
 
-    Of several kernels, `schedules` allows those whose schedules or tiles print so (None: any). Either of these, or
-    `tuned=False`, leaves measured tables aside.
+    `archs`, `schedules` or `tuned=False` disable measured choices.
     """
 
     max_workspace_bytes: int = sys.maxsize
@@ -47,11 +47,11 @@ class PlanPreference:
 
     @property
     def pins(self) -> bool:
-        """Whether it says which kernels to choose from, so that measured tables have no say."""
+        """Whether it restricts the choice of kernels, which disables measured choices."""
         return self.archs is not None or self.schedules is not None or not self.tuned
 
     def refuses(self, sku: KernelSku, workspace_bytes: int) -> str | None:
-        """Why this preference rules `sku` out, or None."""
+        """Why this preference excludes `sku`, or None."""
         if workspace_bytes > self.max_workspace_bytes:
             return f"needs a workspace of {workspace_bytes} bytes, max_workspace_bytes is {self.max_workspace_bytes}"
         if missing := self.rungs - sku.precision_guarantee.rungs:
@@ -66,7 +66,7 @@ class PlanPreference:
 
     @classmethod
     def given(cls, value: PlanPreference | None) -> PlanPreference:
-        """What a caller prefers, by default nothing; raises InvalidProblem for anything but a preference."""
+        """The preference of a call, by default the empty one; raises InvalidProblem for anything else."""
         if value is None:
             return DEFAULT
         if not issubclass(type(value), cls):
@@ -75,7 +75,7 @@ class PlanPreference:
 
     @classmethod
     def _rebuilt(cls, value: object) -> PlanPreference:
-        """One with the fields of a derived class's, which may not have checked them."""
+        """A preference with the fields of a derived class's instance, which may not have checked them."""
         try:
             return cls(*[getattr(value, name) for name in cls.__dataclass_fields__])
         except InvalidProblem:

@@ -1,8 +1,7 @@
-"""Calls whose arguments are checked: what a plan remembers of them, to start their kernels without looking again.
+"""Prepared calls: what a plan keeps of a checked call, to launch its kernels again without checks.
 
-Whether arrays are accepted, and what is launched for them, follows from where they lie, from their types and from what
-bounds them: from their views, owners aside. So arrays whose views equal accepted ones are accepted, whichever objects
-they are and whatever they hold.
+Checks and launches depend only on the arrays' addresses, types and bounds, that is on their views. So arrays with views
+equal to accepted ones are accepted, whichever objects they are.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Memory = tuple[tuple[Callable[[], tuple[int | None, int]], tuple[int | None, int
 
 
 class Prepared(NamedTuple):
-    """What is left of a checked call: kernels to start, and how to ask for the stream where none is given."""
+    """A checked call: its kernels, and how to get the default stream."""
 
     device: Device
     start: Start
@@ -38,9 +37,9 @@ class Prepared(NamedTuple):
 
 
 class Calls:
-    """The last calls that were prepared; forgets all of them when there are too many.
+    """The most recent prepared calls; cleared when full.
 
-    Found by their arrays' place, or, where these are like those of the last call that was prepared, by their addresses.
+    Looked up by the arrays' views or, if they resemble those of the last prepared call, by their addresses.
     """
 
     def __init__(self) -> None:
@@ -54,7 +53,7 @@ class Calls:
         return len(self._by_place) + (0 if self._alike is None else len(self._alike[1]))
 
     def find(self, arrays: Arrays) -> Prepared | None:
-        """What was prepared for arrays with equal views, if it is remembered."""
+        """The prepared call for arrays with equal views, if there is one."""
         try:
             if (alike := self._alike) is not None and alike[0].kind is type(arrays[0]):
                 likeness, by_addresses = alike
@@ -74,7 +73,7 @@ class Calls:
         return found
 
     def remember(self, arrays: Arrays, prepared: Prepared) -> None:
-        """Keep what later calls with such arrays need."""
+        """Keep a prepared call for later calls with such arrays."""
         if self._remembered_alike(arrays, prepared) or (place := place_of(arrays)) is None:
             return
         if len(self._by_place) >= _REMEMBERED:
@@ -86,7 +85,7 @@ class Calls:
             self._remembered_alike(arrays, prepared)
 
     def _remembered_alike(self, arrays: Arrays, prepared: Prepared) -> bool:
-        """By their addresses, if arrays are like those of the last call that was prepared."""
+        """Store it by addresses if the arrays resemble those of the last prepared call; whether it was stored."""
         if (alike := self._alike) is None or (addresses := alike[0].addresses(arrays)) is None:
             return False
         if len(alike[1]) >= _REMEMBERED:
@@ -97,7 +96,7 @@ class Calls:
 
 @dataclass(slots=True)
 class BoundLaunch:
-    """A plan bound to fixed buffers, which it keeps alive and in place: calling it only starts the kernels."""
+    """A plan bound to fixed buffers, which it keeps alive and in place; calling it only launches the kernels."""
 
     start: Start
     stream: int
@@ -117,7 +116,7 @@ class BoundLaunch:
         raise TypeError("a bound plan holds addresses of this process and is not copied; pickle the plan, and bind it")
 
     def __call__(self, stream: object = None) -> None:
-        """Start the kernels on `stream`; by default on the one that was current when the plan was bound."""
+        """Launch the kernels on `stream`, by default on the one that was current when the plan was bound."""
         for memory, then in self._memory:
             if memory() != then:  # as `__setstate__` of an array makes it
                 raise InvalidProblem("an array's memory moved since the plan was bound to it; bind the plan again")
@@ -130,7 +129,7 @@ class BoundLaunch:
 
 
 def place_of(arrays: Iterable[object]) -> Place | None:
-    """Equal for arrays with equal views and owners of one type, which decide on the stream; None without a view."""
+    """Equal for arrays with equal views and owner types, which determine the stream; None without a view."""
     try:
         return tuple([None if array is None else PLACES[type(array)](array) for array in arrays])
     except Exception:  # a type not seen before, or what the checks are to name
@@ -138,7 +137,7 @@ def place_of(arrays: Iterable[object]) -> Place | None:
 
 
 def in_sequence(starts: Sequence[Start]) -> Start:
-    """One call for all of `starts`: the launch itself where there is one alone."""
+    """One function that calls all of `starts`; with a single one, that one itself."""
     if not starts:
         return lambda stream: None
     if len(starts) == 1:

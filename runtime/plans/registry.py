@@ -1,4 +1,4 @@
-"""The lookup table: KernelSku -> the generated source that holds its kernel."""
+"""The kernel table: KernelSku -> the generated source that contains the kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sku import KernelSku
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A generated `.cu` beside the module that registers it; read once, when first needed."""
+    """A generated `.cu` beside the module that registers it; read once, on demand."""
 
     package: str
     name: str
@@ -29,12 +29,12 @@ class SourceFile:
 
     @cached_property
     def text(self) -> str:
-        """What compilers get: their messages then name the template's lines."""
+        """The source for compilers, whose messages then name the template's lines."""
         return with_line_directives(self.raw)
 
     @cached_property
     def raw(self) -> str:
-        """The file as it is."""
+        """The file's content."""
         if self.held is not None:
             return self.held
         return files(self.package).joinpath(self.name).read_text(encoding="utf-8")
@@ -57,20 +57,20 @@ _PLANS = "baracuda.generated"  # where plans are that may not be imported yet
 
 
 class KernelRegistry:
-    """Every kernel that has been imported, in order of registration, which is order of preference."""
+    """Every imported kernel, in order of registration, which is the order of preference."""
 
     def __init__(self) -> None:
         self._rows: dict[KernelSku, Registered] = {}
 
     def register(self, rows: Iterable[Registered]) -> None:
-        """Add rows; the same row twice is no error (a module may be reloaded), another row of the same SKU is."""
+        """Add rows. A row may be registered twice (modules may be reloaded), but no other row of the same SKU."""
         for row in rows:
             if self._rows.setdefault(row.sku, row) != row:
                 raise InvalidProblem(f"{row.sku} is registered twice, by {self._rows[row.sku].source} and {row.source}")
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """An empty table meanwhile; what is registered in it is forgotten at the end."""
+        """Use an empty table in the meantime; what is registered in it is dropped at the end."""
         before, self._rows = self._rows, {}
         try:
             yield
@@ -78,7 +78,7 @@ class KernelRegistry:
             self._rows = before
 
     def lookup(self, sku: KernelSku | str) -> Registered:
-        """Return the row of `sku` (or of the SKU that prints so); raise Unsupported when there is none."""
+        """The row of `sku` (or of the SKU that prints so); raises Unsupported if there is none."""
         key = sku if type(sku) is KernelSku else KernelSku.parse(sku)  # type: ignore[arg-type]
         row = self._rows.get(key)
         if row is None:
@@ -86,7 +86,7 @@ class KernelRegistry:
         return row
 
     def _closest(self, sku: KernelSku) -> str:
-        """The kernel of the same op that `sku` is most like, or what to import so that there are some."""
+        """A hint: the most similar kernel of the same op, or what to import to register some."""
         if known := [str(other) for other in self._rows if (other.category, other.op) == (sku.category, sku.op)]:
             return f"closest is {get_close_matches(str(sku), known, n=1, cutoff=0)[0]!r}"
         modules: dict[str, str] = import_module(_PLANS).MODULES
@@ -102,9 +102,9 @@ class KernelRegistry:
         arch: str | None = None,
         package: str | None = None,
     ) -> tuple[Registered, ...]:
-        """Rows of an op: of an element type, that a device of architecture `arch` can run, registered by `package`.
+        """Rows of an op and element type, registered by `package`, that a device of architecture `arch` can run.
 
-        Two packages may have ops of one name.
+        Two packages may have ops of the same name.
         """
         return tuple(
             row

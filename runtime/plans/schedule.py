@@ -1,4 +1,4 @@
-"""How a kernel that is not of the row family cuts up its work: threads of a block, and named numbers."""
+"""The configuration of a map or body kernel: threads per block, and named numbers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _NUMBER = re.compile(r"\.([a-z_]+)(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`numbers` are constants of the kernel, `threads` is one of them; names are letters and underscores."""
+    """`numbers` are compile-time constants, including `threads`; names are letters and underscores."""
 
     threads: int
     numbers: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, threads: int, /, **numbers: int) -> Schedule:
-        """The schedule of so many threads and these numbers, in the order given."""
+        """The schedule with `threads` and these numbers, in the given order."""
         return cls(threads, tuple(numbers.items()))
 
     @property
     def tag(self) -> str:
-        """Part of the name of an entry point."""
+        """A part of entry points' names."""
         return str(self).replace(".", "_")
 
     def __getitem__(self, name: str) -> int:
@@ -37,7 +37,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
-        """Return the schedule that prints as `text`."""
+        """The schedule that prints as `text`."""
         match = _TEXT.fullmatch(text)
         if match is None:
             raise InvalidProblem(f"{shown(text)} is not a schedule; expected t128.block_q64")

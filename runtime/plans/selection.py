@@ -1,4 +1,4 @@
-"""How a plan class chooses a kernel: the one measured to be the fastest, or the first that nothing refuses."""
+"""Selection: a plan class takes the kernel that was measured fastest, or else the first that nothing refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REMEMBERED = 1024  # selections kept per plan class
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether something was accepted, and if not, why; true exactly when it was."""
+    """Whether something was accepted, and if not, why; truthy if it was."""
 
     accepted: bool
     sku: KernelSku | None = None
@@ -45,9 +45,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How selection went: a verdict for every candidate, in order of preference. The first accepted one is chosen.
+    """A verdict on every candidate, in order of preference; the first accepted one is chosen.
 
-    `decided` says whether a measurement or the rule has put it first.
+    `decided` says whether a measurement or the rule put it first.
     """
 
     descriptor: Descriptor
@@ -56,7 +56,7 @@ class Explanation:
 
     @classmethod
     def of(cls, descriptor: Descriptor, verdicts: Iterable[Verdict], choice: Choice) -> Explanation:
-        """With what a measurement has chosen before the others."""
+        """An explanation with the measured choice first."""
         first = choice.row.sku if choice.row is not None else None
         return cls(descriptor, tuple(sorted(verdicts, key=lambda v: v.sku != first)), choice.why)
 
@@ -71,7 +71,7 @@ class Explanation:
 
 
 class Selectable(Generic[D]):
-    """What plan classes do before there is a plan. Families say what a kernel holds; the rest is in its SKU."""
+    """What plan classes do before there is a plan. Families say whether a kernel fits; the SKU says the rest."""
 
     OP: ClassVar[str]
     DESCRIPTOR: ClassVar[type[Descriptor]]
@@ -150,7 +150,7 @@ class Selectable(Generic[D]):
 
     @classmethod
     def _check_kind(cls, descriptor: D) -> None:
-        """Raise InvalidProblem for what is no descriptor of this plan."""
+        """Raise InvalidProblem unless it is a descriptor of this plan."""
         if not issubclass(type(descriptor), Descriptor):
             got = f"{one_line(type(descriptor).__qualname__)}, no descriptor"
         elif descriptor._plan not in cls._names:
@@ -171,18 +171,18 @@ class Selectable(Generic[D]):
 
     @classmethod
     def _check(cls, descriptor: D) -> None:
-        """Raise what is wrong with `descriptor`, whichever kernel were to serve it."""
+        """Raise what is wrong with `descriptor` for every kernel."""
         with computing(descriptor):
             descriptor.check()
             cls._check_sizes(descriptor)
 
     @classmethod
     def _check_sizes(cls, descriptor: D) -> None:
-        """Raise InvalidProblem where elements cannot be counted in 63 bits and the descriptor does not see it."""
+        """Raise InvalidProblem if element counts exceed 63 bits and the descriptor's own checks miss it."""
 
     @classmethod
     def kernels(cls, element: ElementKind | str | None = None) -> tuple[Registered, ...]:
-        """Rows of the plan's own kernels, which its module has registered, in order of preference."""
+        """Rows of the plan's own kernels, in order of preference."""
         package, _, name = cls.__module__.rpartition(".")
         return REGISTRY.candidates(cls.OP, element, package=package or name)
 
@@ -201,16 +201,16 @@ class Selectable(Generic[D]):
 
     @staticmethod
     def _device_called(device: str | Device | None) -> Device | None:
-        """The device that a caller names or gives; raises InvalidProblem for what is none."""
+        """The device that a caller names or passes; raises InvalidProblem for anything else."""
         return None if device is None else as_device(device)
 
     @classmethod
     def explain(
         cls, descriptor: D, preference: PlanPreference | None = None, *, device: str | Device | None = None
     ) -> Explanation:
-        """Return the verdict on every candidate for `descriptor`, as `select` would reach it.
+        """The verdict on every candidate for `descriptor`, as `select` reaches it.
 
-        Without a device, plans whose kernels differ by architecture answer for the default one.
+        Without a device, plans whose kernels differ by architecture answer for the default device.
         """
         cls._check_kind(descriptor)
         where, wished = cls._device_called(device), PlanPreference.given(preference)
@@ -230,7 +230,7 @@ class Selectable(Generic[D]):
     def _explained(
         cls, descriptor: D, verdicts: list[Verdict], preference: PlanPreference, device: Device | None
     ) -> Explanation:
-        """The verdicts, with what a measurement puts before the first that the rule accepts."""
+        """The verdicts, with a measured choice before the first that the rule accepts."""
         first = next((v.sku for v in verdicts if v.accepted and v.sku), None)
         choice = cls._measured(descriptor, first, preference, device, None) if first else Choice(None, "")
         return Explanation.of(descriptor, verdicts, choice)
@@ -244,10 +244,10 @@ class Selectable(Generic[D]):
         device: Device | None,
         layouts: frozenset[str] | None,
     ) -> Choice:
-        """The kernel measured to be faster than the rule's; never one of other promises or that anything refuses.
+        """The kernel measured to be faster than the rule's, if it has the same guarantees and nothing refuses it.
 
-        Measurements are of arrays side by side in memory, which have the first of the plan's layouts or what the
-        problem leaves them; where no device is named, those on the default one count.
+        Measurements are of contiguous arrays, in the first of the plan's layouts or what the problem leaves of it.
+        Without a device, those for the default one count.
         """
         if cls.TUNED is None:
             return Choice(None, "by rule: nothing of this op was measured")
@@ -262,7 +262,7 @@ class Selectable(Generic[D]):
 
     @classmethod
     def facts_of(cls, descriptor: D) -> Facts:
-        """The problem as measurements know it: flags must be the same, ints and numbers of elements near."""
+        """The problem as measurements see it: flags must match, extents must be near."""
         given = {name: getattr(descriptor, name) for name in descriptor._types}
         flags = {name: int(value) for name, value in given.items() if isinstance(value, bool)}
         sizes = {name: prod(value) if isinstance(value, tuple) else value for name, value in given.items()}
@@ -276,7 +276,7 @@ class Selectable(Generic[D]):
 
     @classmethod
     def cannot_hold(cls, descriptor: D, sku: KernelSku) -> str | None:
-        """Why the kernel's schedule does not fit the problem, or None."""
+        """Why the kernel's schedule cannot serve the problem, or None."""
         raise AssertionError("families define this")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The identity of a kernel: what it computes, how precisely, for which hardware, with which tile."""
+"""The identity of a kernel: what it computes, its guarantees, its hardware, its schedule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Direction(StrEnum):
 
 
 class BackendKind(StrEnum):
-    """Who wrote the kernel; everything generated here is bespoke."""
+    """Who wrote the kernel; all generated ones are bespoke."""
 
     BESPOKE = "bespoke"
 
@@ -47,7 +47,7 @@ class PrecisionGuarantee:
 
     @classmethod
     def parse(cls, text: str) -> PrecisionGuarantee:
-        """Return the guarantee that prints as `text`."""
+        """The guarantee that prints as `text`."""
         math, accumulator, rungs = text.split(".")
         held = {name: letter != "-" for name, letter in zip(RUNGS, rungs, strict=True)}
         return cls(ElementKind(math), ElementKind(accumulator), **held)
@@ -62,12 +62,12 @@ RUNGS = tuple(f.name for f in fields(PrecisionGuarantee))[2:]
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How a block covers rows: `lanes` threads a row, `rows` rows a block, `chunks` packs of 16 bytes a thread.
+    """How a block covers rows: `lanes` threads per row, `rows` rows per block, `chunks` 16-byte packs per thread.
 
-    A `wide` tile walks along rows longer than itself. Of one with a `cluster`, so many blocks share a row, which takes
-    an sm_90, and `blocks` counts clusters. At most `blocks` blocks take row after row, reading the next ahead: a fixed
-    number, so that sums down columns keep their order on every GPU. 0 is a block for every `rows` rows. A
-    multiprocessor is to hold `resident` blocks, which bounds the registers of a thread.
+    A `wide` tile loops over rows longer than itself. With `cluster`, that many blocks share a row, which needs sm_90,
+    and `blocks` counts clusters. At most `blocks` persistent blocks take row after row, prefetching the next: a fixed
+    number, so that column sums have the same order on every GPU. 0 is one block per `rows` rows. `resident` is the
+    wanted number of blocks per SM, which bounds the registers per thread.
     """
 
     lanes: int
@@ -80,12 +80,12 @@ class Tile:
 
     @property
     def arch(self) -> str:
-        """The least architecture that has what the tile needs, or "" for all."""
+        """The lowest architecture that has what the tile needs, or "" for all."""
         return "sm_90" if self.cluster > 1 or (self.blocks and self.threads > _THREADS_AHEAD) else ""
 
     @property
     def attributes(self) -> str:
-        """What an entry point of the tile is declared with. Rows that are not packed may take more registers."""
+        """Attributes of the tile's entry points. Rows that are not packed may use more registers."""
         held = f"LAYOUT <= Layout::DENSE ? {self.resident} : 1" if self.resident > 1 else "1"
         cluster = f"__cluster_dims__({self.cluster}, 1, 1) " if self.cluster > 1 else ""
         return f"{cluster}__launch_bounds__({self.threads}, {held})"
@@ -109,7 +109,7 @@ class Tile:
 
     @classmethod
     def parse(cls, text: str) -> Tile:
-        """Return the tile that prints as `text`."""
+        """The tile that prints as `text`."""
         match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)", text)
         if match is None:
             raise InvalidProblem(f"{shown(text)} is not a tile; expected row128x1x4r8")
@@ -119,7 +119,7 @@ class Tile:
 
 
 def parse_schedule(text: str) -> Tile | Schedule:
-    """Return the tile or schedule that prints as `text`; raise InvalidProblem for anything else."""
+    """The tile or schedule that prints as `text`; raises InvalidProblem for anything else."""
     try:
         return Schedule.parse(text) if text[:1] == "t" else Tile.parse(text)
     except ValueError:  # of a number that Python does not read, too
@@ -136,10 +136,10 @@ _ARCH = re.compile("host|sm_([0-9]{1,4})[a-z]?")
 
 @dataclass(frozen=True, slots=True)
 class KernelSku:
-    """Names one kernel among all; ``KernelSku.parse(str(sku)) == sku``.
+    """Names one kernel; ``KernelSku.parse(str(sku)) == sku``.
 
-    `arch` is the least architecture it runs on ("sm_80"), or, with a letter behind ("sm_90a"), the only one.
-    `aux_element`, `layout` and `epilogue` are None for ops that have no choice of them.
+    `arch` is the lowest architecture it runs on ("sm_80"), or, with a letter suffix ("sm_90a"), the only one.
+    `aux_element`, `layout` and `epilogue` are None for ops without a choice of them.
     """
 
     category: str
@@ -162,7 +162,7 @@ class KernelSku:
 
     @property
     def symbol(self) -> str:
-        """The entry point's name in the generated source, or what the names of its entry points begin with."""
+        """The entry point's name in the generated source, or the prefix of its entry points' names."""
         arch = "" if self.arch == "sm_80" else f"{self.arch}_"
         return f"{self.op}_{arch}{self.element}_{self.schedule.tag}"
 
@@ -172,7 +172,7 @@ class KernelSku:
 
     @classmethod
     def parse(cls, text: str) -> KernelSku:
-        """Return the SKU that prints as `text`; raise InvalidProblem for anything else."""
+        """The SKU that prints as `text`; raises InvalidProblem for anything else."""
         try:
             parts = (text_of(text) or "").split("/")
             category, op, direction, element, arch, backend, guarantee, tile, aux, layout, epilogue = parts

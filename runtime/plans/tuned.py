@@ -1,4 +1,4 @@
-"""Measured choices: which kernel was the fastest for problems like one, on an architecture; data, read once.
+"""Measured choices: the fastest kernel for problems like a given one, per architecture; read once.
 
 Where nothing was measured near a problem, the rule decides: the order of the kernel table.
 """
@@ -25,7 +25,7 @@ _NEAR = math.log(2) / 2 + 1e-9  # extents are near within a factor of sqrt(2)
 
 
 class Facts(NamedTuple):
-    """A problem in numbers: what must be the `same` for a measurement to count, and extents that must be `near`."""
+    """A problem in numbers: what must be the `same` for a measurement to apply, and extents that must be `near`."""
 
     same: Mapping[str, int]
     near: Mapping[str, int]
@@ -33,9 +33,9 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`sku` was faster than what the rule chooses, for problems of the same facts and extents near these.
+    """`sku` was faster than the rule's choice for problems with the same facts and near extents.
 
-    `cases` has the problems it was measured on, with the medians of `sku` and of the rule's choice in microseconds.
+    `cases` has the measured problems, with the medians of `sku` and of the rule's choice in microseconds.
     """
 
     element: str
@@ -58,7 +58,7 @@ class Measurement:
 
     @classmethod
     def of(cls, given: object) -> Measurement:
-        """One as a file holds it; raises InvalidProblem for what is none."""
+        """A measurement from a file; raises InvalidProblem for anything else."""
         known = [f.name for f in fields(cls)]
         needed = known[: known.index("device")]
         if not isinstance(given, dict) or not set(needed) <= set(given) <= set(known):
@@ -69,11 +69,11 @@ class Measurement:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What no two measurements of a table share."""
+        """What is unique in a table."""
         return self.element, *sorted(self.same.items()), "near", *sorted(self.near.items())
 
     def distance(self, element: str, facts: Facts) -> float | None:
-        """How far the problem's extents are from those measured; None where this says nothing of it."""
+        """How far the problem's extents are from the measured ones; None if this does not apply."""
         if self.element != element or any(facts.same.get(name) != value for name, value in self.same.items()):
             return None
         steps = [_step(value, facts.near.get(name)) for name, value in self.near.items()]
@@ -92,7 +92,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _named(name: str, given: object) -> Iterable[tuple[str, Any]]:
-    """The entries of a mapping from names; raises InvalidProblem for anything else."""
+    """The entries of a mapping with names as keys; raises InvalidProblem for anything else."""
     if not isinstance(given, Mapping) or len(given) > _MOST:
         raise InvalidProblem(f"{name!r} must have at most {_MOST} names and their values, got {shown(given)}")
     return [(_text(name, key), value) for key, value in given.items()]
@@ -113,14 +113,14 @@ def _times(name: str, pair: object) -> tuple[float, float]:
 
 
 def _step(measured: int, wanted: int | None) -> float:
-    """The distance of two extents; what has no logarithm is near itself only."""
+    """The distance between two extents; 0 and negative ones are near themselves only."""
     if measured == wanted:
         return 0.0
     return abs(math.log(wanted / measured)) if wanted is not None and min(measured, wanted) > 0 else math.inf
 
 
 def nearest(measured: Iterable[Measurement], element: str, facts: Facts) -> Measurement | None:
-    """The measurement of the nearest problem, the first of several; None where none is near."""
+    """The measurement of the nearest problem, the first among equals; None if none is near."""
     found = [(distance, m) for m in measured if (distance := m.distance(element, facts)) is not None]
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
@@ -134,7 +134,7 @@ class Tuned:
 
     @cached_property
     def by_arch(self) -> Mapping[str, tuple[Measurement, ...]]:
-        """The measurements on each architecture, the file read when they are first asked for."""
+        """The measurements on each architecture; the file is read on first use."""
         text = files(self.package).joinpath(self.name).read_text(encoding="utf-8")
         try:
             return {arch: tuple(map(Measurement.of, of)) for arch, of in _tables(text).items() if arch != MARK}
@@ -155,7 +155,7 @@ def _tables(text: str) -> dict[str, list[object]]:
 
 
 class Choice(NamedTuple):
-    """The kernel that a measurement decided for; without one the rule did. `why` says which, and from what."""
+    """The measured kernel, or none if the rule decides; `why` says which, and from what."""
 
     row: Registered | None
     why: str
@@ -167,7 +167,7 @@ def choose(
     promised: PrecisionGuarantee,
     refusal: Callable[[KernelSku], str | None],
 ) -> Choice:
-    """The row that `found` names, unless there is none, or it promises another thing, or something refuses it."""
+    """The row that the measurement names, unless there is none, its guarantees differ, or something refuses it."""
     row = next((row for row in rows if str(row.sku) == found.sku), None)
     if row is None:
         reason: str | None = "is no kernel of this op; 'baracuda-gen tune' measures anew"

@@ -1,4 +1,4 @@
-"""How the arrays of a body plan lie in memory: the first declared layout that all keep to, and what kernels get."""
+"""The layouts of a body plan's arrays, and the argument struct of its kernels."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MAP_ALIGNMENT = 8  # words; tensor maps stand first in a struct, and align it
 
 
 def layouts_of(axes: Mapping[str, Mapping[str, int]], layouts: Sequence[str], views: Views) -> list[str]:
-    """Those of `layouts` that `views` keep to, in their order; the last one takes anything.
+    """The `layouts` that `views` satisfy, in order; the last one takes anything.
 
-    A tensor keeps to a layout that names one of its axes when that axis has stride 1 and whole packs of 16 bytes, and
-    the tensor begins and steps along every other axis at a multiple of 16 bytes.
+    A tensor satisfies a layout that names one of its axes if that axis has stride 1 and whole 16-byte packs, and the
+    base and all other strides are multiples of 16 bytes.
     """
     *strict, last = layouts
     kept = [n for n in strict if all(t not in views or _packed(views[t], axis) for t, axis in axes[n].items())]
@@ -36,7 +36,7 @@ def _packed(there: TensorView, axis: int) -> bool:
 
 
 def strides_of(there: TensorView, rank: int) -> tuple[int, ...]:
-    """Strides as the kernel's struct holds them, for `rank` axes: 0 along those that are never walked along."""
+    """Strides as the kernel's struct has them, for `rank` axes: 0 along axes of extent 1."""
     empty = 0 in there.shape
     kept = tuple(0 if n == 1 or empty else s for n, s in zip(there.shape, there.strides, strict=True))
     return (0,) * (rank - len(kept)) + kept

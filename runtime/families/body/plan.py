@@ -28,7 +28,7 @@ _REMEMBERED = 256  # geometries kept per plan
 
 
 class BodyPlan(BodySelection[B], Plan[B]):
-    """Everything a generated plan of the body family does not declare."""
+    """Everything that a generated plan of the body family does not declare."""
 
     LAYOUT_AXES: ClassVar[dict[str, dict[str, int]]]  # layout -> tensor -> the axis along which it is packed
     FIELDS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
@@ -57,7 +57,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
         return bool(self._layouts_of(sku)) and super()._is_candidate(sku, device)
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """One source for each kernel and layout that the chosen SKU may be given."""
+        """One source for each kernel and layout that the selected SKU may need."""
         yield from self._sources_of(self._row, dtypes)
 
     def _sources_of(
@@ -79,7 +79,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
         return self
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
-        """Every layout with every choice of element types: all that the caller's arrays may ask for."""
+        """Every layout with every choice of element types: all that the caller's arrays may need."""
         for layout in self._layouts_of(self.sku):
             for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
                 for kernel in self._launched(self.descriptor, self.sku):
@@ -197,10 +197,10 @@ def body_kernels(
     schedules: Sequence[tuple[str, Sequence[ElementKind], Schedule, str | None]],
     first: Sequence[str] = (),
 ) -> Iterator[Registered]:
-    """A row of the kernel table for each element of each schedule, in the order given.
+    """A row of the kernel table for each element type of each schedule, in the given order.
 
-    A schedule is given with its architecture, elements and, where it works on one layout only, that. Those that `first`
-    lists come before schedules that are made for the device's own architecture.
+    A schedule comes with its architecture, elements and, if it works on one layout only, that. Those in `first` precede
+    schedules made for the device's own architecture.
     """
     for arch, elements, schedule, layout in schedules:
         for element in elements:
@@ -213,15 +213,15 @@ def body_kernels(
 
 
 def ceil_div(a: int, b: int) -> int:
-    """The least integer not below a / b."""
+    """a / b, rounded up."""
     return -(-a // b)
 
 
 def round_up(a: int, b: int) -> int:
-    """`a` up to the next multiple of `b`."""
+    """`a` rounded up to a multiple of `b`."""
     return -(-a // b) * b
 
 
 def bucket(value: int, *sizes: int) -> int:
-    """The first of `sizes` (ascending) that holds `value`; `value` itself when none does."""
+    """The first of the ascending `sizes` that is at least `value`; `value` itself if there is none."""
     return next((size for size in sizes if size >= value), value)

@@ -1,4 +1,4 @@
-"""How a plan of the body family chooses among kernels: by what their schedules serve and by what they launch."""
+"""Selection in the body family: by the problems that schedules serve and by their launches."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ _RECENT = 64  # problems and SKUs whose launches are kept: selection asks for th
 
 
 class BodyKernel(NamedTuple):
-    """One launch: a grid (empty when there is nothing to do), threads of a block, dynamic shared bytes, and whether it
-    waits itself for the one before it."""
+    """One launch: grid (empty if there is nothing to do), threads per block, dynamic shared bytes, and whether it uses
+    programmatic dependent launch.
+    """
 
     name: str
     grid: tuple[int, int, int]
@@ -50,7 +51,7 @@ class BodyKernel(NamedTuple):
 
     @property
     def refused(self) -> str | None:
-        """Why no device can launch it; None when one can."""
+        """Why no device can launch it, or None."""
         if any(blocks > most for blocks, most in zip(self.grid, _LARGEST_GRID, strict=True)):
             return f"needs a grid of {self.grid} blocks for {self.name}, the largest is {_LARGEST_GRID}"
         if min(self.grid) < 0:
@@ -62,7 +63,7 @@ class BodyKernel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Serves:
-    """Which problems a schedule serves, as text and as a function of descriptor, numbers and settings."""
+    """The problems that a schedule serves, as text and as a function of descriptor, numbers and settings."""
 
     arch: str
     elements: tuple[str, ...]
@@ -71,7 +72,7 @@ class Serves:
     holds: Callable[[Any, Any, Any], bool]
 
     def refuses(self, d: Descriptor, s: Any, v: Any) -> str | None:
-        """Why the problem is not served, with the value of each name in the text; None when it is."""
+        """Why the problem is not served, with the value of each name in the text, or None."""
         with computing(d):
             if self.holds(d, s, v):
                 return None
@@ -82,7 +83,7 @@ class Serves:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What a tensor map copies at a time: (rows, columns) of a tensor, columns in 128-byte panels."""
+    """What TMA copies at a time: (rows, columns) of a tensor, columns in 128-byte panels."""
 
     tensor: str
     extent: Callable[[Any, Any, Any], tuple[int, int]]
@@ -91,8 +92,8 @@ class Box:
 class BodySelection(Selectable[B]):
     """Selection keeps every candidate that serves the descriptor.
 
-    `sku` is the first. Arrays that it cannot address (a tensor map has its own rules), or a device that it does not
-    fit, go to the next.
+    `sku` is the first. Arrays that it cannot address (tensor maps have rules of their own), or a device that it does
+    not fit, use the next.
     """
 
     ARGUMENTS: ClassVar[dict[str, Argument]]
@@ -111,7 +112,7 @@ class BodySelection(Selectable[B]):
     # What generated plans declare, as functions of descriptor, schedule numbers and settings.
     @staticmethod
     def shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
-        """The shapes each argument may have, the usual one first."""
+        """The allowed shapes of each argument, the default first."""
         raise AssertionError("generated plans define this")
 
     @staticmethod
@@ -120,7 +121,7 @@ class BodySelection(Selectable[B]):
 
     @staticmethod
     def _add_terms(d: Any, s: Any, v: Any) -> None:
-        """Add what expressions have in common to the settings."""
+        """Add the shared expressions to the settings."""
 
     @staticmethod
     def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
@@ -172,7 +173,7 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     def facts_of(cls, descriptor: B) -> Facts:
-        """With all that kernels are compiled for, which must be the same."""
+        """The facts of the problem; everything that is compiled in must match."""
         same, near = super().facts_of(descriptor)
         compiled = {name: int(value) for name, value in cls._settings_of(descriptor).items()}
         return Facts({**same, **compiled}, near)
@@ -219,7 +220,7 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     def cannot_hold(cls, descriptor: B, sku: KernelSku) -> str | None:
-        """A problem that the schedule does not serve, or that takes more blocks or shared memory than there may be."""
+        """Why the schedule does not serve the problem, or needs too many blocks or too much shared memory."""
         schedule = str(sku.schedule)
         for serves in cls.SERVES:
             mine = (serves.arch, serves.schedule) == (sku.arch, schedule) and sku.element in serves.elements
@@ -245,7 +246,7 @@ class BodySelection(Selectable[B]):
     @classmethod
     @lru_cache(maxsize=_RECENT)
     def _launched(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[BodyKernel, ...]:
-        """The kernels that have something to do."""
+        """The kernels with a non-empty grid."""
         constants = cls._constants(descriptor, sku, multiprocessors)
         with computing(descriptor):
             return tuple(kernel for kernel in cls._kernels_of(descriptor, *constants) if 0 not in kernel.grid)
@@ -270,7 +271,7 @@ class BodySelection(Selectable[B]):
     @classmethod
     @lru_cache(maxsize=_RECENT)
     def _schedule_numbers(cls) -> frozenset[str]:
-        """The numbers that some schedule of the plan has; for a kernel whose own schedule lacks one, it is 0."""
+        """All numbers that schedules of the plan have; for a kernel whose schedule lacks one, it is 0."""
         schedules = {row.sku.schedule for row in cls.kernels()}
         return frozenset(name for one in schedules if isinstance(one, Schedule) for name, _ in one.numbers)
 
@@ -294,9 +295,9 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     def _works_on(cls, sku: KernelSku) -> tuple[str, ...]:
-        """The layouts that arrays for `sku` may have: its own, or what is no other SKU's own.
+        """The layouts that arrays for `sku` may have: its own, or those that no other SKU owns.
 
-        Of several, a SKU with tensor maps takes the first declared, the strictest: maps have rules of their own.
+        Among several, a SKU with tensor maps takes the first, strictest one: maps have rules of their own.
         """
         own = {row.sku.layout for row in cls.kernels() if row.sku.layout}
         held = (sku.layout,) if sku.layout else tuple(name for name in cls.LAYOUTS if name not in own)
@@ -305,12 +306,12 @@ class BodySelection(Selectable[B]):
 
 
 def listed(refused: Sequence[tuple[KernelSku, str]]) -> str:
-    """The reason of each candidate; one that all of several share is said once."""
+    """The reasons of the candidates; one that all share is given once."""
     if len(refused) > 1 and len({reason for _, reason in refused}) == 1:
         return f"; each of its {len(refused)} kernels: {refused[0][1]}"
     return "".join(f"\n  {sku}: {reason}" for sku, reason in refused)
 
 
 def own_first(rows: Sequence[Registered], device: Device) -> list[Registered]:
-    """`rows` with those made for the device's own architecture before those of earlier ones, but for what is first."""
+    """`rows` with those made for the device's own architecture first, except for those marked `first`."""
     return sorted(rows, key=lambda row: not row.first and row.sku.arch.rstrip("a") != device.arch)

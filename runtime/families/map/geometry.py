@@ -1,4 +1,4 @@
-"""A map problem in integers: an index space of named dims, how sums are cut up, and axes as kernels divide by them."""
+"""A map problem in integers: an index space of named dims, how sums are split, and axes as kernels divide by them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class IndexSpace:
         return math.prod(n for (of, _), n in self.extent.items() if of == dim)
 
     def run_apart_from(self, summed: Sequence[str]) -> int:
-        """How many kept cells come before the next step along a summed axis; 0 if the last long axis is one."""
+        """The number of kept cells before the next step along a summed axis; 0 if the last long axis is summed."""
         run = 1
         for (dim, _), n in reversed(self.extent.items()):
             if n > 1 and dim in summed:
@@ -77,7 +77,7 @@ class IndexSpace:
         return tuple(math.prod(self.extent[a] for a in axes) for group in groups for axes in self.axes_of(group))
 
     def strides_of(self, groups: Sequence[Group], strides: Sequence[int]) -> dict[Axis, int]:
-        """The steps that a tensor's strides mean along each axis of the space that it varies along."""
+        """A tensor's strides along each axis of the space that it varies along."""
         found, given = {}, iter(strides)
         for group in groups:
             for axes in self.axes_of(group):
@@ -90,11 +90,11 @@ class IndexSpace:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How sums are shared out, by shape alone: the order of every addition follows from these numbers.
+    """How sums are split, from the shape alone: the order of every addition follows from these numbers.
 
-    ROWS: an owner is a kept cell, and its terms come in packs along the last axis. COLUMNS: an owner is a pack of kept
+    ROWS: an owner is a kept cell, whose terms come in packs along the last axis. COLUMNS: an owner is a pack of kept
     cells along the last axis. SINGLES: an owner is a kept cell. `slices` threads of a block share an owner, `splits`
-    blocks share a sum; there is one of each to a single.
+    blocks share a sum; singles have one of each.
     """
 
     walk: str
@@ -151,7 +151,7 @@ class Cut:
         return sums, (-(-self.kept * self.fold_slices(schedule) // schedule.threads), 1, 1)
 
     def depth(self, vec: int, schedule: Schedule) -> int:
-        """The most roundings that a term takes part in, those of a compensated sum counting as two."""
+        """The maximum number of roundings of a term; those of a compensated sum count twice."""
         turn = schedule["packs"] * {"rows": 2 * vec, "columns": 2, "singles": vec}[self.walk] // 2
         in_block = _log(turn) + 3 + _log(self.slices)
         return in_block if self.splits == 1 else in_block + 3 + _log(self.fold_slices(schedule))
@@ -159,7 +159,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class CellCut:
-    """How cells are shared out: neighbours to a block, and copies of them."""
+    """How cells are dealt to blocks: neighbours per block, and copies of them."""
 
     cells: int
     per_block: int
@@ -185,7 +185,7 @@ class CellCut:
 
 
 def _power_of_two(n: int) -> int:
-    """The least one that is not below `n`."""
+    """The smallest power of two that is at least `n`."""
     return 1 << max(0, n - 1).bit_length()
 
 
@@ -198,7 +198,7 @@ def _blocks(owners: int, threads: int, slices: int) -> int:
 
 
 def space_words(extents: Sequence[int], *, wide: bool) -> list[int]:
-    """`Space` as the kernel has it: how many cells and axes, then extents and what divides by each, last axis first.
+    """`Space` as the kernel has it: numbers of cells and axes, then extents and their magic divisors, last axis first.
 
     With l = ceil(log2 d) and m = floor(2^(B - 1 + l) / d) + 1, n // d == (n * m) >> (B - 1 + l) for n < 2^(B - 1)
     (Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994).

@@ -1,4 +1,4 @@
-"""What packs of neighbouring cells are like in the caller's arrays, and which of the kernel's layouts serves them."""
+"""Whether packs of neighbouring cells are contiguous in the caller's arrays, and which kernel layout serves them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...plans.sku import VECTOR_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A tensor along the axes that packs run along (the last one), and its strides along all others."""
+    """A tensor along the last axis, in packs, and its strides along all others."""
 
     operand: int
     pointer: int
@@ -21,7 +21,7 @@ class Placed:
     others: tuple[int, ...]
 
     def is_whole(self, extents: Sequence[int], vec: int) -> bool:
-        """Whether every pack of `vec` cells is an aligned pack of neighbours here."""
+        """Whether every pack of `vec` cells is aligned and contiguous here."""
         pack = min(VECTOR_BYTES, vec * self.itemsize)
         if self.pointer % pack or any(step * self.itemsize % pack for step in self.others):
             return False
@@ -34,10 +34,10 @@ class Placed:
 def layout_of(
     tensors: Sequence[Placed], extents: Sequence[int], vec: int, *, cells: bool, allowed: Collection[str]
 ) -> tuple[str, int]:
-    """The strictest of the `allowed` layouts, else "strided", and a bit for each operand that holds packs whole.
+    """The strictest of the `allowed` layouts, else "strided", and a bit for each operand with whole packs.
 
-    Packed: each tensor does, or has one element for all cells of a pack. Flat: a pack lies in two rows at most, and
-    where only `cells` are stored, what is written is contiguous as a whole.
+    Packed: each tensor has whole packs, or one element for all cells of a pack. Flat: a pack spans two rows at most,
+    and where only `cells` are stored, the output is contiguous.
     """
     if extents[-1] < vec:
         return "strided", 0

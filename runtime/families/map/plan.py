@@ -39,7 +39,7 @@ class _Side(NamedTuple):
 
 
 class MapPlan(Plan[M]):
-    """Everything a generated plan of the map family does not declare."""
+    """Everything that a generated plan of the map family does not declare."""
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
     AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument -> the dims that its axes run along
@@ -59,12 +59,12 @@ class MapPlan(Plan[M]):
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
-        """Nothing: every schedule serves every problem."""
+        """None: every schedule serves every problem."""
         return None
 
     @classmethod
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
-        """The parts of sums that several blocks share."""
+        """Bytes of the partial sums that blocks share."""
         return sum(cls._parts_bytes(descriptor, sku))
 
     @classmethod
@@ -77,7 +77,7 @@ class MapPlan(Plan[M]):
 
     @classmethod
     def cut(cls, descriptor: M, sku: KernelSku) -> Cut | None:
-        """How sums are shared out; None when none is wanted."""
+        """How sums are split; None without sums."""
         optional = [cls.ARGUMENTS[name].optional for name in cls.SUM_OUTPUTS]
         if not any(not flag or getattr(descriptor, flag) for flag in optional):
             return None
@@ -88,7 +88,7 @@ class MapPlan(Plan[M]):
         return Cut.of(kept, summed, space.run_apart_from(cls.SUMMED), VECTOR_BYTES // sku.element.row.bytes, schedule)
 
     def depth_of(self, count: int) -> int:
-        """The most roundings that one of the `count` terms of a sum takes part in."""
+        """The maximum number of roundings of one of the `count` terms of a sum."""
         schedule = self.sku.schedule
         assert isinstance(schedule, Schedule)
         return self._cut.depth(VECTOR_BYTES // self.element.row.bytes, schedule) if self._cut else count
@@ -103,7 +103,7 @@ class MapPlan(Plan[M]):
 
     @cached_property
     def _sides(self) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-        """The axes whose cells are kept apart, and those that are summed along."""
+        """The kept axes and the summed axes."""
         gone = self.SUMMED if self._cut else ()
         kept = tuple(a for a in self._space.extent if a[0] not in gone)
         return kept, tuple(a for a in self._space.extent if a[0] in gone)
@@ -114,12 +114,12 @@ class MapPlan(Plan[M]):
 
     @classmethod
     def shapes_of(cls, descriptor: M) -> dict[str, tuple[tuple[int, ...], ...]]:
-        """The shape each argument must have."""
+        """The shape of each argument."""
         space = IndexSpace.of(descriptor)
         return {name: (space.shape_of(cls.AXES[name]),) for name in cls.ARGUMENTS}
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """Each source for the layouts this plan accepts, and for copies in place."""
+        """The sources of the layouts that this plan accepts, and of in-place copies."""
         held = self._held(dtypes)
         for layout, walk, wide in self._shapes_of_source():
             for skipped in self._skips():
@@ -127,27 +127,27 @@ class MapPlan(Plan[M]):
                     yield self._source(layout, walk, held, skipped, wide)
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
-        """Every layout with every choice of element types and width of indices: all that any arrays may ask for."""
+        """Every layout with every choice of element types and index width: all that any arrays may need."""
         for layout, walk, wide in self._shapes_of_source():
             for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
                 yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, walk, held, (), wide)
 
     def _shapes_of_source(self) -> Iterator[tuple[str, str, bool]]:
-        """Layouts, what becomes of the cells' values, and whether indices are wide."""
+        """Layouts, how cells' values are used, and whether indices are wide."""
         singles = self._cut is not None and self._cut.walk == "singles"
         for layout, wide in product(("strided",) if singles else self.LAYOUTS, (False, True)):
             for walk in (self._cut.walk,) if self._cut else ("cells", "copies")[: 2 if layout == "packed" else 1]:
                 yield layout, walk, wide
 
     def _skips(self) -> Iterator[tuple[str, ...]]:
-        """The outputs that a kernel may leave out: those of every set of copies in place that leaves one to write."""
+        """The sets of outputs that a kernel may leave out, for in-place copies, with one left to write."""
         written = [n for n, argument in self.ARGUMENTS.items() if argument.written and self.present(n)]
         copies = [n for n, of in self.COPIES.items() if n in written and self._may_be_left_out(n, of)]
         for count in range(max(1, min(len(copies) + 1, len(written)))):
             yield from combinations(copies, count)
 
     def _may_be_left_out(self, name: str, of: str) -> bool:
-        """Whether kernels can be compiled without the output, and its input's memory may be its own."""
+        """Whether kernels can be compiled without the output, and it may alias its input."""
         argument = self.ARGUMENTS[name]
         return bool(argument.optional) and of in argument.may_alias
 
@@ -171,9 +171,9 @@ class MapPlan(Plan[M]):
         return source
 
     def _skipped(self, views: Views) -> tuple[str, ...]:
-        """Outputs that hold already what would be written: all of them, or those that a kernel can do without.
+        """Outputs that already hold their value: all of them, or those that a kernel can leave out.
 
-        A kernel with something else to write writes the others over themselves.
+        A kernel with another output to write rewrites the rest.
         """
         held = tuple(out for out, of in self.COPIES.items() if out in views and same_view(views[out], views[of]))
         if all(n in held for n in views if self.ARGUMENTS[n].written):
@@ -217,8 +217,8 @@ class MapPlan(Plan[M]):
     def _cells(self, views: Views, steps: Mapping[str, Mapping[Axis, int]]) -> tuple[_Side, _Side]:
         """The axes of cells, and those along which they are copied.
 
-        Cells are independent, so their order may follow the outputs' memory. Writes are fastest in that order, too, so
-        copies are made by one block only where they lie far apart: bf16 4096x4096 by 1x16 3794 GB/s, 3490 in order.
+        Cells are independent, so they follow the outputs' memory order, in which writes are also fastest. So one block
+        makes the copies only where they lie far apart: bf16 4096x4096 by 1x16 3794 GB/s, 3490 in order.
         """
         outputs = [n for n in views if self.ARGUMENTS[n].written]
         first = steps[outputs[0]] if outputs else _NO_AXIS
@@ -251,7 +251,7 @@ class MapPlan(Plan[M]):
         return words
 
     def _steps(self, views: Views) -> dict[str, dict[Axis, int]]:
-        """For each operand (the tensors, then the indices), how far it moves along each axis of the space."""
+        """For each operand (the tensors, then the indices), its stride along each axis of the space."""
         steps = {
             name: self._space.strides_of(self.AXES[name], views[name].strides) if name in views else _NO_AXIS
             for name in self.ARGUMENTS
@@ -288,7 +288,7 @@ class MapPlan(Plan[M]):
 
 
 def _is_far(*sides: _Side) -> bool:
-    """Whether elements of one tensor are too far from each other for an int."""
+    """Whether elements of one tensor are too far apart for a 32-bit offset."""
     extents = [n for side in sides for n in side.extents]
     strides = [[s for part in of for s in part] for of in zip(*(side.strides for side in sides), strict=True)]
     return any(sum(abs(s) * (n - 1) for s, n in zip(of, extents, strict=True)) >= _NARROW for of in strides)

@@ -1,1 +1,1 @@
-"""Plans that loop over rows."""
+"""Plans of the row family."""

@@ -1,4 +1,4 @@
-"""How a row problem lies in memory: shapes split into rows and columns, and the kernel's argument words."""
+"""A row problem in integers: shapes split into rows and columns, and the kernel's argument words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOLD_SLICES = 16  # that a block adds the parts of its columns in, as in row.cuh
 
 
 class RowDescriptor(Descriptor):
-    """A descriptor whose `_shape` field's axes fall into rows and columns."""
+    """A descriptor whose `_shape` field's axes are split into rows and columns."""
 
     __slots__ = ()
     _shape: ClassVar[str]
@@ -78,13 +78,12 @@ class Problem:
 
 
 def blocks_for(rows: int, tile: Tile) -> int:
-    """How many blocks (or clusters) share the rows of an op with column sums; at least one, which writes the sums of
-    nothing."""
+    """How many blocks (or clusters) share the rows of an op with column sums; at least one, which writes empty sums."""
     return max(1, min(tile.blocks, -(-rows // tile.rows)))
 
 
 def parts_of(problem: Problem, sku: KernelSku) -> int:
-    """How many numbers each column sum is added up from."""
+    """The number of partial sums of each column."""
     blocks = blocks_for(problem.rows, sku.tile)
     return min(blocks, MAX_GRID_Y) if sku.tile.wide else blocks
 
@@ -96,17 +95,17 @@ def strips_of(problem: Problem, sku: KernelSku) -> int:
 
 
 def padded(strides: Sequence[int]) -> list[int]:
-    """Strides as the kernel's structs hold them."""
+    """Strides as the kernel's structs have them."""
     return [*strides, *[0] * (MAX_AXES - len(strides))]
 
 
 def axis_words(extent: Sequence[int]) -> list[int]:
-    """Extents as the kernel's `Space` holds them: how many, then each."""
+    """Extents as the kernel's `Space` has them: their number, then each."""
     return [len(extent), *extent, *[1] * (MAX_AXES - len(extent))]
 
 
 def reciprocal_word(count: int) -> int:
-    """1 over `count` as a float, in the bits of a double; infinity over nothing."""
+    """1 / `count` as a float, in the bits of a double; infinity for 0."""
     (rounded,) = struct.unpack("f", struct.pack("f", count))
     word: int
     (word,) = struct.unpack("q", struct.pack("d", 1 / rounded if rounded else math.inf))
@@ -114,7 +113,7 @@ def reciprocal_word(count: int) -> int:
 
 
 class Words:
-    """The argument struct as 64-bit words, with the places where pointers go."""
+    """The argument struct as 64-bit words, with the places of pointers."""
 
     def __init__(self) -> None:
         self.words = array("q")
@@ -136,7 +135,7 @@ class Words:
 
 
 class Geometry:
-    """Launches for arrays of given strides; only pointers are left to fill in."""
+    """Launches for arrays of given strides; only pointers are missing."""
 
     def __init__(
         self, source: KernelSource, words: Words, grids: tuple[tuple[int, int, int], ...], threads: int

@@ -1,4 +1,4 @@
-"""Plans of the row family: rows of columns, each side any group of axes, brought to the shape `row.cuh` works on."""
+"""Plans of the row family: rows and columns, each any group of axes, in the form that `row.cuh` takes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ R = TypeVar("R", bound=RowDescriptor)
 
 
 class RowPlan(Plan[R]):
-    """Everything a generated plan of the row family does not declare."""
+    """Everything that a generated plan of the row family does not declare."""
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "dense", "strided", "gathered")
     SCALARS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
@@ -65,7 +65,7 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def cannot_hold(cls, descriptor: R, sku: KernelSku) -> str | None:
-        """A row that is longer than the tile, unless the tile is wide."""
+        """Why the row does not fit: it is longer than a tile that is not wide. None if it fits."""
         cols, held = Problem.of(descriptor).cols, sku.tile.columns(sku.element.row.bytes)
         return None if sku.tile.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
 
@@ -78,7 +78,7 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def _beyond(cls, descriptor: R, sku: KernelSku, arch: str) -> str | None:
-        """A block that would read ahead into more shared memory than the architecture has."""
+        """Why a block's prefetch needs more shared memory than the architecture has, or None."""
         inputs = [a for a in cls.ARGUMENTS.values() if a.over == "element" and a.role != "out"]
         read = [a for a in inputs if not a.optional or getattr(descriptor, a.optional)]
         widest = [max(a.elements(sku.element), key=lambda kind: kind.row.bytes) for a in read]
@@ -87,7 +87,7 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def facts_of(cls, descriptor: R) -> Facts:
-        """Rows and columns, and whether contiguous arrays have rows of whole packs."""
+        """Rows, columns, and whether contiguous arrays have rows of whole packs."""
         problem = Problem.of(descriptor)
         long = [axis for axis, n in enumerate(problem.shape) if n > 1]
         held = [axis for axis in long if axis in problem.col_axes]
@@ -98,12 +98,12 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def workspace_of(cls, descriptor: R, sku: KernelSku) -> int:
-        """Parts of the column sums, and for wide rows the reductions and tickets that the columns need."""
+        """Bytes of partial column sums, and for wide rows of the row results and tickets that column sums need."""
         return sum(cls._workspace_sizes(descriptor, sku))
 
     @classmethod
     def _workspace_sizes(cls, descriptor: R, sku: KernelSku) -> list[int]:
-        """Bytes of each part, in the order of the kernel's argument struct; 0 for sums that are not wanted."""
+        """Bytes of each part, in the order of the kernel's argument struct; 0 for sums that are not requested."""
         problem, acc = Problem.of(descriptor), sku.element.row.acc.row.bytes
         one = rounded(parts_of(problem, sku) * problem.cols * acc)
         sums = [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.COLUMN_SUMS]
@@ -114,7 +114,7 @@ class RowPlan(Plan[R]):
 
     @cached_property
     def _vec(self) -> int:
-        """Elements of a pack."""
+        """Elements per pack."""
         return VECTOR_BYTES // self.element.row.bytes
 
     @cached_property
@@ -123,19 +123,19 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def shapes_of(cls, descriptor: R) -> dict[str, tuple[tuple[int, ...], ...]]:
-        """The shapes each argument may have, the usual one first."""
+        """The allowed shapes of each argument, the default first."""
         problem = Problem.of(descriptor)
         return {a.name: problem.shapes_of(a.over) for a in cls.ARGUMENTS.values()}
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """The sources of each layout this plan accepts."""
+        """The sources of each layout that this plan accepts."""
         held = self._held(dtypes)
         for layout in self.LAYOUTS:
             if layout in self.layouts:
                 yield from (self._source(layout, n, held) for n in self._row_axes(layout))
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
-        """Every layout with every choice of element types: all that the caller's arrays may ask for."""
+        """Every layout with every choice of element types: all that the caller's arrays may need."""
         for layout in self.LAYOUTS:
             for axes, held in product(self._row_axes(layout), product(*map(self.elements_of, self.CHOSEN))):
                 yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, axes, held)
@@ -197,7 +197,7 @@ class RowPlan(Plan[R]):
         return Geometry(self._source(layout, row_axes, held), words, self._grids(row_axes), self.sku.tile.threads)
 
     def _rows_inside(self, extent: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-        """The rows, where they follow each other in memory, around which two packs more are elements of the array."""
+        """The contiguous rows around which two more packs are still elements of the array."""
         if len(extent) != 1 or strides[0] != self._problem.cols or not strides[0]:
             return 0, 0
         around = -(-2 * self._vec // strides[0])
@@ -282,9 +282,9 @@ def row_kernels(
     rungs: Sequence[str],
     tiles: Mapping[ElementKind, Sequence[Tile]],
 ) -> Iterator[Registered]:
-    """A row of the kernel table for each element and tile, narrowest tile first, wide ones last.
+    """A row of the kernel table for each element type and tile, narrowest tile first, wide ones last.
 
-    Math precision and accumulator follow from the element: they are derived, never typed in.
+    The guarantee's types follow from the element type.
     """
     for element, of_element in tiles.items():
         acc = element.row.acc

@@ -1,4 +1,4 @@
-"""What a kernel of the row family compiles from, for arrays of a kind."""
+"""The source of a row kernel for arrays of a given layout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .geometry import MAX_AXES
 
 
 def row_axes_of(sku: KernelSku, layout: str, arguments: Iterable[Argument]) -> tuple[int, ...]:
-    """Along how many axes at most rows lie in a kernel of its own, the usual number first.
+    """For each separate kernel, the maximum number of axes that rows lie along, the default first.
 
-    Along one axis nothing is divided, which takes a third less time to compile. What is not done for each row then has
-    the compiler begin more at once, so that where registers are short, in dense rows, in those of doubles and beside
-    two column sums, it would spill.
+    Along one axis nothing is divided, which compiles in two thirds of the time. Less work per row lets the compiler
+    overlap more, so where registers are short (dense rows, doubles, two column sums) it would spill; there is no such
+    kernel then.
     """
     sums = sum(a.over == "col" and a.written for a in arguments)
     roomy = layout == "packed" and sku.element.row.bytes <= 4 and sums < 2
@@ -33,10 +33,9 @@ def row_source(
     present: Callable[[str], bool] = lambda name: True,
     held: Mapping[str, ElementKind] | None = None,
 ) -> KernelSource:
-    """The source of `row` for one layout, with rows along `row_axes` axes at most, by default the usual number.
+    """The source of `row` for one layout, with rows along at most `row_axes` axes.
 
-    `present` says which optional arguments are there, `held` what those hold whose element type is the caller's choice,
-    by default the usual one.
+    `present` says which optional arguments are there, `held` the element types that the caller chose.
     """
     sku, given = row.sku, tuple(arguments)
     kinds = {a.name: (held or {}).get(a.name, a.elements(sku.element)[0]) for a in given}
@@ -53,7 +52,7 @@ def row_source(
 
 
 def ahead_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
-    """Shared memory for the packs that a block has on their way, one of each tensor for each that a thread owns."""
+    """Shared memory of a block for prefetched packs, one per tensor and pack of a thread."""
     if not sku.tile.blocks:
         return 0
     chunks = 1 if sku.tile.wide else sku.tile.chunks

@@ -614,7 +614,7 @@ def test_new_overwrites_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     path.with_name("elsewhere.yaml").symlink_to("mounted/later.yaml")
     for op in ("mine", "elsewhere"):
         result = run("new", op, "--family", "row")
-        assert result.exit_code == 1 and "is there already" in result.stderr
+        assert result.exit_code == 1 and "already exists" in result.stderr
     assert path.read_text() == "mine" and path.with_name("elsewhere.yaml").is_symlink()
     monkeypatch.setattr(os, "fsync", full_disk)
     result = run("new", "other", "--family", "row")
@@ -623,7 +623,7 @@ def test_new_overwrites_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     for arguments in (["Mine"], ["mine", "--category", "../up"]):
         result = run("new", *arguments)
         assert result.exit_code == 1 and "must be a lower-case identifier" in result.stderr
-    for arguments, said in (["mine", "--category", "other"], "is there already"), (["class"], "'class' is a reserved"):
+    for arguments, said in (["mine", "--category", "other"], "already exists"), (["class"], "'class' is a reserved"):
         result = run("new", *arguments)
         assert result.exit_code == 1 and said in result.stderr
 
@@ -641,7 +641,7 @@ def test_one_of_many_begins_an_op(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(16) as people:
         said = sorted(people.map(begin, range(16)))
-    assert said == [*["is there already; choose another op name or edit it"] * 15, "mine.yaml"]
+    assert said == [*["already exists; choose another op name or edit it"] * 15, "mine.yaml"]
     assert load_folder(tmp_path / "specs").keys() == {"mine"}
 
 
@@ -799,7 +799,7 @@ def test_demo_leaves_an_installed_package_as_it_is(run: Run, tmp_path: Path) -> 
     result = run("demo", "--rows", 3, "--cols", 64, "--no-compile")
     assert result.exit_code == 0, result.output
     count = len(PROJECT.files)  # what is left over is in no list of ours, so that it may be anybody's
-    said = f"generate: {tmp_path / 'generated'} is not as the specs say in {count} of its files, and stays so (install"
+    said = f"generate: {tmp_path / 'generated'} has {count} stale files and is left alone (reinstall"
     assert result.stdout.startswith(said) and "written" not in result.stdout
     assert kernel.read_text().endswith("by hand\n") and left_over.exists()
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == [left_over, kernel]

@@ -554,7 +554,7 @@ def test_a_device_that_failed_ends_the_run(host: HostMachine, monkeypatch: pytes
     result = invoke()
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == (
-        "rms_norm_backward f32 6x40: the device failed in one of its contestants; leave that out with --peers"
+        "rms_norm_backward f32 6x40: the device failed in one of the peers; exclude it with --peers"
         " (an illegal memory access)"
     )
 
@@ -610,7 +610,7 @@ def test_what_cannot_be_measured_is_said_in_a_line(monkeypatch: pytest.MonkeyPat
     for arguments, message in (
         (["softmax"], "torch is not installed; get it with 'pip install torch'"),
         (["sofmax"], "no op 'sofmax'; did you mean 'softmax'?"),
-        (["softmax", "--case", "f64"], "no case to measure; 1 cases, none has 'f64' in its name"),
+        (["softmax", "--case", "f64"], "no case to measure: none of 1 case names contains 'f64'"),
     ):
         result = invoke(*arguments)
         assert (result.exit_code, result.stderr) == (1, f"{message}\n")

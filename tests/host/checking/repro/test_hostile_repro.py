@@ -84,7 +84,7 @@ def test_the_file_chooses_no_package(good: bytes, tmp_path: Path, monkeypatch: p
     path, before = with_facts(good, tmp_path / "a.zip", lambda f: f.update(package="evil.generated")), list(sys.path)
     result = run(path)
     assert result.exit_code == 0 and result.stdout.endswith("before: nothing\npasses now\n")
-    assert "it failed in 'evil.generated', and runs in 'baracuda.generated'; choose another" in result.stderr
+    assert "it failed in package 'evil.generated' and runs in 'baracuda.generated'; --package" in result.stderr
     assert not (tmp_path / "PWNED").exists() and "evil" not in sys.modules and sys.path == before
 
 

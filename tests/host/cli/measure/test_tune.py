@@ -221,7 +221,8 @@ def test_the_command_measures_shows_and_keeps(machine: HostMachine, specs: Path)
     shown = [row.split() for row in result.stdout.splitlines()]
     assert shown[0] == ["sdpa"] and shown[1] == ["case", "kernel", "us", "spread", "gain", "verdict"]
     assert "by rule: sdpa_f32_t128_lanes32" in result.stdout and shown[3][-2:] == ["+50.0%", "wins"]
-    assert result.stderr == f"{path}: 1 measurements, 1 new, 0 gone; 'baracuda-gen generate' puts them into plans\n"
+    said = "1 measurements, 1 new, 0 gone; run 'baracuda-gen generate' to put them into plans"
+    assert result.stderr == f"{path}: {said}\n"
     (found,) = read_table(path)
     assert (found.sku, found.device, found.driver) == (BLOCK, "Host", "1")
     assert found.digest == commanded.digest_of("sdpa") and list(found.cases.values()) == [(200.0, 300.0)]

@@ -270,7 +270,7 @@ def test_only_an_earlier_site_is_emptied(tmp_path: Path, which: str) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     given = ["--specs", str(installed("baracuda.specs")), "--out", str(tmp_path / "out"), which, str(tmp_path)]
     done = CliRunner().invoke(main, ["site", *given])
-    assert (done.exit_code, done.stdout) == (1, "") and f"{tmp_path}: is no earlier site" in done.stderr
+    assert (done.exit_code, done.stdout) == (1, "") and f"{tmp_path}: is not an earlier site" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

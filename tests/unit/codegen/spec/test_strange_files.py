@@ -115,7 +115,7 @@ def test_a_spec_of_the_same_name_stays(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text("theirs")
     monkeypatch.setattr(Path, "rglob", lambda *_: [])
     for _ in range(2):
-        with pytest.raises(SpecError, match="is there already"):
+        with pytest.raises(SpecError, match="already exists"):
             new("row_center", "row", "custom", tmp_path)
         monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "no links")))
     assert path.read_text() == "theirs"

@@ -1,1 +1,1 @@
-"""The generator: reads specs, takes every decision, prints kernels and plans."""
+"""The generator: reads specs, makes every decision, prints kernels and plans."""

@@ -1,4 +1,4 @@
-"""A project: a folder of specs, the folder its plans are generated into, and the package these make."""
+"""A project: a folder of specs, the folder of its generated plans, and their package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPECS, OUT = Path("specs"), Path("generated")
 
 @dataclass(frozen=True)
 class Project:
-    """Checked specs, what they are lowered to, and every generated file by its path in the output folder."""
+    """Checked specs, their ops, and every generated file by its path in the output folder."""
 
     loaded: dict[str, Loaded]
     ops: dict[str, Op]
@@ -37,7 +37,7 @@ class Project:
 
     @classmethod
     def read(cls, specs: Path, templates: Iterable[Path] = ()) -> Project:
-        """Check, lower and render all of `specs`; SpecError has a line for each thing that is wrong."""
+        """Check, lower and render all of `specs`; SpecError has one line per error."""
 
         from .emit.generate import lower_all, texts  # what reads and renders specs is a third of all imports
         from .spec.load import load_folder
@@ -55,13 +55,13 @@ class Project:
         return schema_text()
 
     def chosen(self, names: Iterable[str]) -> list[Op]:
-        """The ops called so, or all of them when no name is given."""
+        """The ops with these names, or all without names."""
         refuse_unknown(names := tuple(names), self.ops)
         return [self.ops[name] for name in dict.fromkeys(names or self.ops)]
 
 
 def refuse_unknown(names: Iterable[str], ops: Collection[str]) -> None:
-    """Raise Unsupported for a name that is none of a project's `ops`; it says how to reach one that comes with us."""
+    """Raise Unsupported for a name that is none of a project's `ops`; says how to reach a built-in one."""
     for name in names:
         if name not in ops:
             ours = installed("baracuda.specs")
@@ -85,12 +85,12 @@ def refuse_ungenerated(ops: Iterable[str], loaded: Mapping[str, Loaded], package
 
 
 def specs_folder(given: Path | None) -> Path:
-    """`given`, else ./specs, else the specs this package comes with."""
+    """`given`, else ./specs, else the built-in specs."""
     return given or (SPECS if SPECS.is_dir() else installed("baracuda.specs"))
 
 
 def options_of(specs: Path | None, package: str = PACKAGE) -> str:
-    """What a command has to say to work on the same project from this folder."""
+    """The options with which a command works on the same project from this folder."""
     usual = specs is None or specs.resolve() == specs_folder(None).resolve()
     options = "" if usual else f" --specs {shlex.quote(str(specs))}"
     return options if package == PACKAGE else f"{options} --package {package}"
@@ -102,14 +102,14 @@ def installed(package: str) -> Path:
 
 
 def plans_of(package: str) -> ModuleType:
-    """Import a package of generated plans, one below the current folder included, and all its modules."""
+    """Import a package of generated plans, possibly below the current folder, and all its modules."""
     module = _package(package)
     module.import_all()
     return module
 
 
 def plan_names(package: str) -> list[str]:
-    """The plan classes of a package, none of which is imported."""
+    """The plan classes of a package, without importing them."""
     return [name for name in _package(package).MODULES if name.endswith("Plan")]
 
 

@@ -1,7 +1,7 @@
-"""The types of what a template may print; a bare `str` is none of them, so text of a spec is always escaped.
+"""The types that a template may print; a bare `str` is none of them, so text of a spec is always escaped.
 
-`Code` is printed from a parsed expression, or the generator's own. `Name`, an identifier, is checked when it is made.
-`Text` is prose, escaped where it is printed, for the language it is printed in. The functions that escape are here.
+`Code` is printed from a parsed expression, or the generator's own. `Name`, an identifier, is checked when made. `Text`
+is prose, escaped for the language it is printed in. The escaping functions are here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPACE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
 
 
 class Code(str):
-    """Text of the language it is printed in, made by a printer of parsed expressions or by the generator."""
+    """Code of the target language, from a printer of parsed expressions or the generator."""
 
     __slots__ = ()
 
@@ -54,12 +54,12 @@ def names(found: Iterable[str]) -> tuple[Name, ...]:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> tuple[Text, ...]:
-    """`text` in lines of `width` columns, those after the first with `indent`."""
+    """`text` in lines of `width` columns, all but the first with `indent`."""
     return tuple(map(Text, textwrap.wrap(text, width, subsequent_indent=indent)))
 
 
 def python(value: object) -> Code:
-    """A literal of Python, as ruff would print it."""
+    """A Python literal, as ruff would print it."""
     if isinstance(value, str):
         return Code(json.dumps(str(value), ensure_ascii=False))
     if isinstance(value, dict):
@@ -73,24 +73,24 @@ def python(value: object) -> Code:
 
 
 def in_docstring(text: str) -> str:
-    '''`text` within the quotes of a `"""` string: no escape sequence, and nothing that ends it.'''
+    '''`text` within `"""` quotes: no escape sequences, and nothing that ends the string.'''
     quoted = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\\", "\\\\"))
     return re.sub(r'"(?="|$)', r'\"', quoted)
 
 
 def in_comment(text: str) -> str:
-    """`text` behind `//`: one line, which the compiler does not continue on the next."""
+    """`text` behind `//`: one line that the compiler does not continue."""
     line = _SPACE.sub(" ", text).rstrip()
     return f"{line} ." if line.endswith(("\\", "??/")) else line
 
 
 def in_html(text: str) -> str:
-    """`text` between tags, or within the quotes of an attribute."""
+    """`text` between tags, or within quotes of an attribute."""
     return html.escape(text, quote=True)
 
 
 def in_markdown(text: str) -> str:
-    """`text` that reads as it is on a page, where Markdown may hold HTML."""
+    """`text` as literal Markdown."""
     return _MARKDOWN.sub(r"\\\1", in_html(text))
 
 
@@ -98,7 +98,7 @@ ESCAPE = {"py": in_docstring, "pyi": in_docstring, "cu": in_comment, "md": in_ma
 
 
 def printed(value: object, language: str) -> Markup:
-    """What a template of `language` prints of `value`; TypeError for what has no type that says how."""
+    """What a template of `language` prints for `value`; TypeError for values of other types."""
     if isinstance(value, Text):
         return Markup(ESCAPE[language](value))
     if isinstance(value, Code | Markup) or type(value) in (bool, int):

@@ -1,1 +1,1 @@
-"""Conditions in specs: parsed, their kinds and intervals, their values."""
+"""Conditions in specs: parsing, types and intervals, values."""

@@ -1,8 +1,8 @@
-"""What a condition can evaluate to, found without evaluating it: kinds, with bounds that no caller's values exceed.
+"""Static types and bounds of conditions.
 
-Every field is a word of 64 bits, a float, a bool or a shape of at most `MAX_RANK` extents. From there, intervals give
-the largest int and the longest tuple of every part, so what is accepted is bounded in time and memory wherever it runs,
-in the generator and, printed as Python, in a generated plan.
+Every field is a 64-bit word, a float, a bool or a shape of at most `MAX_RANK` extents. From there, intervals give the
+largest int and longest tuple of every part, so an accepted condition is bounded in time and memory wherever it runs: in
+the generator and, printed as Python, in a generated plan.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_WORK = 20_000  # operations of one condition, elements of tuples counted one
 
 
 class Kind(NamedTuple):
-    """The type of a value and its bounds: of an int or a tuple's elements, and of the number of these."""
+    """A type with bounds: of an int or a tuple's elements, and of their number."""
 
     name: str  # "bool", "int", "float" or "tuple"
     low: int = 0
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
     @property
     def bits(self) -> int:
-        """Of the largest magnitude."""
+        """Bits of the largest magnitude."""
         return max(abs(self.low), abs(self.high)).bit_length()
 
     @property
@@ -46,13 +46,13 @@ OF_FIELD = {"bool": BOOL, "float": FLOAT, "int": WORD, "shape": SHAPE}
 
 
 def kind_of(text: str, names: Mapping[str, Kind]) -> Kind:
-    """The kind of an expression over `names`; ConditionError where it has none, or no bound within the budget."""
+    """The type of an expression over `names`; ConditionError if it has none or exceeds the budget."""
     reader = _Reader(names)
     return reader.kind(parsed(text, names))
 
 
 class _Reader:
-    """Walks a tree from its leaves; `work` counts what evaluating it would do."""
+    """Visits a tree bottom-up; `work` counts the operations of evaluating it."""
 
     def __init__(self, names: Mapping[str, Kind]) -> None:
         self.names, self.work = names, 0
@@ -132,7 +132,7 @@ def _constant(value: object) -> Kind:
 
 
 def _int(*bounds: int) -> Kind:
-    """An int somewhere between the least and the largest of these."""
+    """An int between the smallest and largest of these."""
     return _bounded(Kind("int", min(bounds), max(bounds)))
 
 
@@ -166,7 +166,7 @@ def _compared(kinds: list[Kind]) -> Kind:
 
 
 def _joined(kinds: list[Kind]) -> Kind:
-    """Any one of these."""
+    """The union of these."""
     names = {kind.name for kind in kinds}
     if "tuple" in names and len(names) > 1:
         raise ConditionError("a choice is between tuples or between numbers")
@@ -206,7 +206,7 @@ def _product(a: Kind, b: Kind) -> Kind:
 
 
 def _quotient(a: Kind, b: Kind) -> Kind:
-    """No divisor makes a magnitude larger, whichever way it is rounded."""
+    """A divisor never increases the magnitude, whichever way it rounds."""
     if b.is_zero:
         raise ConditionError("divides by zero")
     largest = max(abs(a.low), abs(a.high))
@@ -214,7 +214,7 @@ def _quotient(a: Kind, b: Kind) -> Kind:
 
 
 def _remainder(_: Kind, b: Kind) -> Kind:
-    """Of the sign of the divisor."""
+    """It has the divisor's sign."""
     return _int(min(b.low, 0), max(b.high, 0))
 
 

@@ -1,4 +1,4 @@
-"""Expressions over a descriptor's fields: Python's syntax behind a white list, printed into generated plans as text."""
+"""Expressions over a descriptor's fields: Python's syntax behind an allow list, printed into generated plans."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _NODES = (
 
 
 class ConditionError(ValueError):
-    """An expression over descriptor fields that cannot be understood."""
+    """An invalid expression over descriptor fields."""
 
 
 def read_condition(text: str, fields: Collection[str]) -> str:
-    """Return `text` as the white list prints it; raise ConditionError for anything outside it."""
+    """`text` in normal form; raises ConditionError for anything outside the allow list."""
     return ast.unparse(parsed(text, fields))
 
 
 def parsed(text: str, fields: Collection[str]) -> ast.Expression:
-    """The syntax tree of `text`, which has nothing outside the white list; else ConditionError."""
+    """The syntax tree of `text`; raises ConditionError for anything outside the allow list."""
     tree = _tree(text)
     if too_much := excess(tree):
         raise ConditionError(f"the expression {too_much}")
@@ -91,7 +91,7 @@ def _shown(node: ast.AST) -> str:
 
 
 def in_words(text: str) -> str:
-    """A (checked) condition as messages have it: a function that only specs know is said in words."""
+    """A checked condition as messages show it, with functions that only specs know put into words."""
     return ast.unparse(_InWords().visit(ast.parse(text, mode="eval")))
 
 
@@ -105,14 +105,14 @@ class _InWords(ast.NodeTransformer):
 
 
 def fields_of(text: str) -> tuple[str, ...]:
-    """The fields a (checked) condition reads, in order of first appearance."""
+    """The fields that a checked condition reads, in order of first appearance."""
     tree = ast.parse(text, mode="eval")
     names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     return tuple(dict.fromkeys(name for name in names if name not in FUNCTIONS))
 
 
 def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
-    """The value of a (checked) condition on a descriptor's values; ConditionError where it has none, as of n // 0."""
+    """The value of a checked condition on a descriptor's values; ConditionError if it has none, as of n // 0."""
     try:
         return meaning(text)(values)
     except NO_VALUE as error:  # the runtime's own for axes are ValueErrors
@@ -124,7 +124,7 @@ def _seen(text: str, values: Mapping[str, Any]) -> str:
 
 
 def to_python(text: str, owners: Mapping[str, str] | None = None) -> str:
-    """Print a (checked) condition as Python computes it: a name is an attribute of its owner, by default of `self`."""
+    """Print a checked condition as Python; names become attributes of their owner, by default `self`."""
     return ast.unparse(_OfOwner(owners or {}).visit(ast.parse(text, mode="eval")))
 
 

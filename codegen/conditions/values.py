@@ -1,8 +1,7 @@
-"""The value of a condition, computed by walking its tree: the text of a spec never becomes code of Python here.
+"""Evaluates conditions by walking their trees: the text of a spec is never executed as Python here.
 
-Conditions are read as specs write them (`len(shape)`, a name being a key of what is given) and as generated plans print
-them (`len(self.shape)`, `rt.ceil_div(d.n, s.step)`, attributes of what is given): plans made without printing compute
-what the printed ones would.
+It reads conditions as specs write them (`len(shape)`) and as generated plans print them (`len(self.shape)`,
+`rt.ceil_div(d.n, s.step)`), so that plan classes made without printing compute what the printed ones would.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 @lru_cache(maxsize=4096)
 def meaning(text: str) -> Meaning:
-    """A (checked) condition as a function of the values of its names."""
+    """A checked condition as a function of the values of its names."""
     return _meaning(ast.parse(text.strip(), mode="eval").body)
 
 
@@ -95,7 +94,7 @@ def _meaning(node: ast.expr) -> Meaning:
 
 
 def _branching(node: ast.expr) -> Meaning:
-    """Of what need not compute all its parts."""
+    """Nodes that need not evaluate all their parts."""
     match node:
         case ast.IfExp(test=test, body=body, orelse=orelse):
             choice, then, other = _meaning(test), _meaning(body), _meaning(orelse)

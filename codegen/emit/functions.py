@@ -1,4 +1,4 @@
-"""An op as `baracuda.ops` makes a function of it, for the stub that editors and type checkers read."""
+"""The signature of an op's function in `baracuda.ops`, for the stub that editors and type checkers read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ARRAY, _NONE, _REQUIRED = Code("rt.Array"), Code("None"), Code("")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`default` is empty where a call must say."""
+    """`default` is empty for required ones."""
 
     name: Name
     annotation: Code
@@ -31,7 +31,7 @@ _STREAM = Parameter(Name("stream"), Code("rt.Stream"), _NONE)
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What the template prints; an op without `results` returns one array, or what depends on the call."""
+    """What the template prints; without `results`, the op returns one array, or what depends on the call."""
 
     name: Name
     doc: Text
@@ -42,7 +42,7 @@ class Function:
 
     @property
     def result(self) -> Name:
-        """The name of its tuple."""
+        """The name of its result tuple."""
         return Name(f"_{self.name}")
 
     @property
@@ -51,7 +51,7 @@ class Function:
 
 
 def function_of(op: Op) -> Function:
-    """The function that `baracuda.ops` makes of the op's plan: the same names, in the same order."""
+    """The function of the op's plan: the same names in the same order."""
     inputs = [t for t in op.tensors if t.role != "out"]
     outputs = [t for t in op.tensors if t.role == "out"]
     shown = {extent.field for extent in op.extents} | {t.optional for t in inputs}
@@ -71,7 +71,7 @@ def function_of(op: Op) -> Function:
 
 
 def _inputs(tensors: list[Tensor]) -> Iterator[Parameter]:
-    """Those behind one that may be left out have a default as well, for Python's sake."""
+    """Inputs after an optional one get a default too, as Python requires."""
     left_out = False
     for tensor in tensors:
         left_out = left_out or bool(tensor.optional)

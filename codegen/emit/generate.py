@@ -1,4 +1,4 @@
-"""Specs in, files out: byte-identical, written only when changed, atomically, and nothing of anybody else's touched."""
+"""Specs in, files out: deterministic, atomic, written only when changed, leaving other files alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 
 def lower_all(loaded: Iterable[Loaded]) -> list[Op]:
-    """Lower every spec; raise one SpecError for all the programs that no family can schedule."""
+    """Lower every spec; raise one SpecError for all programs that no family can schedule."""
     ops, wrong = [], []
     for one in loaded:
         try:
@@ -38,7 +38,7 @@ def lower_all(loaded: Iterable[Loaded]) -> list[Op]:
 
 
 def texts(ops: Iterable[Op], templates: tuple[Path, ...] = ()) -> dict[str, str]:
-    """Return every generated file by its path below the output folder, packages' `__init__.py` included."""
+    """Every generated file by its path below the output folder, including packages' `__init__.py`."""
     envs = environments((*templates, TEMPLATES))
     ops = sorted(ops, key=lambda op: (op.category, op.name))
     files: dict[str, str] = {}
@@ -111,6 +111,6 @@ def import_all() -> None:
 
 
 def generate(specs: Path, out: Path, templates: tuple[Path, ...] = (), *, dry_run: bool = False) -> Changes:
-    """Generate every spec below `specs` into `out`; with `dry_run`, only say what would change."""
+    """Generate every spec below `specs` into `out`; with `dry_run`, only report what would change."""
     files = texts(lower_all(load_folder(specs).values()), templates)
     return compare(files, out) if dry_run else write(files, out)

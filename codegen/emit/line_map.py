@@ -1,4 +1,4 @@
-"""Rendering that knows which line of which template every line of the result comes from."""
+"""Rendering that tracks which template line every line of the result comes from."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ def render_mapped(env: Environment, template: str, **given: Any) -> str:
 
 
 class _Marks(Extension):
-    """Puts a mark before every expression and before the text of every line; blank text gets none.
-
-    So filters like `indent` and `trim` do what they do without marks.
+    """Puts a mark before every expression and before the text of every line, but not before blank text, so that filters
+    like `indent` and `trim` work as without marks.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -65,7 +64,7 @@ class _Marks(Extension):
         return chr(_FIRST + len(self._places) - 1)
 
     def places_of(self, marked: str) -> list[Place]:
-        """Where each line comes from: what it shows first. A blank line follows the line before it."""
+        """The origin of each line: that of its first mark. A blank line has that of the line before it."""
         marks = [self._places[ord(mark) - _FIRST] for mark in _MARK.findall(marked)]
         at, places = Place(marks[0].file, 0), list[Place]()
         seen = 0  # of the marks
@@ -85,7 +84,7 @@ class _Marks(Extension):
 
 @lru_cache(maxsize=1)
 def _marks(env: Environment) -> _Marks:
-    """What renders like `env`, with marks."""
+    """An environment that renders like `env`, with marks."""
     marks = env.overlay(extensions=[_Marks]).extensions[_Marks.identifier]
     assert isinstance(marks, _Marks)
     return marks

@@ -1,7 +1,7 @@
-"""The folder that generated files are in: compared with what it should hold, and made to hold exactly that.
+"""The output folder: compared with what it should hold, and brought up to date.
 
-A list in the folder says which files are ours. Only what it names and what has our mark is ever removed, and nothing is
-written or removed through a symbolic link or in the folder of another project.
+A manifest lists the generated files. Only files that it names and that have our mark are ever removed, and nothing is
+written or removed through a symbolic link or in another project's folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARKED = re.compile(rf'^(// |"""| ")?{MARK}\b', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Changes:
-    """What writing did, or would do, to the output folder; paths are relative to it."""
+    """What writing changed, or would change; paths are relative to the output folder."""
 
     written: tuple[str, ...]
     removed: tuple[str, ...]
@@ -41,13 +41,13 @@ class Changes:
 
 
 def manifest_of(paths: Iterable[str]) -> str:
-    """The list of a folder's generated files."""
+    """The manifest of a folder's generated files."""
     note = "the files that 'baracuda-gen generate' has written here, and may remove. Do not edit."
     return json.dumps({MARK: note, "files": sorted({*paths, MANIFEST})}, indent=1) + "\n"
 
 
 def compare(files: Mapping[str, str], out: Path) -> Changes:
-    """Say what `write` would do; raise SpecError for what it must not."""
+    """What `write` would do; raises SpecError for what it must not."""
     _check_above(out)
     for path in files:
         _check_place(out, path)
@@ -60,7 +60,7 @@ def compare(files: Mapping[str, str], out: Path) -> Changes:
 
 
 def write(files: Mapping[str, str], out: Path) -> Changes:
-    """Make `out` hold exactly `files` among its generated ones; other files stay as they are."""
+    """Make `out` hold exactly `files` among its generated ones; other files stay."""
     changes = compare(files, out)
     if not changes.any:
         return changes
@@ -84,13 +84,13 @@ def _renew(path: Path, text: str) -> None:
 
 
 def _orphans(out: Path, files: Collection[str]) -> list[str]:
-    """What is listed, has our mark, and should not be there any more."""
+    """Files that are listed, have our mark, and should no longer exist."""
     gone = sorted({*_listed(out), MANIFEST}.difference(files))
     return [path for path in gone if _wrong_place(out, path) is None and _is_marked(out / path)]
 
 
 def _listed(out: Path) -> list[str]:
-    """The files that the folder's list names; none where there is no list, or another one than we write."""
+    """The files in the folder's manifest; none if it is missing or has another format."""
     path = out / MANIFEST
     if not _is_marked(path) or path.lstat().st_size > _READ:
         return []
@@ -102,7 +102,7 @@ def _listed(out: Path) -> list[str]:
 
 
 def _check_above(out: Path) -> None:
-    """Raise SpecError where `out` is among the files of another project's output folder."""
+    """Raise SpecError if `out` is inside another project's output folder."""
     there = out.resolve()
     for folder in there.parents:
         inside = f"{there.relative_to(folder).as_posix()}/"
@@ -117,7 +117,7 @@ def _check_place(out: Path, path: str) -> None:
 
 
 def _wrong_place(out: Path, path: str) -> str | None:
-    """Why no generated file of `out` can have this path below it, or None."""
+    """Why no generated file of `out` can be at this path, or None."""
     if len(path) > _LONGEST:
         return "is no place of a generated file"
     parts = path.split("/")
@@ -133,7 +133,7 @@ def _wrong_place(out: Path, path: str) -> str | None:
 
 
 def _kind_of(path: Path) -> int:
-    """The mode of what is there, links not followed; 0 for nothing, and for what no file can be called."""
+    """The mode of what is there, without following links; 0 for nothing and for impossible names."""
     try:
         return path.lstat().st_mode
     except OSError:
@@ -156,7 +156,7 @@ def _is_marked(path: Path) -> bool:
 
 
 def _remove_emptied(out: Path, folder: PurePosixPath, modules: Collection[str]) -> None:
-    """Remove a folder below `out` in which only what Python cached of removed modules is left, and those above."""
+    """Remove folders below `out` that hold nothing but caches of removed modules."""
     for inner in (folder, *folder.parents):
         if inner == PurePosixPath() or not _kind_of(out / inner):
             return

@@ -1,7 +1,7 @@
-"""Plan classes made from lowered ops, without printing or executing Python: what the generated modules would define.
+"""Plan classes made from lowered ops, without printing or executing Python.
 
-They select kernels and list what these compile from, for `compile` and `check` of specs that nobody chose to trust.
-Conditions are evaluated by walking their trees; classes are made of data and of the functions below.
+`compile` and `check` use them to select kernels and list their sources for specs that nobody has chosen to trust.
+Conditions are evaluated by walking their trees; classes consist of data and the functions below.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_EVALUATED = 14_000_000  # characters of expressions, by one plan class: abou
 
 
 def rows_of(op: Op, text: str, package: str = PACKAGE) -> Rows:
-    """The rows that `op`, generated with `text` as its kernels into `package`, adds to the kernel table."""
+    """The rows of the kernel table for `op`, generated with `text` as its kernels into `package`."""
     file = rt.SourceFile(f"{package}.{op.category}", f"{op.name}.cu", op.contraction, op.flush_subnormals, text)
     return tuple(
         _FAMILIES[type(op)].rows(
@@ -112,13 +112,13 @@ def _body_members(op: BodyOp, value: _Values) -> dict[str, Any]:
 
 
 class TooMuch(rt.BaracudaError):
-    """A plan class was asked to evaluate more than its budget allows."""
+    """Evaluation exceeded the budget of a plan class."""
 
 
 class _Values:
     """Expressions as functions of descriptor, schedule numbers and settings; errors name the expression.
 
-    All together may evaluate `left` characters of text: a measure of time that is the same everywhere.
+    Together they may evaluate `left` characters of text, a measure of time that is the same everywhere.
     """
 
     def __init__(self, plan: str) -> None:
@@ -143,7 +143,7 @@ class _Values:
         return lambda d, s=None, v=None: tuple([part(d, s, v) for part in parts])
 
     def table(self, texts: Mapping[str, str | tuple[str, ...]]) -> Callable[[Any], dict[str, Any]]:
-        """Of texts the values, of tuples of texts the tuples of values."""
+        """Texts as values, tuples of texts as tuples of values."""
         parts = {name: self.of(t) if isinstance(t, str) else self.list(t) for name, t in texts.items()}
         return lambda d: {name: part(d) for name, part in parts.items()}
 
@@ -174,7 +174,7 @@ def _kernels(op: BodyOp, value: _Values) -> Callable[[Any, Any, Any], tuple[rt.B
 
 
 class _Fields(rt.Descriptor):
-    """What a dataclass of these fields would do: their names are data, so nothing is compiled to hold them."""
+    """What a dataclass with these fields would do, without compiling code from their names."""
 
     _defaults: ClassVar[dict[str, Any]]
 
@@ -219,7 +219,7 @@ def _descriptor(op: Op, value: _Values, package: str) -> type[Any]:
 
 
 def _default(field: DescriptorField) -> Any:
-    """The value that the text of a default stands for."""
+    """The value of a default's text."""
     if not field.default:
         return _MISSING
     match ast.parse(str(field.default), mode="eval").body:
@@ -275,7 +275,7 @@ def _body_described(op: BodyOp, _: _Values) -> dict[str, Any]:
 
 
 class _Family(NamedTuple):
-    """What a family's generated modules have: base classes, what these want declared, and the kernel table."""
+    """A family's plans: base classes, declarations, and the kernel table."""
 
     plan: type[Any]
     members: Callable[[Any, _Values], dict[str, Any]]

@@ -1,7 +1,7 @@
-"""What the text of a generated plan must be when it is parsed again: two or more classes, declared and registered.
+"""Checks a generated plan's syntax tree: it must consist of plan classes that are declared and registered.
 
-Nothing of a spec is code when its plan is printed, so this finds nothing. It holds if that ever fails: a plan calls
-functions of the runtime, of `math` and its own only, whatever became of the text between.
+Text of a spec is never printed as code, so this finds nothing unless that fails: a plan may only call functions of the
+runtime, of `math` and its own.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SYNTAX = (
 
 
 def check_plan(text: str, op: Op) -> None:
-    """Raise SpecError where `text` is anything else than the plans of `op`."""
+    """Raise SpecError unless `text` consists of the plans of `op`."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
@@ -64,7 +64,7 @@ def check_plan(text: str, op: Op) -> None:
 
 
 def check_stub(text: str) -> None:
-    """Raise SpecError where the stub of functions is anything else than functions and the tuples they return."""
+    """Raise SpecError unless the stub consists of functions and their result tuples."""
     try:
         wrong = [node.lineno for node in ast.parse(text).body if not (_is_of_stub(node) or _is_text(node))]
     except (SyntaxError, ValueError) as error:
@@ -93,7 +93,7 @@ def _unexpected(op: Op, line: int) -> SpecError:
 
 
 def _wrong(tree: ast.Module, op: Op) -> Iterator[int]:
-    """The lines that are no part of a plan."""
+    """The lines that do not belong in a plan."""
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     methods = [node for one in classes for node in one.body if isinstance(node, ast.FunctionDef)]
     if [one.name for one in classes] != [op.descriptor, *op.plans]:
@@ -162,5 +162,5 @@ def _is_known(node: ast.AST, names: frozenset[str]) -> bool:
 
 
 def _is_path(node: ast.expr) -> bool:
-    """Whether it is names with points between."""
+    """Whether it is a dotted name."""
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_path(node.value))

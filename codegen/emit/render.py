@@ -1,7 +1,7 @@
-"""Templates to text. They see only the op, and print only what has a type that says how: see `text`.
+"""Renders templates. They see only the op and print only values of a type that says how; see `text`.
 
-Undefined names are errors, blocks leave no blank lines. What a template says itself, in quotes within an expression, is
-code; `~` and `join` keep that only where all parts are. So no text of a spec can reach a file unescaped.
+Undefined names are errors, and blocks leave no blank lines. A template's own strings within expressions are code; `~`
+and `join` give code only if all parts are code. So text of a spec never reaches a file unescaped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEPT = ("default", "first", "indent", "last", "length", "list", "lower", "map",
 
 
 class _Typed(ImmutableSandboxedEnvironment):
-    """Marks the strings within a template's expressions as code, and has `~` ask its parts for their types."""
+    """Marks strings within a template's expressions as code, and makes `~` check its parts' types."""
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         template: nodes.Template = _marked(super()._parse(source, name, filename))
@@ -38,7 +38,7 @@ class _Typed(ImmutableSandboxedEnvironment):
 
 
 def _marked(node: Any) -> Any:
-    """The node with each string in it, and each `~`, given to the filter that types it."""
+    """The node, with each string and each `~` passed to the filter that types it."""
     if isinstance(node, nodes.Const) and isinstance(node.value, str):
         return _filtered(node, "literal")
     for field, value in node.iter_fields():
@@ -54,8 +54,9 @@ def _filtered(node: Any, name: str, line: int | None = None) -> nodes.Filter:
 
 
 def environment(folders: tuple[Path, ...], language: str) -> jinja2.Environment:
-    """For files of a `language` of `text.ESCAPE`. Templates are looked for in each of `folders` in turn, so that a
-    project can bring its own families."""
+    """The environment for files of a `language` of `text.ESCAPE`. `folders` are searched in order, so that a project
+    can add families.
+    """
 
     def finalize(value: object) -> Markup:
         if isinstance(value, jinja2.Undefined):
@@ -77,12 +78,12 @@ def environment(folders: tuple[Path, ...], language: str) -> jinja2.Environment:
 
 
 def joined(parts: Iterable[object]) -> Code | Text:
-    """All parts in a row."""
+    """The concatenation of all parts."""
     return join(parts)
 
 
 def join(parts: Iterable[object], between: object = _NOTHING) -> Code | Text:
-    """As Python's, of what is typed alone; with prose among it, it is prose."""
+    """Python's `join` for typed parts; with prose among them, the result is prose."""
     shown = list(parts)
     for part in (between, *shown):
         if not (isinstance(part, Code | Text) or type(part) is int):
@@ -92,8 +93,7 @@ def join(parts: Iterable[object], between: object = _NOTHING) -> Code | Text:
 
 
 def fitted(expression: Code, used: int, indent: int) -> Code:
-    """A Python expression that stands in parentheses: as it is, or on lines of its own when, with the `used` columns
-    around it, it is too long for one."""
+    """A parenthesised Python expression, broken onto its own lines if it does not fit with the `used` columns."""
     if used + len(expression) <= _COLUMNS:
         return expression
     if expression.startswith("(") and expression.endswith(")"):  # the parentheses are its own
@@ -104,7 +104,7 @@ def fitted(expression: Code, used: int, indent: int) -> Code:
 
 
 def spelled(text: str, indent: int) -> Code:
-    """A string literal, in parts on lines of their own where it is too long for one."""
+    """A string literal, split over lines if it is too long."""
     if indent + len(python(text)) < _COLUMNS:
         return python(text)
     parts = textwrap.wrap(text, _COLUMNS - indent - 8, drop_whitespace=False, break_long_words=False)
@@ -113,12 +113,12 @@ def spelled(text: str, indent: int) -> Code:
 
 @cache
 def environments(folders: tuple[Path, ...]) -> Mapping[str, jinja2.Environment]:
-    """One for each language that generated files are written in; templates are compiled once."""
+    """One environment per language of generated files; templates are compiled once."""
     return {language: environment(folders, language) for language in ("cu", "py", "pyi")}
 
 
 def render(envs: Mapping[str, jinja2.Environment], op: Op) -> dict[str, str]:
-    """Return the text of each file that `op` becomes, by its path below the output folder."""
+    """The text of each file of `op`, by its path below the output folder."""
     texts = {}
     for template in FAMILIES[op.family]:
         suffix = template.removeprefix(op.family).removesuffix(".jinja")

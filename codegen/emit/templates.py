@@ -1,4 +1,4 @@
-"""The families: which templates an op's text comes from. A new family is one row here and its templates."""
+"""The templates of each family. A new family is one row here and its templates."""
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "row": ("row.cu.jinja", "row.py.jinja"),

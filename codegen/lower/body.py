@@ -25,14 +25,14 @@ _CTYPE = {"T": "T", "acc": "acc_of<T>", "f32": "float", "i32": "int", "i64": "i6
 
 
 def owners_of(spec: BodySpec) -> dict[str, str]:
-    """Whose attribute each name of an expression is: of descriptor, schedule, or settings and terms."""
+    """Whose attribute each name of an expression is: the descriptor's, the schedule's, or the settings'."""
     numbers = {name: "s" for row in spec.schedules for name in row.numbers}
     owners = dict.fromkeys(SCHEDULE_NAMES, "s") | numbers
     return dict.fromkeys(spec.descriptor, "d") | owners | dict.fromkeys((*spec.settings, *spec.terms), "v")
 
 
 def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
-    """Return the decisions that `spec` (already found consistent) leads to."""
+    """The decisions for `spec`, which has been checked."""
     owners = owners_of(spec)
 
     def python(text: str | int) -> Code:
@@ -84,7 +84,7 @@ def _layout(name: str, axes: Mapping[str, int]) -> tuple[Name, tuple[tuple[Name,
 
 
 def read_shape(text: str) -> tuple[str, ...]:
-    """The axes of a shape that is written as a tuple."""
+    """The axes of a shape written as a tuple."""
     tree = ast.parse(text.strip(), mode="eval").body
     return tuple(ast.unparse(part) for part in tree.elts) if isinstance(tree, ast.Tuple) else ()
 
@@ -121,7 +121,7 @@ def _rows(spec: BodySpec, python: Printer) -> Iterable[Row]:
 
 
 def _written_out(text: str, terms: Mapping[str, str]) -> str:
-    """The expression with each term's own text in parentheses: whoever reads a refusal knows no terms."""
+    """The expression with terms replaced by their text, since readers of an error know no terms."""
     for name, of in reversed(list(terms.items())):  # a term is made of those before it
         longer = re.sub(rf"\b{name}\b(?!\s*\()", f"({of.strip()})", text)
         if len(longer) > _LONGEST:  # terms of terms may double it each time
@@ -149,6 +149,6 @@ def _entries(spec: BodySpec, rows: tuple[Row, ...]) -> Iterable[Entry]:
 
 
 def _may_launch(kernel: KernelSpec, numbers: Mapping[str, int]) -> bool:
-    """False where the numbers of a schedule alone forbid it, as where schedules have kernels of their own."""
+    """False if a schedule's numbers alone forbid the launch."""
     known = kernel.when is not None and set(fields_of(kernel.when)) <= set(numbers)
     return not known or bool(evaluate_condition(str(kernel.when), numbers))

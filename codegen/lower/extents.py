@@ -1,4 +1,4 @@
-"""Which fields of the descriptor the shapes of the inputs show."""
+"""Which fields of the descriptor follow from the shapes of inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..spec.spec import BodySpec, MapSpec, OpSpec, RowSpec
 
 
 def extents_of(spec: OpSpec) -> tuple[Extent, ...]:
-    """Where to look for each such field: in inputs that may be absent only where none shows it that never is."""
+    """Where each such field follows from; optional inputs count only if no required one determines it."""
     inputs = [name for name in spec.inputs if name in spec.arguments]
     inputs.sort(key=lambda name: bool(spec.inputs[name].optional))
     found: dict[str, list[Extent]] = {field: [] for field in spec.descriptor}
@@ -34,7 +34,7 @@ def _shown(name: str, spec: OpSpec) -> Iterator[Extent]:
 
 
 def _along(name: str, spec: MapSpec) -> Iterator[Extent]:
-    """Fields that stand alone along an axis; those of a product are not to be told apart."""
+    """Fields that are the extent of one axis; those in a product cannot be told apart."""
     groups = spec.inputs[name].groups
     for axis, (dim, *others) in enumerate(groups):
         field = spec.dims[dim].of
@@ -46,7 +46,7 @@ def _along(name: str, spec: MapSpec) -> Iterator[Extent]:
 
 
 def _written(name: str, shape: str) -> Iterator[Extent]:
-    """Fields that a shape, written as a tuple, names alone or with a number added or taken away."""
+    """Fields that a tuple-valued shape has alone or plus or minus a number."""
     tree = ast.parse(shape.strip(), mode="eval").body
     for axis, part in enumerate(tree.elts if isinstance(tree, ast.Tuple) else ()):
         match part:

@@ -1,4 +1,4 @@
-"""OpSpec -> Op: settle names, roles and everything a template asks."""
+"""OpSpec -> Op: all decisions that a template relies on."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ LOWER: dict[str, Callable[[Any, str], Op]] = {"row": lower_row, "map": lower_map
 
 
 def lower(spec: OpSpec, spec_path: str) -> Op:
-    """Return the decisions that `spec` (already found consistent) leads to."""
+    """The decisions for `spec`, which has been checked."""
     return LOWER[spec.family](spec, spec_path)

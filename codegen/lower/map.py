@@ -1,4 +1,4 @@
-"""MapSpec -> MapOp: what is computed of each cell with and without sums, and of the sums."""
+"""MapSpec -> MapOp: values of cells, terms of sums, and values of sums."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "u64", 16: 
 
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
-    """Return the decisions that `spec` (already found consistent) leads to."""
+    """The decisions for `spec`, which has been checked."""
     parts = split(spec)
     lowering = _Lowering(spec, parts)
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
@@ -87,7 +87,7 @@ class _Lowering:
         self.copies = copies_of(spec, parts)
 
     def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), given: tuple[Line, ...] = ()) -> Body:
-        """What is computed of a cell: the lines that the outputs and the terms of the sums need."""
+        """The computation of a cell: the lines that outputs and terms need."""
         known = frozenset(x.name for x in given)
         terms = [name for line in sums for name in self.parts.needed([line.name]) - {line.name}]
         moved = {self.copies[n] for n in outputs if n in self.copies}
@@ -127,7 +127,7 @@ class _Lowering:
         return Store(self.tensors[name], in_kernel(name) if named else to_cuda(line.expr, self.kinds), None)
 
     def _is_zero(self, expr: Expr) -> bool:
-        """Whether it is zero of inputs that are: then a cell that is not there needs no condition."""
+        """Whether it is zero for zero inputs, so that missing cells need no condition."""
         match expr:
             case Name(id=name):
                 return name in self.spec.inputs

@@ -1,6 +1,6 @@
-"""What templates see: an op whose every question has been answered.
+"""What templates see: an op with every decision made.
 
-A spec is checked text; these are decisions. A template loops and prints, and need not think.
+A spec is checked text; an op is decisions. Templates only loop and print.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A value folded across the row: CUDA texts of where a thread's part starts, how it grows and how it ends."""
+    """A value reduced along the row: CUDA texts of a thread's initial value, its step and the result."""
 
     name: Name
     start: Code
@@ -159,7 +159,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSum:
-    """A value summed down each column; `flag` is the descriptor's that says it is wanted, `has` the kernel's."""
+    """A value summed down each column; `flag` is the descriptor's that requests it, `has` the kernel's."""
 
     name: Name
     step: Code  # of the sum in a thread's registers
@@ -177,7 +177,7 @@ class ColumnSum:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One walk along the row: values to compute, then what becomes of them."""
+    """One pass along the row: values to compute, then what they are used for."""
 
     row_values: tuple[Value, ...]  # known before the walk, one per row
     row_stores: tuple[Store, ...]
@@ -199,7 +199,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What is made of the column sums, once per column."""
+    """What is computed from the column sums, once per column."""
 
     reads: tuple[Tensor, ...]
     values: tuple[Value, ...]
@@ -230,7 +230,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much of a multiprocessor a kernel may use; None leaves it to the architecture."""
+    """Resource limits of a kernel; None is the architecture's."""
 
     registers: int | None  # of a thread
     shared_bytes: int | None  # of a block
@@ -256,7 +256,7 @@ class DescriptorField:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A requirement as the spec writes it and as the plan tests it, and the fields whose values the message shows."""
+    """A requirement as in the spec and as the plan tests it, and the fields that its message shows."""
 
     that: str
     python: Code
@@ -276,7 +276,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """A lowered spec: what is decided alike for every family."""
+    """A lowered spec: the decisions common to all families."""
 
     name: Name
     plan: Name

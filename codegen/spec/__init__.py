@@ -1,1 +1,1 @@
-"""Specs: read, validated, described."""
+"""Specs: reading, validation, schema."""

@@ -1,4 +1,4 @@
-"""pydantic's complaints about a spec in our words: one line per problem, sorted by line of the file."""
+"""pydantic's errors about a spec in our words: one line each, in the file's order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 200  # problems that are put into words
 
 
 def explain(error: ValidationError, source: YamlSource, model: type[BaseModel]) -> SpecError:
-    """Say what `model` has against the data of `source`, one ``path:line: what; the fix`` per problem."""
+    """The errors of `model` on the data of `source`, one ``path:line: what; the fix`` each."""
     details = error.errors(include_url=False)[:_MOST]
     problems = [_problem(one, source.data, model) for one in details]
     problems = [p for p in problems if not _counts_only_what_is_valid(p, problems)]
@@ -46,13 +46,13 @@ def _problem(details: Any, data: Any, model: type[BaseModel]) -> Problem:
 
 
 def _counts_only_what_is_valid(problem: Problem, others: list[Problem]) -> bool:
-    """A list that is "too short" without the entries that are complained about anyway."""
+    """Drop "too short" for a list whose invalid entries are reported anyway."""
     size, path = len(problem.path), problem.path
     return problem.kind == "too_short" and any(o.path[:size] == path != o.path for o in others)
 
 
 def _follow(loc: Loc, data: Any, model: type[BaseModel]) -> tuple[Loc, tuple[tuple[Loc, str], ...], Any]:
-    """Path in the file, branches of unions (pydantic mixes the two in `loc`), hint of the last parent."""
+    """Path in the file, branches of unions (pydantic mixes the two in `loc`), and hint of the last parent."""
     path: Loc = ()
     branches: tuple[tuple[Loc, str], ...] = ()
     node, hint, around = data, model, None
@@ -76,7 +76,7 @@ def _holds(node: Any, step: str | int) -> bool:
 
 
 def _one_branch_each(problems: list[Problem], depth: int) -> list[Problem]:
-    """Of every union keep the complaints of the branch that was meant, or one that names them all."""
+    """For every union, keep the errors of the branch that was meant, or one that names all branches."""
     kept = [p for p in problems if len(p.branches) <= depth]
     unions: dict[Loc, dict[str, list[Problem]]] = {}
     for problem in problems:

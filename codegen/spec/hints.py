@@ -1,4 +1,4 @@
-"""Walking the type hints of a pydantic model the way its error locations do."""
+"""Walks the type hints of a pydantic model as its error locations do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, RootModel
 
 
 def child(hint: Any, step: str | int) -> Any:
-    """Hint of the entry `step` of a value that `hint` describes; None when it cannot be told."""
+    """Hint of the entry `step` of a value that `hint` describes; None if unknown."""
     hint = _bare(hint)
     if _is_model(hint):
         return dict(_fields(hint)).get(str(step))
@@ -23,7 +23,7 @@ def child(hint: Any, step: str | int) -> Any:
 
 
 def union_of(hint: Any) -> tuple[Any, ...]:
-    """The branches of a union, without None; empty when `hint` is none or only optional."""
+    """The branches of a union without None; empty if `hint` is none or only optional."""
     hint = _bare(hint)
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
 
@@ -38,7 +38,7 @@ def pick_branch(branches: tuple[Any, ...], label: str) -> Any:
 
 
 def keys_of(hint: Any) -> tuple[str, ...]:
-    """The keys that a model knows, as a file spells them; empty for anything else."""
+    """The keys of a model as a file spells them; empty for anything else."""
     hint = _bare(hint)
     return tuple(key for key, _ in _fields(hint)) if _is_model(hint) else ()
 

@@ -1,4 +1,4 @@
-"""Folder of specs -> checked specs: read, validate, compare with each other."""
+"""Folder of specs -> checked specs: read, validate, check against each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A spec, the file it came from, and what was measured; `shown` is the file's path as generated headers name it."""
+    """A spec, its file and its measurements; `shown` is the file's path in generated headers."""
 
     spec: OpSpec
     source: YamlSource
@@ -34,12 +34,12 @@ class Loaded:
 
 
 def load_spec(path: Path, shown: str = "") -> Loaded:
-    """Return the spec in `path`; raise SpecError with a line for each thing that is wrong."""
+    """The spec in `path`; raises SpecError with one line per error."""
     return checked(read_yaml(path), shown or path.name)
 
 
 def checked(source: YamlSource, shown: str) -> Loaded:
-    """The spec that a file's data is; raise SpecError with a line for each thing that is wrong."""
+    """The spec in a file's data; raises SpecError with one line per error."""
     try:
         model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
         spec = model.model_validate(source.data)
@@ -59,7 +59,7 @@ def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text:
 
 
 def load_folder(root: Path) -> dict[str, Loaded]:
-    """Return every spec below `root` by op name; raise one SpecError that lists what is wrong in all of them."""
+    """Every spec below `root` by op name; raises one SpecError with all errors."""
     if not root.is_dir():
         raise SpecError(f"{root}: no such folder of specs; pass --specs, or begin one with 'baracuda-gen new'")
     loaded: dict[str, Loaded] = {}
@@ -88,7 +88,7 @@ def load_folder(root: Path) -> dict[str, Loaded]:
 
 
 def _refuse_path(path: Path, root: Path, name: str) -> None:
-    """Raise SpecError for a file that generated code cannot name, and for a link to what is none of the project's."""
+    """Raise SpecError for a path that generated code cannot name, or a link out of the project."""
     if not _PRINTABLE.fullmatch(name):
         raise SpecError(f"{name[:200]!r}: generated code names this path; use letters, digits, '.', '_' and '-'")
     if not is_below(path, root):
@@ -96,7 +96,7 @@ def _refuse_path(path: Path, root: Path, name: str) -> None:
 
 
 def _tuned(loaded: dict[str, Loaded], tables: Mapping[str, Tables]) -> tuple[dict[str, Loaded], list[str]]:
-    """The specs with what was measured of each, and what is wrong with that."""
+    """The specs with their measurements, and errors in those."""
     wrong = []
     for op, of in tables.items():
         if op in loaded:
@@ -126,7 +126,7 @@ def _plans_of(spec: OpSpec) -> Iterator[tuple[str, Place]]:
 
 
 def _across(one: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
-    """What a gradient says of its forward op that the forward op does not bear out."""
+    """Contradictions between a gradient and its forward op."""
     gradient = one.spec.gradient
     if gradient is None:
         return

@@ -1,4 +1,4 @@
-"""Split a program over an index space into what is computed of each cell, what is summed, and what is made of sums."""
+"""Splits a program over an index space into values of cells, terms of sums, and values of sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Groups = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`lines` with every sum on a line of its own, `late` those that need a sum, `dims` what each varies along."""
+    """`lines` with every sum on its own line, `late` those that need a sum, `dims` what each varies along."""
 
     lines: tuple[Line, ...]
     summed: tuple[str, ...]
@@ -26,7 +26,7 @@ class Parts:
         return next((line for line in self.lines if line.name == name), None)
 
     def needed(self, ends: Iterable[str], stop: frozenset[str] = frozenset()) -> frozenset[str]:
-        """The names that `ends` are or read, directly or not; what is in `stop` is taken as it is."""
+        """The names that `ends` read, directly or not; stops at those in `stop`."""
         found: set[str] = set()
         pending = list(ends)
         while pending:
@@ -41,21 +41,21 @@ class Parts:
 
 
 def groups_of(spec: MapSpec) -> Groups:
-    """The dims in row-major order; those that tensors have products of are interleaved axis by axis."""
+    """The dims in row-major order; those in products are interleaved axis by axis."""
     products = {g for t in (*spec.inputs.values(), *spec.outputs.values()) for g in t.groups if len(g) > 1}
     group_of = {dim: group for group in products for dim in group}
     return tuple(dict.fromkeys(group_of.get(dim, (dim,)) for dim in spec.dims))
 
 
 def scope_of_map(spec: MapSpec) -> Scope:
-    """What the program may name, with the dims that each product is made of."""
+    """The names of the program, with the dims of each product."""
     values = {name: t.over for name, t in spec.inputs.items()}
     values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
     return Scope(tuple(spec.dims), values, frozenset(n for n, t in spec.tensors.items() if t.optional))
 
 
 def split(spec: MapSpec) -> Parts:
-    """The parts of the program; raises ProgramError for what this family cannot schedule."""
+    """The parts of the program; raises ProgramError for what the family cannot schedule."""
     scope = scope_of_map(spec)
     lines = _lifted(parse(spec.program, scope), spec)
     dims = dict(scope.values)
@@ -86,7 +86,7 @@ def split(spec: MapSpec) -> Parts:
 
 
 def copies_of(spec: MapSpec, parts: Parts) -> dict[str, str]:
-    """Outputs that are an input as it is: its elements are moved, never converted."""
+    """Outputs that are an input unchanged: elements are moved, never converted."""
     found = {}
     for name, output in spec.outputs.items():
         line = parts.line(name)

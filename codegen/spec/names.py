@@ -1,8 +1,8 @@
-"""Which names a spec may give, and what generated kernels call them.
+"""Which names a spec may use, and their names in generated kernels.
 
-A kernel holds names of the spec and names of the generator, its headers and CUDA's. They cannot meet: `in_kernel` ends
-each name of a spec with an underscore, as no other identifier does. What the generator makes of a name, `x_slice` of
-`x`, ends with one of `PARTS`, as no identifier does that templates use unqualified.
+Names of a spec cannot collide with those of the generator, its headers or CUDA: `in_kernel` ends each with an
+underscore, as no other identifier does. Derived names, such as `x_slice` of `x`, end with one of `PARTS`, as no
+unqualified identifier in templates does.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ PARTS = frozenset(_PARTS.split())
 
 
 def in_kernel(name: str) -> Name:
-    """What a kernel calls a tensor's element, a field, a line of a program, or an op."""
+    """The name in a kernel of a tensor's element, a field, a line of a program, or an op."""
     return Name(f"{name}_")
 
 
 def is_keyword(name: str) -> bool:
-    """Whether nothing at all may be called `name`."""
+    """Whether `name` is forbidden everywhere."""
     return name in KEYWORDS or "__" in name
 
 
 def is_reserved(name: str) -> bool:
-    """Whether no field, dim or tensor may be called `name`."""
+    """Whether `name` is forbidden for fields, dims and tensors."""
     return is_keyword(name) or name in INTERFACE or name in FUNCTIONS
 
 
 def is_reserved_in_programs(name: str) -> bool:
-    """As `is_reserved`, and a program's lines, where there is a program, whose words have a meaning."""
+    """As `is_reserved`, also for lines of a program, whose words have a meaning."""
     return is_reserved(name) or name in LANGUAGE
 
 
 def is_reserved_number(name: str) -> bool:
-    """Whether no number of a schedule and no term may be called `name`, which stands in expressions."""
+    """Whether `name` is forbidden for numbers of schedules and terms, which occur in expressions."""
     return is_keyword(name) or name in FUNCTIONS
 
 
 def is_reserved_op(name: str) -> bool:
-    """Whether no op may be called `name`, which becomes a Python module and a function of `baracuda.ops`."""
+    """Whether `name` is forbidden for ops, which become Python modules and functions of `baracuda.ops`."""
     return is_keyword(name) or name in OF_OPS
 
 
 def is_reserved_category(name: str) -> bool:
-    """Whether no category may be called `name`, which becomes a package within the generated one."""
+    """Whether `name` is forbidden for categories, which become packages in the generated one."""
     return is_keyword(name) or name == "import_all"

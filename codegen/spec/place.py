@@ -1,4 +1,4 @@
-"""The field of a spec behind a line of a kernel that a compiler objects to."""
+"""Maps a compiler error in a kernel to the field of the spec."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMING = ("inputs", "outputs", "descriptor", "dims", "settings", "workspace", "
 
 
 def with_field(message: str, loaded: Mapping[str, Loaded]) -> str:
-    """The text of a CompileError, below the template's line that of the spec, where a name on the line leads there."""
+    """The text of a CompileError, with the spec's line below the template's, if a name on the line leads there."""
     found = _MESSAGE.match(message)
     if found is None or found[1] not in loaded:
         return message

@@ -1,4 +1,4 @@
-"""What a spec may say, as JSON Schema."""
+"""The JSON Schema of specs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .spec import FAMILY_SPECS, Family
 
 
 class _Untitled(GenerateJsonSchema):
-    """Without titles that say each key once more."""
+    """Without titles, which only restate the keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 def schema_text() -> str:
-    """The schema as JSON. A file is judged by its own family's part alone, so that each complaint is about that."""
+    """The schema as JSON. Each family has its own part, so that errors are about that one."""
     families: Any = Union[tuple(FAMILY_SPECS.values())]  # noqa: UP007
     definitions = TypeAdapter(families).json_schema(schema_generator=_Untitled)["$defs"]
     _tidy(definitions)
@@ -44,7 +44,7 @@ def _for(family: str, definition: str) -> dict[str, Any]:
 
 
 def _tidy(part: Any) -> None:
-    """Refuse keys that fit no pattern, as pydantic does, and put descriptions on one line."""
+    """Forbid keys that match no pattern, as pydantic does, and put descriptions on one line."""
     if isinstance(part, dict):
         if "patternProperties" in part:
             part["additionalProperties"] = False

@@ -1,4 +1,4 @@
-"""What a program may name, and the type of each of its names."""
+"""The names of a program and their types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Programmed = RowSpec | MapSpec
 
 
 def scope_of(spec: Programmed) -> Scope:
-    """What the program of `spec` may name."""
+    """The names that the program of `spec` may use."""
     values = {name: frozenset(t.dims) for name, t in spec.inputs.items()}
     values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
     return Scope(tuple(spec.dims), values, frozenset(n for n, t in spec.tensors.items() if t.optional))

@@ -1,4 +1,4 @@
-"""Files of measurements, one for each op and architecture: `tuned/ARCH/OP.json` in the folder of specs."""
+"""Files of measurements, one per op and architecture: `tuned/ARCH/OP.json` in the folder of specs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Tables = Mapping[str, tuple[Measurement, ...]]  # by architecture
 
 
 def path_of(specs: Path, arch: str, op: str) -> Path:
-    """Where the measurements of an op on an architecture are."""
+    """The file of an op's measurements on an architecture."""
     return specs / FOLDER / arch / f"{op}.json"
 
 
 def read_tables(specs: Path) -> dict[str, dict[str, tuple[Measurement, ...]]]:
-    """All measurements below a folder of specs, by op and architecture; SpecError for what is none."""
+    """All measurements below a folder of specs, by op and architecture; SpecError for invalid ones."""
     found: dict[str, dict[str, tuple[Measurement, ...]]] = {}
     for path in sorted((specs / FOLDER).glob("*/*.json")):
         if not _ARCH.fullmatch(path.parent.name):
@@ -42,7 +42,7 @@ def read_tables(specs: Path) -> dict[str, dict[str, tuple[Measurement, ...]]]:
 
 
 def read_table(path: Path) -> tuple[Measurement, ...]:
-    """The measurements in a file, none where there is no file; SpecError for what is none."""
+    """The measurements in a file, none without a file; SpecError for invalid ones."""
     if not path.exists():
         return ()
     raw = read_bytes(path, MAX_BYTES, "table of measurements")
@@ -70,7 +70,7 @@ def _measurement(given: object, index: int, path: Path, raw: bytes) -> Measureme
 
 
 def _line_of(index: int, raw: bytes) -> int:
-    """Line (from 1) where an item of the list begins that a JSON text is."""
+    """The line (from 1) where an item of the JSON list begins."""
     text, decoder = raw.decode(json.detect_encoding(raw), "surrogatepass"), json.JSONDecoder()
     at = text.index("[") + 1
     for _ in range(index):
@@ -87,7 +87,7 @@ def _refusal(path: Path, line: int, why: object) -> SpecError:
 
 
 def write_table(path: Path, measured: Iterable[Measurement]) -> None:
-    """Replace the file at once, or remove it when nothing is left."""
+    """Replace the file atomically, or remove it if nothing is left."""
     if rows := [asdict(m) for m in measured]:
         publish(path, json.dumps(rows, indent=1) + "\n")
     else:
@@ -101,7 +101,7 @@ def generated_text(op: str, tables: Tables) -> str:
 
 
 def problems_of(spec: OpSpec, tables: Tables) -> list[str]:
-    """Why measurements may not decide, a line each: what an op promises must not depend on a table."""
+    """Why measurements may not decide, one line each: an op's guarantees must not depend on a table."""
     blind = batch_of(spec)
     return [
         f"{FOLDER}/{arch}/{spec.op}.json: depends on {name!r}, of which {spec.op} promises to be independent"
@@ -111,7 +111,7 @@ def problems_of(spec: OpSpec, tables: Tables) -> list[str]:
 
 
 def batch_of(spec: OpSpec) -> frozenset[str]:
-    """The extents that no choice may depend on, for bits would depend on them, too."""
+    """The extents that no choice may depend on, because bits would, too."""
     if not promised(spec, "batch_invariant"):
         return frozenset()
     batch = "rows" if spec.family == "row" else spec.tests.batch
@@ -119,17 +119,17 @@ def batch_of(spec: OpSpec) -> frozenset[str]:
 
 
 def promised(spec: OpSpec, rung: str) -> bool:
-    """Whether any output stands on a rung."""
+    """Whether any output has the guarantee."""
     return any(rung in rungs for rungs in spec.reproducibility.values())
 
 
 def digest_of_kernels(text: str) -> str:
-    """Changes with a generated `.cu` and the headers it reaches: what was measured of others counts no more."""
+    """A digest of a generated `.cu` and its headers: measurements of other kernels no longer count."""
     return hashlib.sha256(text.encode() + header_digest(text, INCLUDE)).hexdigest()[:16]
 
 
 def stale(op: str, tables: Tables, text: str) -> list[str]:
-    """A line for each architecture on which other kernels than those in `text` were measured."""
+    """One line per architecture whose measurements are of other kernels than those in `text`."""
     digest = digest_of_kernels(text)
     found = {arch: (sum(m.digest != digest for m in measured), len(measured)) for arch, measured in tables.items()}
     return [

@@ -1,4 +1,4 @@
-"""Our words for each of pydantic's error types: lower case, the value seen, what would be right."""
+"""Our wording for each of pydantic's error types: lower case, the value seen, the fix."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One complaint, with its location in the file told apart from the union branches that it names."""
+    """One error, with its place in the file separated from the union branches it names."""
 
     kind: str  # pydantic's error type
     path: Loc  # in the file
@@ -69,7 +69,7 @@ class Problem:
 
 
 def wording(problem: Problem) -> str:
-    """What is wrong and what would be right; several lines when a validator of ours said several things."""
+    """What is wrong and the fix; several lines if one of our validators gave several."""
     return _WORDING.get(problem.kind, _fallback)(problem)
 
 
@@ -78,7 +78,7 @@ _COMPARED = 100  # characters of a misspelt name
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The fix for a misspelt `name`: the nearest of the `known` names, in whatever case, or the first of them."""
+    """The fix for a misspelt `name`: the nearest of the `known` names, whatever the case, or the first of them."""
     name, known = name[:_COMPARED], sorted(known)
     plain = {_plain(k): k for k in known}
     near = get_close_matches(name, known, n=1) or [plain[k] for k in get_close_matches(_plain(name), plain, n=1)]
@@ -135,7 +135,7 @@ def _unknown_key(problem: Problem) -> str:
 
 
 def _tag(problem: Problem) -> str:
-    """A discriminated union: `kind` is what its mapping's discriminator says."""
+    """A discriminated union: the value of its discriminator."""
     subject = repr(_dotted((*problem.path, str(problem.context["discriminator"]).strip("'"))))
     if "tag" not in problem.context:
         return f"{subject} is missing; add it"

@@ -1,4 +1,4 @@
-"""What unquoted text means in the core schema of YAML 1.2: `no` and `on` are text, `1e-3` is a number."""
+"""Unquoted scalars in the core schema of YAML 1.2: `no` and `on` are strings, `1e-3` is a number."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ _CORE_SCHEMA: tuple[tuple[re.Pattern[str], Callable[[str], Scalar]], ...] = (
 
 
 def plain_scalar(text: str) -> Scalar:
-    """Value of the unquoted `text`; raise `OverflowError` for a number beyond 64 bits."""
+    """Value of the unquoted `text`; raises `OverflowError` for a number beyond 64 bits."""
     return next((read(text) for pattern, read in _CORE_SCHEMA if pattern.fullmatch(text)), text)

@@ -1,7 +1,7 @@
-"""A YAML file as plain data that remembers its lines: the core schema of YAML 1.2 without its surprises.
+"""A YAML file as plain data with line numbers, in the core schema of YAML 1.2.
 
-Specs come from strangers. The data is built from the parser's events, so no object is ever constructed,
-nothing is shared or expanded, and depth and number of values are bounded while they are read.
+Specs may be untrusted. The data is built from the parser's events, so no object is ever constructed, nothing is shared
+or expanded, and depth and number of values are bounded while reading.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class YamlSource:
     text_lines: Mapping[Loc, int] = field(repr=False)  # where the characters of each text begin
 
     def line(self, loc: Loc) -> int:
-        """Line (from 1) of the key or item at `loc`, or of its nearest ancestor when there is none."""
+        """Line (from 1) of the key or item at `loc`, or of its nearest ancestor."""
         while loc not in self.lines:
             loc = loc[:-1]
         return self.lines[loc]
@@ -75,18 +75,18 @@ class YamlSource:
         return self.text_lines.get(loc, self.line(loc))
 
     def place(self, loc: Loc) -> str:
-        """``path:line`` of `loc`, as messages begin."""
+        """``path:line`` of `loc`, the prefix of messages."""
         return f"{shown(self.path)}:{self.line(loc)}"
 
     def error(self, loc: Loc, message: str) -> SpecError:
-        """An error that says `message` ("what is wrong; what would be right") about `loc`."""
+        """The error `message` ("what is wrong; the fix") about `loc`."""
         return report([f"{self.place(loc)}: {message}"])
 
 
 def read_yaml(path: Path) -> YamlSource:
-    """Read one YAML document; raise `SpecError` (one line, ``path:line: what; the fix``) if it is none.
+    """Read one YAML document; raises `SpecError` (one line, ``path:line: what; the fix``) on errors.
 
-    A text that was read before is not parsed again, so the data is not to be changed.
+    A text is parsed only once, so the data must not be changed.
     """
     return _read(path, read_text(path))
 

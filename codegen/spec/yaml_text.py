@@ -1,4 +1,4 @@
-"""The text of a spec file: bounded in size, UTF-8, printable, its line ends made equal."""
+"""The text of a spec file: bounded in size, UTF-8, printable, with normalised line ends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PATH = 200  # characters of a path in it
 
 
 def read_bytes(path: Path, most: int, what: str = "yaml file") -> bytes:
-    """The bytes of a regular file; raise `SpecError` for anything else, and for more than `most` of them.
+    """The bytes of a regular file; raises `SpecError` for anything else, and for more than `most` bytes.
 
-    The file is opened without waiting, as for the writer of a pipe, and looked at before it is read.
+    The file is opened without blocking (it may be a pipe) and checked before it is read.
     """
     try:
         raw = _read_regular(path, most + 1)
@@ -45,7 +45,7 @@ def _read_regular(path: Path, most: int) -> bytes | None:
 
 
 def read_text(path: Path) -> str:
-    """Text of the file at `path`; raise `SpecError` if it is unreadable, too large or not printable UTF-8."""
+    """Text of the file at `path`; raises `SpecError` if it is unreadable, too large or not printable UTF-8."""
     raw = read_bytes(path, MAX_BYTES)
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
@@ -59,14 +59,14 @@ def read_text(path: Path) -> str:
 
 
 def about_character(char: str) -> str:
-    """What is wrong with a character that is not printable, and what would be right."""
+    """What is wrong with a character that is not printable, and the fix."""
     if char == "\t":
         return "tab character; indent and align with spaces"
     return f"unprintable character U+{ord(char):04X}; remove it"
 
 
 def is_below(path: Path, root: Path) -> bool:
-    """Whether a file is below a folder when links are followed; one that leads to itself is not."""
+    """Whether a file is below a folder after following links; false for a link that leads to itself."""
     try:
         return path.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):
@@ -74,7 +74,7 @@ def is_below(path: Path, root: Path) -> bool:
 
 
 def shown(path: Path) -> str:
-    """`path` as messages spell it: in one line, and relative when it lies below the current directory."""
+    """`path` as messages show it: in one line, relative if below the current directory."""
     absolute, here = path.absolute(), Path.cwd()
     text = str(absolute.relative_to(here) if absolute.is_relative_to(here) else path)
     line = "".join(char if char.isprintable() else "?" for char in text)
@@ -82,7 +82,7 @@ def shown(path: Path) -> str:
 
 
 def report(lines: Iterable[str]) -> SpecError:
-    """One error that lists findings, ``path:line: what; the fix`` each: as many, and as much of each, as is read."""
+    """One error with all findings, ``path:line: what; the fix`` each, limited to what a person reads."""
     found = [" ".join(line.splitlines()) for line in lines]
     listed = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in found[:_MOST]]
     if more := len(found) - len(listed):

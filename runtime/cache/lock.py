@@ -1,6 +1,7 @@
 """A named lock, held by one thread of one process on this machine and released when its holder dies.
 
-Unlike filelock it does not poll: a waiter resumes 0.3 ms after the release instead of 20 ms. It also removes lock files.
+Unlike filelock it does not poll: a waiter resumes 0.3 ms after the release instead of 20 ms. It also removes
+lock files.
 """
 
 from __future__ import annotations

@@ -10,10 +10,13 @@ import html
 import json
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from types import FunctionType
 
 from markupsafe import Markup
 
+COLUMNS = 120  # of a line of generated Python
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|])")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")  # all but the end of a line
@@ -59,17 +62,61 @@ def wrapped(text: str, width: int, indent: str = "") -> tuple[Text, ...]:
 
 
 def python(value: object) -> Code:
-    """A Python literal, as ruff would print it."""
+    """A value as Python: a literal, a declaration of the runtime such as `rt.Extent("n", "x")`, or a table of these."""
+    if type(value) is Code:
+        return value
     if isinstance(value, str):
         return Code(json.dumps(str(value), ensure_ascii=False))
-    if isinstance(value, dict):
-        return Code("{" + ", ".join(f"{python(k)}: {python(v)}" for k, v in value.items()) + "}")
-    if isinstance(value, tuple):
-        items = [python(v) for v in value]
-        return Code(f"({', '.join(items)}{',' if len(items) == 1 else ''})")
     if value is None or isinstance(value, bool | int | float):
         return Code(repr(value))
-    raise TypeError(f"no literal of Python: {value!r}")
+    if isinstance(value, type | FunctionType):
+        return Code(f"rt.{value.__name__}")
+    opens, items, closes = _items(value)
+    between = [f"{key}{python(item)}" for key, item in items]
+    return Code(f"{opens}{', '.join(between)}{',' if opens == '(' and len(items) == 1 else ''}{closes}")
+
+
+def laid_out(value: object, indent: int, used: int = 0) -> Code:
+    """A value as Python, broken over lines where it is too long behind `used` columns; `indent` is the statement's."""
+    flat = python(value)
+    if used + len(flat) <= COLUMNS:
+        return flat
+    inner = indent + 4
+    if isinstance(value, str):  # in parts, one on each line
+        width = COLUMNS - indent - 12
+        parts = textwrap.wrap(value, width, drop_whitespace=False, break_on_hyphens=False, break_long_words=False)
+        return Code(f"\n{' ' * indent}".join(map(python, parts)))
+    opens, items, closes = _items(value)
+    width = COLUMNS - inner - 1
+    if all(isinstance(item, str) and not key and len(python(item)) <= width for key, item in items):
+        lines = [f"{line}," for line in _filled([python(item) for _, item in items], width)]
+    else:
+        lines = [f"{key}{laid_out(item, inner, inner + len(key) + 1)}," for key, item in items]
+    return Code("\n".join([opens, *(" " * inner + line for line in lines), " " * indent + closes]))
+
+
+def _filled(items: Iterable[str], width: int) -> list[str]:
+    """The items, separated by commas, on as few lines as possible."""
+    lines: list[str] = []
+    for item in items:
+        if lines and len(lines[-1]) + 2 + len(item) <= width:
+            lines[-1] += f", {item}"
+        else:
+            lines.append(item)
+    return lines
+
+
+def _items(value: object) -> tuple[str, list[tuple[str, object]], str]:
+    """The opening, the items with their keywords, and the closing of a value's Python."""
+    if isinstance(value, tuple):
+        return "(", [("", item) for item in value], ")"
+    if isinstance(value, Mapping):
+        return "rt.table(", [(f"{Name(key)}=", item) for key, item in value.items()], ")"
+    if is_dataclass(value):
+        given = [(field, getattr(value, field.name)) for field in fields(value)]
+        items = [("" if f.default is MISSING else f"{f.name}=", v) for f, v in given if v != f.default]
+        return f"rt.{type(value).__name__}(", items, ")"
+    raise TypeError(f"no Python of a {type(value).__name__}: {value!r:.80}")
 
 
 def in_docstring(text: str) -> str:

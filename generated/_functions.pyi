@@ -44,12 +44,10 @@ def alibi(
 
     scores (in): what the bias is added to; [batch, head, query, key] of T, any strides
     slopes (in): slope of each head; [head] of T, any strides
-    y (out): the biased scores; [batch, head, query, key] of T, any strides; may be the memory of
-        scores
+    y (out): the biased scores; [batch, head, query, key] of T, any strides; may be the memory of scores
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
-    descriptor's element.
+    Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the descriptor's element.
     Outputs that are not given are allocated by the first input's library, on its device. Returns y.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
@@ -69,17 +67,16 @@ def alibi_backward(
     dy (in): gradient of the loss with respect to y; [batch, head, query, key] of T, any strides
     has_dscores: whether dscores is wanted
     has_dslopes: whether dslopes is wanted
-    dscores (out): gradient with respect to scores; [batch, head, query, key] of T, any strides; may
-        be the memory of dy; there if has_dscores
-    dslopes (out): gradient with respect to slopes; [head] of T or acc, any strides; there if
-        has_dslopes
+    dscores (out): gradient with respect to scores; [batch, head, query, key] of T, any strides; may be the memory
+        of dy; there if has_dscores
+    dslopes (out): gradient with respect to slopes; [head] of T or acc, any strides; there if has_dslopes
     dslopes_dtype: the type of dslopes, where it is not given
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the
-    descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of dscores, dslopes, or the only one there is.
+    Here batch is batch_size, head is num_heads, query is query_len, key is key_len; T is the descriptor's element,
+    acc f64 where that is f64, else f32.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    dscores, dslopes, or the only one there is.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -99,23 +96,21 @@ def causal_conv1d(
     """Causal depthwise convolution along a sequence, with an optional SiLU.
 
     x (in): what is filtered; (batch_size, channels, seq_len) of T, any strides
-    weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc,
-        any strides
+    weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc, any strides
     bias (in): added to each channel; (channels,) of T or acc, any strides; may be left out
-    initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides;
-        may be left out
-    cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,)
-        of i32 or i64, any strides; may be left out
+    initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides; may be left out
+    cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,) of i32 or i64,
+        any strides; may be left out
     use_silu: whether SiLU follows; when left out, what `baracuda.ops.usual` has
     has_final_states: whether final_states is wanted
     y (out): the result; (batch_size, channels, seq_len) of T, any strides
-    final_states (out): the last values of each sequence; (num_sequences, channels, width - 1) of T,
-        any strides; there if has_final_states
+    final_states (out): the last values of each sequence; (num_sequences, channels, width - 1) of T, any strides;
+        there if has_final_states
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
     Here T is the descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of y, final_states, or the only one there is.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    y, final_states, or the only one there is.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -145,27 +140,26 @@ def causal_conv1d_backward(
     weight (in): filter of each channel; (channels, width) of T or acc, any strides
     bias (in): bias of each channel; (channels,) of T or acc, any strides; may be left out
     dy (in): gradient of the loss with respect to y; (batch_size, channels, seq_len) of T, any strides
-    initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides;
-        may be left out
-    dfinal_states (in): gradient of the loss with respect to final_states; (num_sequences, channels,
-        width - 1) of T, any strides; may be left out
-    cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,)
-        of i32 or i64, any strides; may be left out
+    initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides; may be left out
+    dfinal_states (in): gradient of the loss with respect to final_states; (num_sequences, channels, width - 1) of
+        T, any strides; may be left out
+    cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,) of i32 or i64,
+        any strides; may be left out
     use_silu: whether SiLU follows; when left out, what `baracuda.ops.usual` has
     has_db: whether db is wanted
     has_dinitial_states: whether dinitial_states is wanted
     dx (out): gradient with respect to x; (batch_size, channels, seq_len) of T, any strides
     dw (out): gradient with respect to weight; (channels, width) of T or acc, any strides
     db (out): gradient with respect to bias; (channels,) of T or acc, any strides; there if has_db
-    dinitial_states (out): gradient with respect to initial_states; (num_sequences, channels, width -
-        1) of T, any strides; there if has_dinitial_states
+    dinitial_states (out): gradient with respect to initial_states; (num_sequences, channels, width - 1) of T, any
+        strides; there if has_dinitial_states
     dw_dtype: the type of dw, where it is not given
     db_dtype: the type of db, where it is not given
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
     Here T is the descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of dx, dw, db, dinitial_states, or the only one there is.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    dx, dw, db, dinitial_states, or the only one there is.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -182,11 +176,10 @@ def causal_conv1d_update(
     """A step of a causal depthwise convolution that goes on from a state, as decoding takes it.
 
     x (in): new values; (batch_size, channels, seq_len) of T, any strides
-    weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc,
-        any strides
+    weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc, any strides
     bias (in): added to each channel; (channels,) of T or acc, any strides; may be left out
-    conv_state (inout): the last values of each sequence, replaced by the new last ones; (batch_size,
-        channels, state_len) of T, any strides
+    conv_state (inout): the last values of each sequence, replaced by the new last ones; (batch_size, channels,
+        state_len) of T, any strides
     use_silu: whether SiLU follows; when left out, what `baracuda.ops.usual` has
     y (out): the result; (batch_size, channels, seq_len) of T, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
@@ -222,25 +215,24 @@ def flash_sdpa(
     q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
     k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
     v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
-    mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides;
-        may be left out
-    alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,)
-        of acc, any strides; may be left out
+    mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides; may be left out
+    alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,) of acc, any
+        strides; may be left out
     scale: factor of the scores; when left out, what `baracuda.ops.usual` has
     is_causal: whether a query sees no key behind its own; when left out, what `baracuda.ops.usual` has
     bottom_right: whether the last query stands at the last key; else the first at the first
     softcap: what scores are softly held below; 0 for no such bound
     window_left: how many keys before its own a query sees; -1 for all
     window_right: how many keys behind its own a query sees; -1 for all
-    y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
-        any strides, the last 1
-    lse (out): natural logarithm of the sum of exponentials; -inf for a query that sees no key;
-        (batch_size, num_heads, query_len) of acc, any strides
+    y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T, any strides,
+        the last 1
+    lse (out): natural logarithm of the sum of exponentials; -inf for a query that sees no key; (batch_size,
+        num_heads, query_len) of acc, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
     Here T is the descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of y, lse.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    y, lse.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -275,33 +267,27 @@ def flash_sdpa_backward(
     q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
     k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
     v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
-    y (in): result of the forward; (batch_size, num_heads, query_len, d_v) of T, any strides, the last
-        1
-    lse (in): logarithms that the forward saved; (batch_size, num_heads, query_len) of acc, any
-        strides
-    dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any
-        strides, the last 1
-    mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides;
-        may be left out
-    alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,)
-        of acc, any strides; may be left out
+    y (in): result of the forward; (batch_size, num_heads, query_len, d_v) of T, any strides, the last 1
+    lse (in): logarithms that the forward saved; (batch_size, num_heads, query_len) of acc, any strides
+    dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any strides, the
+        last 1
+    mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides; may be left out
+    alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,) of acc, any
+        strides; may be left out
     scale: factor of the scores; when left out, what `baracuda.ops.usual` has
     is_causal: whether a query sees no key behind its own; when left out, what `baracuda.ops.usual` has
     bottom_right: whether the last query stands at the last key; else the first at the first
     softcap: what scores are softly held below; 0 for no such bound
     window_left: how many keys before its own a query sees; -1 for all
     window_right: how many keys behind its own a query sees; -1 for all
-    dq (out): gradient with respect to q; (batch_size, num_heads, query_len, d_k) of T, any strides,
-        the last 1
-    dk (out): gradient with respect to k; (batch_size, num_kv_heads, key_len, d_k) of T, any strides,
-        the last 1
-    dv (out): gradient with respect to v; (batch_size, num_kv_heads, key_len, d_v) of T, any strides,
-        the last 1
+    dq (out): gradient with respect to q; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
+    dk (out): gradient with respect to k; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
+    dv (out): gradient with respect to v; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
     Here T is the descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of dq, dk, dv.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    dq, dk, dv.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -325,10 +311,10 @@ def fp8_quantize(
     scale (out): factor of each row, at least 2**-126; [rows] of f32, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of q, scale.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    q, scale.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -361,16 +347,15 @@ def layer_norm(
     eps: added to the variance; when left out, what `baracuda.ops.usual` has
     y (out): the result; [rows, cols] of T, any strides; may be the memory of x
     mu (out): mean of each row, saved for the backward; [rows] of acc or T, any strides
-    rstd (out): reciprocal standard deviation of each row, saved for the backward; [rows] of acc or T,
-        any strides
+    rstd (out): reciprocal standard deviation of each row, saved for the backward; [rows] of acc or T, any strides
     mu_dtype: the type of mu, where it is not given
     rstd_dtype: the type of rstd, where it is not given
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of y, mu, rstd.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element, acc f64 where that is f64, else f32.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    y, mu, rstd.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -395,10 +380,9 @@ def layer_norm_backward(
     x (in): input of the forward; [rows, cols] of T, any strides
     gamma (in): gain of each column; [cols] of T or acc, any strides; may be left out
     mu (in): mean of each row as the forward saved it; [rows] of acc or T, any strides
-    rstd (in): reciprocal standard deviation of each row as the forward saved it; [rows] of acc or T,
-        any strides
-    norm_axes_mask: bit d set: axis d was normalized; a non-empty suffix of the axes; when left out,
-        what `baracuda.ops.usual` has
+    rstd (in): reciprocal standard deviation of each row as the forward saved it; [rows] of acc or T, any strides
+    norm_axes_mask: bit d set: axis d was normalized; a non-empty suffix of the axes; when left out, what
+        `baracuda.ops.usual` has
     dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or x
     dgamma (out): gradient with respect to gamma; [cols] of T or acc, any strides; there if has_affine
     dbeta (out): gradient with respect to beta; [cols] of T or acc, any strides; there if has_affine
@@ -406,10 +390,10 @@ def layer_norm_backward(
     dbeta_dtype: the type of dbeta, where it is not given
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of dx, dgamma, dbeta, or the only one there is.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element, acc f64 where that is f64, else f32.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    dx, dgamma, dbeta, or the only one there is.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -423,13 +407,13 @@ def log_softmax(
     """Logarithm of softmax along one axis.
 
     x (in): logits; [rows, cols] of T, any strides
-    softmax_axis: the axis that sums to one; negative counts from the back; when left out, what
-        `baracuda.ops.usual` has
+    softmax_axis: the axis that sums to one; negative counts from the back; when left out, what `baracuda.ops.usual`
+        has
     y (out): log-probabilities; [rows, cols] of T, any strides; may be the memory of x
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element.
     Outputs that are not given are allocated by the first input's library, on its device. Returns y.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
@@ -446,13 +430,13 @@ def log_softmax_backward(
 
     dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
     y (in): output of the forward; [rows, cols] of T, any strides
-    softmax_axis: the axis that sums to one; negative counts from the back; when left out, what
-        `baracuda.ops.usual` has
+    softmax_axis: the axis that sums to one; negative counts from the back; when left out, what `baracuda.ops.usual`
+        has
     dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or y
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element.
     Outputs that are not given are allocated by the first input's library, on its device. Returns dx.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
@@ -518,17 +502,16 @@ def rms_norm(
     gamma (in): gain of each column; [cols] of T or acc, any strides; may be left out
     norm_axes_mask: bit d set: axis d is normalized; a non-empty suffix of the axes; when left out, what
         `baracuda.ops.usual` has
-    eps: added to the mean square; 0 makes a row of zeros NaN; when left out, what `baracuda.ops.usual`
-        has
+    eps: added to the mean square; 0 makes a row of zeros NaN; when left out, what `baracuda.ops.usual` has
     y (out): the result; [rows, cols] of T, any strides; may be the memory of x
     rms (out): root mean square of each row, saved for the backward; [rows] of acc or T, any strides
     rms_dtype: the type of rms, where it is not given
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of y, rms.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element, acc f64 where that is f64, else f32.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    y, rms.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -550,17 +533,17 @@ def rms_norm_backward(
     x (in): input of the forward; [rows, cols] of T, any strides
     gamma (in): gain of each column; [cols] of T or acc, any strides; may be left out
     rms (in): root mean square of each row as the forward saved it; [rows] of acc or T, any strides
-    norm_axes_mask: bit d set: axis d was normalized; a non-empty suffix of the axes; when left out,
-        what `baracuda.ops.usual` has
+    norm_axes_mask: bit d set: axis d was normalized; a non-empty suffix of the axes; when left out, what
+        `baracuda.ops.usual` has
     dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or x
     dgamma (out): gradient with respect to gamma; [cols] of T or acc, any strides; there if has_gamma
     dgamma_dtype: the type of dgamma, where it is not given
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element, acc f64 where that is f64, else f32.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of dx, dgamma, or the only one there is.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element, acc f64 where that is f64, else f32.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    dx, dgamma, or the only one there is.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -586,20 +569,17 @@ def sdpa(
     q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
     k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
     v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
-    mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of T, any strides; may
-        be left out
+    mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of T, any strides; may be left out
     scale: factor of the scores; when left out, what `baracuda.ops.usual` has
     is_causal: whether a query sees no later key; when left out, what `baracuda.ops.usual` has
     bottom_right: whether the last query stands at the last key; else the first at the first
-    attn (out): the probabilities, for the backward; (batch_size, num_heads, query_len, key_len) of T,
-        any strides
-    y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T,
-        any strides
+    attn (out): the probabilities, for the backward; (batch_size, num_heads, query_len, key_len) of T, any strides
+    y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
     Here T is the descriptor's element.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of attn, y.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    attn, y.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -623,24 +603,23 @@ def sdpa_backward(
     q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
     k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
     v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
-    attn (in): the probabilities as the forward saved them; (batch_size, num_heads, query_len,
-        key_len) of T, any strides
-    dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any
+    attn (in): the probabilities as the forward saved them; (batch_size, num_heads, query_len, key_len) of T, any
         strides
+    dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any strides
     scale: factor of the scores; when left out, what `baracuda.ops.usual` has
     has_dmask: whether the gradient of the mask is wanted
     dq (out): gradient with respect to q; (batch_size, num_heads, query_len, d_k) of T, any strides
-    dk (out): gradient with respect to k, summed over the heads it serves; (batch_size, num_kv_heads,
-        key_len, d_k) of T, any strides
-    dv (out): gradient with respect to v, summed over the heads it serves; (batch_size, num_kv_heads,
-        key_len, d_v) of T, any strides
-    dmask (out): gradient with respect to the mask; (batch_size, num_heads, query_len, key_len) of T,
-        any strides; there if has_dmask
+    dk (out): gradient with respect to k, summed over the heads it serves; (batch_size, num_kv_heads, key_len, d_k)
+        of T, any strides
+    dv (out): gradient with respect to v, summed over the heads it serves; (batch_size, num_kv_heads, key_len, d_v)
+        of T, any strides
+    dmask (out): gradient with respect to the mask; (batch_size, num_heads, query_len, key_len) of T, any strides;
+        there if has_dmask
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
     Here T is the descriptor's element.
-    Outputs that are not given are allocated by the first input's library, on its device. Returns a
-    named tuple of dq, dk, dv, dmask, or the only one there is.
+    Outputs that are not given are allocated by the first input's library, on its device. Returns a named tuple of
+    dq, dk, dv, dmask, or the only one there is.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
 
@@ -654,13 +633,13 @@ def softmax(
     """Softmax along one axis.
 
     x (in): logits; [rows, cols] of T, any strides
-    softmax_axis: the axis that sums to one; negative counts from the back; when left out, what
-        `baracuda.ops.usual` has
+    softmax_axis: the axis that sums to one; negative counts from the back; when left out, what `baracuda.ops.usual`
+        has
     y (out): probabilities; [rows, cols] of T, any strides; may be the memory of x
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element.
     Outputs that are not given are allocated by the first input's library, on its device. Returns y.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """
@@ -677,13 +656,13 @@ def softmax_backward(
 
     dy (in): gradient of the loss with respect to y; [rows, cols] of T, any strides
     y (in): output of the forward; [rows, cols] of T, any strides
-    softmax_axis: the axis that sums to one; negative counts from the back; when left out, what
-        `baracuda.ops.usual` has
+    softmax_axis: the axis that sums to one; negative counts from the back; when left out, what `baracuda.ops.usual`
+        has
     dx (out): gradient with respect to x; [rows, cols] of T, any strides; may be the memory of dy or y
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
-    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or
-    their product; T is the descriptor's element.
+    Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
+    T is the descriptor's element.
     Outputs that are not given are allocated by the first input's library, on its device. Returns dx.
     Raises what the plan raises: InvalidProblem, Unsupported and others.
     """

@@ -1,7 +1,6 @@
 """Select, compile and launch generated kernels."""
 
 from .arrays.arguments import Argument
-from .arrays.axes import is_suffix_mask, mask_axes, normalize_axis
 from .arrays.element import ElementKind
 from .arrays.tensor import TensorRef, TensorView, view
 from .arrays.workspace import Workspace
@@ -20,14 +19,15 @@ from .errors import (
     Unsupported,
     WorkspaceTooSmall,
 )
-from .families.body.plan import BodyPlan, body_kernels, bucket, ceil_div, round_up
-from .families.body.selection import BodyKernel, Box, Serves
+from .families.body.plan import BodyPlan, body_kernels
+from .families.body.selection import BodyKernel, BodySchedule, Box, Scratch
 from .families.map.geometry import MapDescriptor
 from .families.map.plan import MapPlan, map_kernels
 from .families.row.geometry import RowDescriptor
 from .families.row.plan import RowPlan, row_kernels
 from .plans.declarations import Extent, Gradient
-from .plans.descriptor import Convert, Descriptor, same_as
+from .plans.descriptor import Convert, Descriptor, Requirement, same_as
+from .plans.entry_points import bind, can_implement, run_unchecked
 from .plans.plan import Array, Plan, Stream
 from .plans.preference import PlanPreference
 from .plans.prepared import BoundLaunch
@@ -36,7 +36,7 @@ from .plans.schedule import Schedule
 from .plans.selection import Explanation, Verdict
 from .plans.sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from .plans.tuned import Facts, Measurement, Tuned
-from .values import as_bool, as_float, as_int, as_shape
+from .values import as_bool, as_float, as_int, as_shape, table
 
 __all__ = [
     "REGISTRY",
@@ -46,6 +46,7 @@ __all__ = [
     "BaracudaError",
     "BodyKernel",
     "BodyPlan",
+    "BodySchedule",
     "BoundLaunch",
     "Box",
     "BufferTooSmall",
@@ -75,11 +76,12 @@ __all__ = [
     "PlanPreference",
     "PrecisionGuarantee",
     "Registered",
+    "Requirement",
     "Resources",
     "RowDescriptor",
     "RowPlan",
     "Schedule",
-    "Serves",
+    "Scratch",
     "SourceFile",
     "SpecError",
     "Stream",
@@ -95,17 +97,15 @@ __all__ = [
     "as_float",
     "as_int",
     "as_shape",
+    "bind",
     "body_kernels",
-    "bucket",
-    "ceil_div",
+    "can_implement",
     "default_device",
     "get_device",
-    "is_suffix_mask",
     "map_kernels",
-    "mask_axes",
-    "normalize_axis",
-    "round_up",
     "row_kernels",
+    "run_unchecked",
     "same_as",
+    "table",
     "view",
 ]

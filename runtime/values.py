@@ -6,7 +6,7 @@ import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from reprlib import Repr
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,14 @@ MAX_RANK = 64  # axes of a tensor, as NumPy has
 _WORD = 1 << 63  # ints travel to kernels in signed words of 64 bits
 _MOST_NAMES = 1000
 _SHOWN = 400  # characters of a value in a message
+
+
+V = TypeVar("V")
+
+
+def table(**entries: V) -> dict[str, V]:
+    """Entries by name, as plans declare them."""
+    return entries
 
 
 class _Short(Repr):

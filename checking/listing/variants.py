@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from baracuda.codegen.emit.plan_classes import argument_of, rows_of
+from baracuda.codegen.emit.declared import argument_of
+from baracuda.codegen.emit.plan_classes import rows_of
 from baracuda.codegen.lower.op import Op, RowOp
 from baracuda.codegen.project import PACKAGE, Project
 from baracuda.runtime import KernelSource, Registered, Unsupported

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, in_words, read_condition
+from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
 from baracuda.runtime import (
     BaracudaError,
     BufferTooSmall,
@@ -24,6 +24,7 @@ from baracuda.runtime import (
 )
 from baracuda.runtime import errors as tree
 from baracuda.runtime.errors import DriverError
+from baracuda.runtime.plans.formula import in_words
 from baracuda.runtime.values import shown
 
 from ..oracles.oracle import with_saved

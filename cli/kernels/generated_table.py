@@ -97,6 +97,8 @@ def _value(node: ast.expr, package: str) -> Any:
             return getattr(_NAMES[kind], name)
         case ast.Call():
             given = {k.arg: _value(k.value, package) for k in node.keywords if k.arg is not None}
+            if isinstance(tiles := given.get("tiles"), dict):  # as versions before 0.1 had them
+                given["tiles"] = [((element,), tuple(map(str, of))) for element, of in tiles.items()]
             made = _CALLS[_called(node)](*(_value(a, package) for a in node.args), **given)
             return tuple(made) if _called(node) == "row_kernels" else made
     return ast.literal_eval(node)

@@ -1,4 +1,4 @@
-"""Expressions over a descriptor's fields: Python's syntax behind an allow list, printed into generated plans."""
+"""Expressions over a descriptor's fields: Python's syntax behind an allow list."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from baracuda.runtime.computing import NO_VALUE
+from baracuda.runtime.plans.formula import FUNCTIONS, NO_VALUE
 from baracuda.runtime.values import shown
 
 from ..program.parse import excess
-from .values import FUNCTIONS, meaning
+from .values import meaning
 
 _NODES = (
     ast.Expression,
@@ -47,6 +47,13 @@ class ConditionError(ValueError):
 def read_condition(text: str, fields: Collection[str]) -> str:
     """`text` in normal form; raises ConditionError for anything outside the allow list."""
     return ast.unparse(parsed(text, fields))
+
+
+def on_one_line(text: str) -> str:
+    """A checked condition as written in the spec, on one line and without comments."""
+    line, tree = " ".join(text.split()), _tree(text)
+    same = "#" not in line and ast.dump(_tree(line)) == ast.dump(tree)
+    return line if same else ast.unparse(tree)
 
 
 def parsed(text: str, fields: Collection[str]) -> ast.Expression:
@@ -90,20 +97,6 @@ def _shown(node: ast.AST) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def in_words(text: str) -> str:
-    """A checked condition as messages show it, with functions that only specs know put into words."""
-    return ast.unparse(_InWords().visit(ast.parse(text, mode="eval")))
-
-
-class _InWords(ast.NodeTransformer):
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.Call(func=ast.Name(id="is_suffix_mask"), args=[mask, rank]):
-                return ast.Name(f"{ast.unparse(mask)} to select trailing axes only, one or more of {ast.unparse(rank)}")
-        return node
-
-
 def fields_of(text: str) -> tuple[str, ...]:
     """The fields that a checked condition reads, in order of first appearance."""
     tree = ast.parse(text, mode="eval")
@@ -121,21 +114,6 @@ def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
 
 def _seen(text: str, values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={shown(values[name])}" for name in fields_of(text)) or "any problem"
-
-
-def to_python(text: str, owners: Mapping[str, str] | None = None) -> str:
-    """Print a checked condition as Python; names become attributes of their owner, by default `self`."""
-    return ast.unparse(_OfOwner(owners or {}).visit(ast.parse(text, mode="eval")))
-
-
-class _OfOwner(ast.NodeTransformer):
-    def __init__(self, owners: Mapping[str, str]) -> None:
-        self.owners = owners
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id in FUNCTIONS:
-            return ast.parse(FUNCTIONS[node.id], mode="eval").body
-        return ast.Attribute(ast.Name(self.owners.get(node.id, "self"), ast.Load()), node.id, ast.Load())
 
 
 def _known(name: str, allowed: Collection[str], what: str) -> None:

@@ -1,53 +1,21 @@
 """Evaluates conditions by walking their trees: the text of a spec is never executed as Python here.
 
-It reads conditions as specs write them (`len(shape)`) and as generated plans print them (`len(self.shape)`,
-`rt.ceil_div(d.n, s.step)`), so that plan classes made without printing compute what the printed ones would.
+Plan classes made from lowered ops use this. Generated plans compile the same texts: see `runtime.plans.formula`.
 """
 
 from __future__ import annotations
 
 import ast
-import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-import baracuda.runtime as rt
+from baracuda.runtime.plans.formula import FUNCTIONS
 
 Values = Mapping[str, Any]
 Meaning = Callable[[Values], Any]
 
-# What a condition may call, and how a generated plan spells it.
-FUNCTIONS = {
-    "len": "len",
-    "min": "min",
-    "max": "max",
-    "abs": "abs",
-    "prod": "math.prod",
-    "isfinite": "math.isfinite",
-    "is_suffix_mask": "rt.is_suffix_mask",
-    "mask_axes": "rt.mask_axes",
-    "normalize_axis": "rt.normalize_axis",
-    "ceil_div": "rt.ceil_div",
-    "round_up": "rt.round_up",
-    "bucket": "rt.bucket",
-}
-_PURE: dict[str, Callable[..., Any]] = {
-    "len": len,
-    "min": min,
-    "max": max,
-    "abs": abs,
-    "prod": math.prod,
-    "isfinite": math.isfinite,
-    "is_suffix_mask": rt.is_suffix_mask,
-    "mask_axes": rt.mask_axes,
-    "normalize_axis": rt.normalize_axis,
-    "ceil_div": rt.ceil_div,
-    "round_up": rt.round_up,
-    "bucket": rt.bucket,
-}
-_CALLED = _PURE | {FUNCTIONS[name]: function for name, function in _PURE.items()}
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -77,13 +45,11 @@ def _meaning(node: ast.expr) -> Meaning:
             return lambda values: value
         case ast.Name(id=name):
             return operator.itemgetter(name)
-        case ast.Attribute(value=ast.Name(id=owner), attr=name):
-            return lambda values: getattr(values[owner], name)
         case ast.Tuple(elts=elements):
             parts = [_meaning(part) for part in elements]
             return lambda values: tuple([part(values) for part in parts])
-        case ast.Call(func=called, args=arguments):
-            return _applied(_CALLED[ast.unparse(called)], arguments)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return _applied(FUNCTIONS[name], arguments)
         case ast.Subscript(value=value, slice=index):
             return _applied(operator.getitem, [value, index])
         case ast.UnaryOp(op=op, operand=operand):

@@ -108,4 +108,4 @@ def _lines(
 
 
 def _wrapped(text: str) -> tuple[Text, ...]:
-    return wrapped(text, 100, "    " if ": " in text else "")
+    return wrapped(text, 112, "    " if ": " in text else "")

@@ -1,25 +1,23 @@
-"""Checks a generated plan's syntax tree: it must consist of plan classes that are declared and registered.
+"""Checks a generated plan's syntax tree: it must declare plan classes and register their kernels, and do nothing else.
 
-Text of a spec is never printed as code, so this finds nothing unless that fails: a plan may only call functions of the
-runtime, of `math` and its own.
+Text of a spec is never printed as code, so this finds nothing unless that fails. A plan may hold constants, calls of
+the runtime's declarations, formulas in the language of conditions, and a `run` that passes its arrays on.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from baracuda.runtime import SpecError
 
+from ..conditions.parse import ConditionError, parsed
 from ..lower.op import Op
 
 _IMPORTS = frozenset(
     (
         "from __future__ import annotations",
-        "import math",
         "from dataclasses import dataclass",
-        "from typing import ClassVar",
-        "from typing import Any, ClassVar",
         "import baracuda.runtime as rt",
     )
 )
@@ -31,26 +29,27 @@ _OF_STUBS = frozenset(
         "import baracuda.runtime as rt",
     )
 )
-_BUILT_IN = frozenset(("len", "min", "max", "abs"))
-_CALLED = _BUILT_IN | frozenset(("dataclass",))
-_USED = (
-    "rt math self d s v a arrays workspace stream staticmethod ClassVar Any tuple dict str int float bool None __all__ "
-    "__package__"
+_DECLARATIONS = frozenset(
+    (
+        *("Argument", "BodyKernel", "BodySchedule", "Box", "Extent", "Gradient", "Requirement", "Scratch", "Tuned"),
+        *("SourceFile", "body_kernels", "map_kernels", "row_kernels", "same_as", "table"),
+        *("bind", "can_implement", "run_unchecked"),
+    )
 )
-_NAMES = _CALLED | frozenset(_USED.split())
-_MODULES = frozenset(("rt", "math", "self"))  # whose functions may be called
-_ASKED = "_violated _check_element _check_extents _run _run_unchecked _bind _can_implement"
-_PRIVATE = frozenset(_ASKED.split())
-_DEFINED = (
-    "_check _col_axes run run_unchecked bind can_implement shapes_of _settings_of _add_terms _scratch_of _kernels_of"
-)
-_METHODS = frozenset(_DEFINED.split())
-_SYNTAX = (
-    ast.AnnAssign, ast.Assign, ast.Attribute, ast.BinOp, ast.BoolOp, ast.Call, ast.ClassDef, ast.Compare, ast.Constant,
-    ast.Dict, ast.DictComp, ast.Expr, ast.FunctionDef, ast.If, ast.IfExp, ast.Import, ast.ImportFrom, ast.Lambda,
-    ast.List, ast.Module, ast.Name, ast.Raise, ast.Return, ast.Subscript, ast.Tuple, ast.UnaryOp, ast.alias, ast.arg,
-    ast.arguments, ast.boolop, ast.cmpop, ast.comprehension, ast.expr_context, ast.keyword, ast.operator, ast.unaryop,
-)  # fmt: skip
+_DECORATOR = "dataclass(frozen=True, kw_only=True)"
+_FIELDS = frozenset(("tuple[int, ...]", "int", "float", "bool", "rt.ElementKind | str"))
+_BASES = frozenset(("rt.Descriptor", "rt.RowDescriptor", "rt.MapDescriptor"))
+_PLANS = ("rt.RowPlan", "rt.MapPlan", "rt.BodyPlan")
+_ERRORS = frozenset(("rt.InvalidProblem", "rt.Unsupported"))
+# Where formulas stand: in all of some assignments, in some arguments of calls.
+_TABLES = frozenset(("_cols", "SHAPES", "SETTINGS", "TERMS"))
+_FORMULAS = {
+    "Requirement": frozenset((0,)),
+    "Scratch": frozenset((2,)),
+    "Box": frozenset((1,)),
+    "BodyKernel": frozenset((1, "shared", "threads", "when")),
+    "BodySchedule": frozenset(("fits",)),
+}
 
 
 def check_plan(text: str, op: Op) -> None:
@@ -95,72 +94,104 @@ def _unexpected(op: Op, line: int) -> SpecError:
 def _wrong(tree: ast.Module, op: Op) -> Iterator[int]:
     """The lines that do not belong in a plan."""
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    methods = [node for one in classes for node in one.body if isinstance(node, ast.FunctionDef)]
     if [one.name for one in classes] != [op.descriptor, *op.plans]:
         yield 1
-    yield from _others(tree.body, _is_of_module)
-    for one in classes:
-        yield from _others(one.body, _is_of_class)
-    for method in methods:
-        yield from _others(method.body, _is_of_method)
-    names = _NAMES | {op.descriptor, *op.plans, *(t.name for t in op.tensors)}
-    for node in ast.walk(tree):
-        if not (isinstance(node, _SYNTAX) and _is_known(node, names)):
-            yield getattr(node, "lineno", 0)
-
-
-def _others(statements: list[ast.stmt], belongs: Callable[[ast.stmt], bool]) -> Iterator[int]:
-    return (node.lineno for node in statements if not (belongs(node) or _is_text(node)))
+    known = frozenset(("run", "__package__", op.descriptor, f"{op.plan}.SCHEDULES"))
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(body=body):
+                yield from [] if _is_declared(node, op) else [node.lineno]
+                yield from (inner.lineno for inner in body if not _is_of_class(inner, op, known))
+            case ast.Import() | ast.ImportFrom() if ast.unparse(node) in _IMPORTS:
+                pass
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value) if _is_data(value, known):
+                pass
+            case ast.Expr(value=ast.Call(func=called, args=[value], keywords=[])) if _is_data(value, known):
+                yield from [] if ast.unparse(called) == "rt.REGISTRY.register" else [node.lineno]
+            case _:
+                yield from [] if _is_text(node) else [node.lineno]
+    yield from (line for line, text in _formulas(tree) if not _is_formula(text))
 
 
 def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _is_of_module(node: ast.stmt) -> bool:
+def _is_declared(node: ast.ClassDef, op: Op) -> bool:
+    """Whether the class has the decorator and the base that a plan module gives it."""
+    bases, decorators = [ast.unparse(base) for base in node.bases], [ast.unparse(one) for one in node.decorator_list]
+    if node.keywords or len(bases) != 1:
+        return False
+    if node.name == op.descriptor:
+        return bases[0] in _BASES and decorators == [_DECORATOR]
+    wanted = [f"{of}[{op.descriptor}]" for of in _PLANS] if node.name == op.plan else [op.plan]
+    return bases[0] in wanted and not decorators
+
+
+def _is_of_class(node: ast.stmt, op: Op, known: frozenset[str]) -> bool:
     match node:
-        case ast.Import() | ast.ImportFrom():
-            return ast.unparse(node) in _IMPORTS
-        case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.ClassDef():
-            return True
-        case ast.Expr(value=ast.Call(func=called)):
-            return ast.unparse(called) == "rt.REGISTRY.register"
-    return False
+        case ast.AnnAssign(target=ast.Name(), annotation=kind, value=value):
+            return ast.unparse(kind) in _FIELDS and (value is None or _is_data(value, known))
+        case ast.Assign(targets=[ast.Name()], value=value):
+            return _is_data(value, known)
+        case ast.FunctionDef(name="run", args=arguments, body=[text, *body], decorator_list=[]):
+            names = "".join(f"{t.name}, " for t in op.tensors)
+            wanted = ast.parse(f"arrays = ({names})\nreturn self._run(arrays, workspace, stream)").body
+            handed_on = list(map(ast.dump, body)) == list(map(ast.dump, wanted))
+            return handed_on and _is_text(text) and _is_signature(arguments, op)
+    return _is_text(node)
 
 
-def _is_of_class(node: ast.stmt) -> bool:
+def _is_signature(arguments: ast.arguments, op: Op) -> bool:
+    optional = {t.name: " = None" if t.optional else "" for t in op.tensors}
+    wanted = [f"{name}: rt.Array{default}" for name, default in optional.items()]
+    wanted += ["workspace: rt.Workspace = None", "stream: rt.Stream = None"]
+    text = f"def run(self, *, {', '.join(wanted)}): pass"
+    return ast.dump(arguments) == ast.dump(ast.parse(text).body[0].args)  # type: ignore[attr-defined]
+
+
+def _is_data(node: ast.expr, known: frozenset[str]) -> bool:
+    """Whether an expression consists of constants, declarations and the module's own names."""
     match node:
-        case ast.FunctionDef(name=name):
-            return name in _METHODS
-        case ast.AnnAssign(target=ast.Name()) | ast.Assign(targets=[ast.Name()]):
+        case ast.Constant() | ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
             return True
-    return False
+        case ast.Tuple(elts=elements):
+            return all(_is_data(element, known) for element in elements)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="rt"), attr=name), args=arguments, keywords=keywords):
+            given = [*arguments, *(keyword.value for keyword in keywords)]
+            return name in _DECLARATIONS and all(_is_data(value, known) for value in given)
+    return ast.unparse(node) in known | _ERRORS
 
 
-def _is_of_method(node: ast.stmt) -> bool:
-    match node:
-        case ast.Assign(targets=[ast.Name(id="arrays") | ast.Attribute(value=ast.Name(id="v"))]):
-            return True
-        case ast.If(body=[ast.Raise()], orelse=[]) | ast.Return():
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name))):
-            return name in _PRIVATE
-    return False
+def _formulas(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every formula, and its line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _TABLES:
+                yield from _texts(value)
+            case ast.Call(func=ast.Attribute(attr=name), args=arguments, keywords=keywords) if name in _FORMULAS:
+                given = [*enumerate(arguments), *((keyword.arg, keyword.value) for keyword in keywords)]
+                for at, value in given:
+                    if at in _FORMULAS[name]:
+                        yield from _texts(value)
 
 
-def _is_known(node: ast.AST, names: frozenset[str]) -> bool:
-    match node:
-        case ast.Call(func=ast.Attribute() as called):
-            return ast.unparse(called).partition(".")[0] in _MODULES and _is_path(called)
-        case ast.Call(func=called):
-            return isinstance(called, ast.Name) and called.id in _CALLED
-        case ast.Name(id=name, ctx=ast.Load()):
-            return name in names
-        case ast.Attribute(attr=name):
-            return not name.startswith("_") or name in _PRIVATE
+def _texts(node: ast.expr) -> Iterator[tuple[int, str]]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant):
+            yield inner.lineno, str(inner.value)
+
+
+class _Anything(frozenset[str]):
+    """Accepts every name: lowering has checked the names in formulas against the spec."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _is_formula(text: str) -> bool:
+    try:
+        parsed(text, _Anything())
+    except ConditionError:
+        return False
     return True
-
-
-def _is_path(node: ast.expr) -> bool:
-    """Whether it is a dotted name."""
-    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_path(node.value))

@@ -6,7 +6,6 @@ and `join` give code only if all parts are code. So text of a spec never reaches
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -19,11 +18,11 @@ from markupsafe import Markup
 
 from ..lower.op import Op
 from ..spec.tuned import generated_text
-from ..text import Code, Text, printed, python
+from ..text import Code, Text, laid_out, printed, python
+from .declared import declared_of
 from .line_map import render_mapped
 from .templates import FAMILIES
 
-_COLUMNS = 120  # of a line of generated Python
 _NOTHING = Code("")
 # Of Jinja's filters those that keep types, or lose them: none that declares text to be safe.
 _KEPT = ("default", "first", "indent", "last", "length", "list", "lower", "map", "sort", "trim", "upper")
@@ -73,7 +72,7 @@ def environment(folders: tuple[Path, ...], language: str) -> jinja2.Environment:
         finalize=finalize,
     )
     env.filters = {name: env.filters[name] for name in _KEPT}
-    env.filters.update(python=python, fitted=fitted, spelled=spelled, literal=Code, joined=joined, join=join)
+    env.filters.update(python=python, laid_out=laid_out, literal=Code, joined=joined, join=join)
     return env
 
 
@@ -92,25 +91,6 @@ def join(parts: Iterable[object], between: object = _NOTHING) -> Code | Text:
     return Text(text) if any(isinstance(part, Text) for part in (between, *shown)) else Code(text)
 
 
-def fitted(expression: Code, used: int, indent: int) -> Code:
-    """A parenthesised Python expression, broken onto its own lines if it does not fit with the `used` columns."""
-    if used + len(expression) <= _COLUMNS:
-        return expression
-    if expression.startswith("(") and expression.endswith(")"):  # the parentheses are its own
-        return Code(f"({fitted(Code(expression[1:-1]), _COLUMNS, indent)})")
-    inner = " " * (indent + 4)
-    lines = textwrap.wrap(expression, _COLUMNS - indent - 4, break_long_words=False, break_on_hyphens=False)
-    return Code("\n" + "\n".join(inner + line for line in lines) + "\n" + " " * indent)
-
-
-def spelled(text: str, indent: int) -> Code:
-    """A string literal, split over lines if it is too long."""
-    if indent + len(python(text)) < _COLUMNS:
-        return python(text)
-    parts = textwrap.wrap(text, _COLUMNS - indent - 8, drop_whitespace=False, break_long_words=False)
-    return Code(("\n" + " " * indent).join(python(part) for part in parts))
-
-
 @cache
 def environments(folders: tuple[Path, ...]) -> Mapping[str, jinja2.Environment]:
     """One environment per language of generated files; templates are compiled once."""
@@ -121,10 +101,12 @@ def render(envs: Mapping[str, jinja2.Environment], op: Op) -> dict[str, str]:
     """The text of each file of `op`, by its path below the output folder."""
     texts = {}
     for template in FAMILIES[op.family]:
-        suffix = template.removeprefix(op.family).removesuffix(".jinja")
+        suffix = Path(template.removesuffix(".jinja")).suffix
         env = envs[suffix[1:]]
-        mapped = suffix.endswith(".cu")
-        text = render_mapped(env, template, op=op) if mapped else env.get_template(template).render(op=op)
+        if suffix == ".cu":
+            text = render_mapped(env, template, op=op)
+        else:
+            text = env.get_template(template).render(op=op, declared=declared_of(op))
         texts[f"{op.category}/{op.name}{suffix}"] = text
     if op.tuned:
         texts[f"{op.category}/{op.name}.json"] = generated_text(op.name, dict(op.tuned))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baracuda.runtime import Schedule
+from baracuda.runtime import BodyKernel, Box, Schedule
 
-from ..text import Code, Name, Text, python
+from ..text import Code, Name
 from .op import Op, Scalar
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A constant of the kernel that the descriptor decides; `python` computes it."""
+    """A constant of the kernel that the descriptor decides: the value of `formula`."""
 
     name: Name
     ctype: Code  # "bool" or "int"
-    python: Code
+    formula: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,7 @@ class Scratch:
     name: Name
     ctype: Code
     dtype: str
-    python: Code  # how many elements
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A launch, as Python texts."""
-
-    name: Name
-    grid: tuple[Code, ...]
-    threads: Code
-    shared: Code
-    overlaps: bool
+    size: str  # the formula of how many elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +38,7 @@ class Row:
     schedule: Schedule
     layout: str  # the only one it works on, or ""
     first: bool  # whether it comes before those that are made for the device's own architecture
-    serves: str  # what it serves, as the spec says it, or ""
-    python: Code
+    fits: str  # the formula of which problems it serves, or ""
 
     @property
     def numbers(self) -> tuple[tuple[Name, int], ...]:
@@ -65,11 +53,6 @@ class Row:
         """The name of the struct that holds the constants."""
         return Name(f"Schedule_{self.arch}_{self.schedule.tag}")
 
-    @property
-    def key(self) -> Code:
-        """The schedule as text, a literal of Python."""
-        return python(str(self.schedule))
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -83,28 +66,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Shapes:
-    """The shapes that an argument may have, as Python texts."""
-
-    name: Name
-    python: tuple[Code, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Maps:
-    """The tensor maps of an architecture: tensors and the Python text of the box that is copied."""
+    """The tensor maps of an architecture."""
 
     arch: Name
-    boxes: tuple[tuple[Name, Code], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """A plan class for the SKUs of one architecture."""
-
-    plan: Name
-    arch: Name
-    doc: Text
+    boxes: tuple[Box, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,39 +81,18 @@ class BodyOp(Op):
     bodies: tuple[str, ...]  # architectures with a header of their own
     scalars: tuple[Scalar, ...]
     settings: tuple[Setting, ...]
-    terms: tuple[tuple[Name, Code], ...]  # names that expressions share, and their Python texts
+    terms: tuple[tuple[Name, str], ...]  # names of what formulas share
     layouts: tuple[tuple[Name, tuple[tuple[Name, int], ...]], ...]
     workspace: tuple[Scratch, ...]
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[BodyKernel, ...]
     rows: tuple[Row, ...]
     entries: tuple[Entry, ...]
-    shapes: tuple[Shapes, ...]
+    shapes: tuple[tuple[Name, tuple[str, ...]], ...]  # the formulas of those that an argument may have
     maps: tuple[Maps, ...]
-    pinned: tuple[Pinned, ...]
-    needs_math: bool = False
-
-    @property
-    def plans(self) -> tuple[Name, ...]:
-        """The plan classes of its module."""
-        return (self.plan, *(p.plan for p in self.pinned))
-
-    @property
-    def scalar_codes(self) -> tuple[tuple[str, str], ...]:
-        """Each scalar with the struct code of its word."""
-        return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)
 
     @property
     def layout_names(self) -> tuple[Name, ...]:
         return tuple(name for name, _ in self.layouts)
-
-    @property
-    def scratch_types(self) -> tuple[tuple[str, str], ...]:
-        return tuple((w.name, w.dtype) for w in self.workspace)
-
-    @property
-    def first(self) -> tuple[str, ...]:
-        """Schedules that come before those that are made for the device's own architecture."""
-        return tuple(dict.fromkeys(str(r.schedule) for r in self.rows if r.first))
 
     @property
     def structs(self) -> tuple[Row, ...]:

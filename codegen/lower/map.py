@@ -55,7 +55,6 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     return MapOp(
         **shared,
         arch=Identifier(first_arch(spec)),
-        needs_math=any("math." in check.python for check in shared["checks"]),
         dims=tuple((Identifier(name), Identifier(dim.of)) for name, dim in spec.dims.items()),
         space=groups_of(spec),
         axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),

@@ -88,7 +88,6 @@ class MapOp(Op):
     """An op of the map family: a program for each cell of an index space."""
 
     arch: Name
-    needs_math: bool
     dims: tuple[tuple[Name, Name], ...]  # dim -> the field that gives its extents
     space: tuple[tuple[str, ...], ...]  # the dims in row-major order; those of one group are interleaved axis by axis
     axes: tuple[tuple[Name, tuple[tuple[str, ...], ...]], ...]  # argument -> the group of dims of each run of its axes
@@ -125,8 +124,3 @@ class MapOp(Op):
     def sum_outputs(self) -> tuple[str, ...]:
         """The arguments that are made of sums."""
         return tuple(s.tensor.name for s in self.finish.stores)
-
-    @property
-    def scalar_codes(self) -> tuple[tuple[str, str], ...]:
-        """Each scalar with the struct code of its word."""
-        return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)

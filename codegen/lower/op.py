@@ -11,7 +11,7 @@ from baracuda.runtime import Extent, Gradient, Measurement, RowPlan, Tile
 
 from ..spec.names import in_kernel
 from ..spec.spec import arch_number
-from ..text import Code, Name, Text, python, wrapped
+from ..text import Code, Name, Text, wrapped
 
 _STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "any strides, the last 1"}
 
@@ -49,22 +49,12 @@ class Tensor:
         """What settles `ctype` where the caller has a choice."""
         return Name(f"BARACUDA_TYPE_{self.name.upper()}") if len(self.dtypes) > 1 else None
 
-    @property
-    def signature(self) -> Code:
-        """The row of the plan's argument table, as Python."""
-        parts: list[str] = [python(self.name), python(self.role), python(self.over)]
-        parts += [f"dtypes={python(self.dtypes)}"] if self.dtypes != ("T",) else []
-        parts += [f"optional={python(self.optional)}"] if self.optional else []
-        parts += [f"layout={python(self.layout)}"] if self.layout != "any" else []
-        parts += [f"may_alias={python(self.may_alias)}"] if self.may_alias else []
-        return Code(", ".join(parts))
-
     def told(self, absence: str) -> tuple[Text, ...]:
         """What documentation says of it, wrapped; `absence` is what it says of one that is optional."""
         held = f"{self.shape} of {' or '.join(self.dtypes)}, {_STRIDES[self.layout]}"
         alias = f"; may be the memory of {' or '.join(self.may_alias)}" if self.may_alias else ""
         text = f"{self.name} ({self.role}): {self.doc}; {held}{alias}{f'; {absence}' if self.optional else ''}"
-        return wrapped(text, 98, "    ")
+        return wrapped(text, 112, "    ")
 
     @property
     def has(self) -> Code:
@@ -256,22 +246,19 @@ class DescriptorField:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A requirement as in the spec and as the plan tests it, and the fields that its message shows."""
+    """A requirement, and the name of the error that a violation raises."""
 
     that: str
-    python: Code
     raises: Name
-    shown: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """A method of the plan that takes all its arrays."""
+class Pinned:
+    """A plan class for the SKUs of one architecture."""
 
-    name: Name
-    returns: Code
+    plan: Name
+    arch: Name
     doc: Text
-    lines: tuple[Text, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +284,7 @@ class Op:
     elements: tuple[Name, ...]
     shapes_told: str  # what the names in its tensors' shapes are, or ""
     fields: tuple[DescriptorField, ...]
-    methods: tuple[Method, ...]
+    run_lines: tuple[Text, ...]  # what the documentation of `run` says of its arguments, wrapped
     checks: tuple[Check, ...]
     tensors: tuple[Tensor, ...]  # the arguments, inputs first
     check_order: tuple[str, ...]
@@ -305,6 +292,7 @@ class Op:
     extents: tuple[Extent, ...]  # fields of the descriptor that the inputs' shapes show
     gradient: Gradient | None
     tuned: tuple[tuple[str, tuple[Measurement, ...]], ...] = ()  # by architecture
+    pinned: tuple[Pinned, ...] = ()  # plan classes for the SKUs of one architecture
 
     @property
     def held_everywhere(self) -> tuple[Name, ...]:
@@ -318,8 +306,9 @@ class Op:
         return tuple(t for t in self.tensors if t.macro)
 
     @property
-    def chosen_names(self) -> tuple[str, ...]:
-        return tuple(t.name for t in self.chosen)
+    def arrays(self) -> tuple[Code, ...]:
+        """The arguments of `run` that are arrays."""
+        return tuple(Code(t.name) for t in self.tensors)
 
     @property
     def float8(self) -> bool:
@@ -334,7 +323,7 @@ class Op:
     @property
     def element_lines(self) -> tuple[Text, ...]:
         """What the descriptor's documentation says of the element, wrapped."""
-        return wrapped(f"element: type of the elements, one of {', '.join(self.elements)}", 100, "    ")
+        return wrapped(f"element: type of the elements, one of {', '.join(self.elements)}", 112, "    ")
 
     @property
     def exported(self) -> tuple[Name, ...]:
@@ -344,7 +333,7 @@ class Op:
     @property
     def plans(self) -> tuple[Name, ...]:
         """The plan classes of its module."""
-        return (self.plan,)
+        return (self.plan, *(p.plan for p in self.pinned))
 
     @property
     def layout_names(self) -> tuple[str, ...]:
@@ -362,11 +351,10 @@ class RowOp(Op):
     """An op of the row family: passes along the rows, then down the columns."""
 
     arch: Name
-    needs_math: bool  # do the conditions call the math module?
     shape: Name  # the field whose axes the dims share out
     rows: Name
     cols: Name
-    col_axes: Code
+    col_axes: str  # the formula of the axes that make up cols
     scalars: tuple[Scalar, ...]
     passes: tuple[Pass, ...]
     columns: Columns
@@ -376,15 +364,6 @@ class RowOp(Op):
     @property
     def layout_names(self) -> tuple[str, ...]:
         return RowPlan.LAYOUTS
-
-    @property
-    def tiles(self) -> tuple[tuple[Name, tuple[Tile, ...]], ...]:
-        return tuple((e, tuple(x.tile for x in self.entries if x.element == e)) for e in self.elements)
-
-    @property
-    def scalar_codes(self) -> tuple[tuple[str, str], ...]:
-        """Each scalar with the struct code of its word."""
-        return tuple((s.name, "d" if s.word == "double" else "q") for s in self.scalars)
 
     @property
     def column_flags(self) -> tuple[str, ...]:

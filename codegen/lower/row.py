@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from baracuda.runtime.arrays.element import ElementKind
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
-from ..conditions.parse import read_condition, to_python
+from ..conditions.parse import read_condition
 from ..program import parse
 from ..program.tree import Query, walk
 from ..spec.scope import kinds_of, scope_of
@@ -38,15 +38,13 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
     columns = f"[{cols}] those axes or their product"
     told = f"[{rows}, {cols}] is {shape}, [{rows}] that with 1 for each axis of {cols}, {columns}"
     shared = shared_fields(spec, spec_path, arguments, described, told)
-    col_axes = Code(to_python(read_condition(spec.dims[cols].axes, spec.descriptor)))
     return RowOp(
         **shared,
         arch=Name(first_arch(spec)),
-        needs_math=any("math." in text for text in [*(c.python for c in shared["checks"]), col_axes]),
         shape=Name(shape),
         rows=Name(rows),
         cols=Name(cols),
-        col_axes=col_axes,
+        col_axes=read_condition(spec.dims[cols].axes, spec.descriptor),
         scalars=tuple(
             scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in plan.names_read
         ),

@@ -9,11 +9,11 @@ from typing import Any
 from baracuda.runtime import Gradient
 from baracuda.runtime.arrays.element import ElementKind
 
-from ..conditions.parse import fields_of, in_words, read_condition, to_python
+from ..conditions.parse import read_condition
 from ..spec.spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec, arch_number
 from ..text import Code, Name, Text, names, python, wrapped
 from .extents import extents_of
-from .op import Allowance, Check, DescriptorField, Method, Scalar, Tensor
+from .op import Allowance, Check, DescriptorField, Scalar, Tensor
 
 _ANNOTATION = {"shape": Code("tuple[int, ...]"), "int": Code("int"), "float": Code("float"), "bool": Code("bool")}
 _WORD = {
@@ -46,7 +46,7 @@ def shared_fields(
         "flush_subnormals": spec.precision.subnormals == "flush",
         "elements": names(spec.dtypes),
         "shapes_told": told,
-        "methods": tuple(_methods(tensors, told)),
+        "run_lines": tuple(_run_lines(tensors, told)),
         "fields": tuple(_field(n, f) for n, f in spec.descriptor.items()),
         "checks": tuple(_check(spec, r) for r in spec.require),
         "tensors": tensors,
@@ -58,8 +58,7 @@ def shared_fields(
 
 
 def _check(spec: OpSpec, requirement: Any) -> Check:
-    text = read_condition(requirement.that, spec.descriptor)
-    return Check(in_words(text), Code(to_python(text)), Name(requirement.raises), fields_of(text))
+    return Check(read_condition(requirement.that, spec.descriptor), Name(requirement.raises))
 
 
 def scalar(name: str, field: FieldSpec) -> Scalar:
@@ -108,33 +107,24 @@ def _field(name: str, spec: FieldSpec) -> DescriptorField:
     default: Any = spec.default
     if default is not None and spec.type == "float":
         default = float(default)
-    lines = wrapped(f"{name}: {spec.doc}", 100, "    ")
+    lines = wrapped(f"{name}: {spec.doc}", 112, "    ")
     same = f"rt.same_as({python(spec.same_as)})" if spec.same_as else ""
     text = Code(same) if same or default is None else python(default)
     return DescriptorField(Name(name), _ANNOTATION[spec.type], Name(spec.type), lines, text)
 
 
-def _methods(arguments: tuple[Tensor, ...], told: str) -> Iterable[Method]:
-    lines = [Text("")]
+def _run_lines(arguments: tuple[Tensor, ...], told: str) -> Iterable[Text]:
     for t in arguments:
-        lines += t.told(f"given exactly when {t.optional}")
-    scratch = "workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others"
-    lines.append(Text(scratch))
-    lines.append(Text("stream: a raw handle or a stream object; by default the current one of the arrays' library"))
-    lines += [Text(""), *type_lines(arguments, told)]
-    raises = Text("Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.")
-    does = Text("Check the arguments and start the kernels; nothing is allocated.")
-    yield Method(Name("run"), Code("None"), does, (*lines, raises))
-    unchecked = Text("As `run`, for arguments that `run` or `can_implement` accepts.")
-    yield Method(Name("run_unchecked"), Code("None"), unchecked, tuple(lines))
-    once = Text("Check once, and return a call that only starts the kernels.")
-    yield Method(Name("bind"), Code("rt.BoundLaunch"), once, (*lines, Text(f"{raises[:-1]}, as `run` does.")))
-    would = Text("Whether `run` would work, and if not, the error it would raise.")
-    yield Method(Name("can_implement"), Code("rt.Verdict"), would, tuple(lines))
+        yield from t.told(f"given exactly when {t.optional}")
+    yield Text("workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others")
+    yield Text("stream: a raw handle or a stream object; by default the current one of the arrays' library")
+    yield Text("")
+    yield from type_lines(arguments, told)
+    yield Text("Raises InvalidProblem, Unsupported, BufferTooSmall, MisalignedOperand or WorkspaceTooSmall.")
 
 
 def type_lines(arguments: Iterable[Tensor], told: str) -> tuple[Text, ...]:
     """What the names mean that documentation shows of shapes and types."""
     wide = any("acc" in t.dtypes for t in arguments)
     types = f"T is the descriptor's element{', acc f64 where that is f64, else f32' if wide else ''}"
-    return wrapped(f"Here {'; '.join([told, types] if told else [types])}.", 98)
+    return wrapped(f"Here {'; '.join([told, types] if told else [types])}.", 112)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from baracuda.runtime import ElementKind, KernelSku, Registered, Tile
+from baracuda.runtime.plans.formula import written_out
 
 from ..lower.body_op import BodyOp
 from ..lower.op import Op
@@ -96,10 +97,12 @@ def _serves(op: Op, sku: KernelSku) -> str | Ready:
     if isinstance(sku.schedule, Tile):
         longest = sku.schedule.columns(sku.element.row.bytes)
         return "rows of any length" if sku.schedule.wide else f"rows up to {longest}"
-    for row in op.rows if isinstance(op, BodyOp) else ():
+    if not isinstance(op, BodyOp):
+        return ""
+    for row in op.rows:
         same = row.arch == sku.arch and row.schedule == sku.schedule and row.layout == (sku.layout or "")
-        if same and str(sku.element) in row.elements and row.serves:
-            return code(row.serves)
+        if same and str(sku.element) in row.elements and row.fits:
+            return code(written_out(row.fits, dict(op.terms)))
     return ""
 
 

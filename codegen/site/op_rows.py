@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from baracuda.runtime import ElementKind
+from baracuda.runtime.plans.formula import in_words
 from baracuda.runtime.plans.sku import RUNGS
 
 from ..lower.op import Op
@@ -62,7 +63,7 @@ def _default(spec: OpSpec, name: str) -> Ready:
 
 def requirement_rows(op: Op) -> list[Row]:
     """What must hold of the fields, in the order it is checked."""
-    return [{"must hold": code(check.that), "else": code(check.raises)} for check in op.checks]
+    return [{"must hold": code(in_words(check.that)), "else": code(check.raises)} for check in op.checks]
 
 
 def promise_rows(op: Op) -> list[Row]:

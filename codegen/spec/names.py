@@ -10,8 +10,8 @@ from __future__ import annotations
 import keyword
 
 from baracuda.runtime import MapDescriptor, RowDescriptor
+from baracuda.runtime.plans.formula import FUNCTIONS
 
-from ..conditions.values import FUNCTIONS
 from ..program.ops import CASTS, QUERIES, REDUCTIONS
 from ..program.parse import FUNCTIONS as CALLED
 from ..text import Name

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from ..arrays.element import ElementKind
-from ..computing import computing
-from ..errors import InvalidProblem, Unsupported
-from ..values import shown
+from ..errors import BaracudaError, InvalidProblem, Unsupported
+from ..values import as_bool, as_float, as_int, as_shape, one_line, shown
+from .formula import NO_VALUE, evaluate, in_words, names_in, no_value
 
 Convert = Callable[[str, Any], Any]  # a field's name and value to its canonical value
 
@@ -24,14 +25,32 @@ def same_as(field: str) -> Any:
     return _SameAs(field)
 
 
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A condition on the fields of a descriptor, and the error of a problem that violates it."""
+
+    condition: str
+    error: type[InvalidProblem] | type[Unsupported] = InvalidProblem
+
+
+_CONVERT: dict[str, Convert] = {"tuple[int, ...]": as_shape, "int": as_int, "float": as_float, "bool": as_bool}
+
+
 class Descriptor:
     """Base of the generated descriptors: frozen dataclasses that convert their fields to canonical types."""
 
     __slots__ = ()
     element: ElementKind | str
+    _elements: ClassVar[tuple[str, ...]]
+    _requires: ClassVar[tuple[Requirement, ...]] = ()
     _plan: ClassVar[str]
-    _elements: ClassVar[tuple[ElementKind, ...]]
-    _types: ClassVar[dict[str, Convert]]
+    _types: ClassVar[dict[str, Convert]]  # of the fields that are annotated with a type of `_CONVERT`
+    _evaluate: ClassVar[staticmethod[[str, Mapping[str, Any]], Any]] = staticmethod(evaluate)
+
+    def __init_subclass__(cls) -> None:
+        cls._plan = f"{cls.__name__.removesuffix('Descriptor')}Plan"
+        annotated = cls.__annotations__.items()
+        cls._types = {name: _CONVERT[kind] for name, kind in annotated if kind in _CONVERT}
 
     def __post_init__(self) -> None:
         for name in self._types:
@@ -50,19 +69,39 @@ class Descriptor:
             object.__setattr__(made, name, given[value.field] if type(value) is _SameAs else value)
         return made
 
-    def check(self) -> None:
-        """Raise the error of the first violated requirement."""
-        with computing(self):
-            self._check()
+    def value_of(self, text: str, values: Mapping[str, Any] | None = None) -> Any:
+        """Evaluate a formula over the fields, or over `values`; raises InvalidProblem if it has no value."""
+        numbers = vars(self) if values is None else values
+        try:
+            return self._evaluate(text, numbers)
+        except NO_VALUE as error:
+            raise no_value(self._plan, text, numbers, error) from None
 
-    def _check(self) -> None:
-        raise AssertionError("generated descriptors define this")
+    def check(self) -> None:
+        """Raise the error of the first requirement that these values violate."""
+        for requirement in self._requires:
+            if not self.value_of(requirement.condition):
+                names = names_in(requirement.condition)
+                raise self._violated(requirement.error, in_words(requirement.condition), names)
+        with self.computing():
+            self._check_extents()
+        if self.element not in self._elements:
+            known = ", ".join(self._elements)
+            raise Unsupported(f"{self._plan}: needs element in ({known}); got element={str(self.element)!r}")
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Turn arithmetic errors into InvalidProblem."""
+        try:
+            yield
+        except BaracudaError:
+            raise
+        except NO_VALUE as error:
+            raise InvalidProblem(f"{self._plan}: {one_line(error)}") from None
+
+    def _check_extents(self) -> None:
+        """Raise InvalidProblem if the fields ask for more elements than 63 bits can count."""
 
     def _violated(self, kind: type[InvalidProblem] | type[Unsupported], needs: str, names: Iterable[str]) -> Exception:
         seen = ", ".join(f"{name}={shown(getattr(self, name))}" for name in names)
         return kind(f"{self._plan}: needs {needs}; got {seen}")
-
-    def _check_element(self) -> None:
-        if self.element not in self._elements:
-            known = ", ".join(self._elements)
-            raise Unsupported(f"{self._plan}: needs element in ({known}); got element={str(self.element)!r}")

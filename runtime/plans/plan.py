@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -16,7 +17,7 @@ from ..devices.named import as_device, get_device
 from ..devices.stream import current_stream, raw_stream
 from ..errors import BaracudaError, DriverError, InvalidProblem, Unsupported
 from ..observe import in_nvtx_range
-from ..values import as_mapping, shown, some_of
+from ..values import as_float, as_mapping, shown, some_of
 from .declarations import Extent, Gradient
 from .descriptor import Descriptor
 from .prepared import BoundLaunch, Calls, Prepared, Start, in_sequence, start_of
@@ -53,12 +54,20 @@ class Plan(Selectable[D]):
     start; `can_implement(...).sku`, `bind(...).sku` and `for_arrays(...).sku` say which.
     """
 
+    TENSORS: ClassVar[tuple[Argument, ...]]  # ARGUMENTS, CHECK_ORDER and CHOSEN follow from it
     ARGUMENTS: ClassVar[dict[str, Argument]]
     CHECK_ORDER: ClassVar[tuple[str, ...]]
     CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
     PROMISES: ClassVar[dict[str, tuple[str, ...]]]
     EXTENTS: ClassVar[tuple[Extent, ...]] = ()  # fields of the descriptor that the inputs' shapes show
     GRADIENT: ClassVar[Gradient | None] = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if tensors := vars(cls).get("TENSORS"):
+            cls.ARGUMENTS = {a.name: a for a in tensors}
+            cls.CHECK_ORDER = vars(cls).get("CHECK_ORDER") or tuple(cls.ARGUMENTS)
+            cls.CHOSEN = tuple(a.name for a in tensors if len(a.dtypes) > 1)
 
     def __init__(self, descriptor: D, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
@@ -127,6 +136,12 @@ class Plan(Selectable[D]):
     def _other_layout(self, layout: str) -> Unsupported:
         accepted = " or ".join(name for name in self.LAYOUTS if name in self.layouts)
         return Unsupported(f"{type(self).__name__}: the arrays are {layout}, this plan was selected for {accepted}")
+
+    def _words_of(self, fields: Iterable[str]) -> tuple[int, ...]:
+        """Fields of the descriptor as kernels read them: numbers of 8 bytes."""
+        codes = {name: "d" if convert is as_float else "q" for name, convert in self.descriptor._types.items()}
+        packed = [struct.pack(codes[name], getattr(self.descriptor, name)) for name in fields]
+        return struct.unpack(f"{len(packed)}q", b"".join(packed))
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
         raise AssertionError("families define this")

@@ -23,8 +23,8 @@ class SourceFile:
 
     package: str
     name: str
-    contraction: bool
-    flush_subnormals: bool
+    contraction: bool = False
+    flush_subnormals: bool = False
     held: str | None = field(default=None, compare=False, repr=False)  # the text, where there is no file of it
 
     @cached_property

@@ -10,7 +10,6 @@ from math import prod
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ..arrays.element import ElementKind
-from ..computing import computing
 from ..device import Device
 from ..devices.named import as_device, default_device
 from ..errors import BaracudaError, InvalidProblem, Unsupported
@@ -171,9 +170,9 @@ class Selectable(Generic[D]):
 
     @classmethod
     def _check(cls, descriptor: D) -> None:
-        """Raise what is wrong with `descriptor` for every kernel."""
-        with computing(descriptor):
-            descriptor.check()
+        """Raise what is wrong with `descriptor`, whichever kernel were to serve it."""
+        descriptor.check()
+        with descriptor.computing():
             cls._check_sizes(descriptor)
 
     @classmethod

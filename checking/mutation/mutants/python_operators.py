@@ -1,4 +1,4 @@
-"""What is put into a plan: its checks, its table of arguments, what it declares and how it passes arrays on."""
+"""What is put into a plan: requirements, its table of arguments, what it declares and how it passes arrays on."""
 
 from __future__ import annotations
 
@@ -25,77 +25,80 @@ _WORDS = {
     **{"element": "row", "row": "col", "col": "row", "any": "contiguous", "contiguous": "any"},
     **{"T": "acc", "acc": "T"},
 }
-_TABLES = ("ARGUMENTS", "CHECK_ORDER", "PROMISES", "SCALARS", "CHOSEN", "COLUMN_SUMS", "ROW_REDUCTIONS")
-_DECLARED = ("_elements", "_types", "_shape")
+_TABLES = ("CHECK_ORDER", "PROMISES", "SCALARS", "COLUMN_SUMS", "_elements", "_shape")
+_ORDERED = ("CHECK_ORDER", "SCALARS", "COLUMN_SUMS", "_requires")
+_TYPES = {"int": "float", "float": "int", "bool": "int"}
 
 
 def comparison(module: ast.Module) -> Changed:
     """The boundary on the other side; equal for unequal."""
-    for node in _in_methods(module):
+    for place, text, node in _in_formulas(module):
         if isinstance(node, ast.Compare):
-            for place, sign in enumerate(node.ops):
+            for at, sign in enumerate(node.ops):
                 if other := _COMPARISONS.get(type(sign)):
-                    ops = [other() if i == place else o for i, o in enumerate(node.ops)]
-                    yield node, ast.unparse(ast.Compare(node.left, ops, node.comparators))
+                    ops = [other() if i == at else o for i, o in enumerate(node.ops)]
+                    yield place, _with(text, node, ast.unparse(ast.Compare(node.left, ops, node.comparators)))
 
 
 def connective(module: ast.Module) -> Changed:
     """`and` for `or`, an operand of either dropped, a `not` less."""
-    for node in _in_methods(module):
+    for place, text, node in _in_formulas(module):
         if isinstance(node, ast.BoolOp):
             other = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
-            yield node, f"({ast.unparse(ast.BoolOp(other, node.values))})"
+            yield place, _with(text, node, f"({ast.unparse(ast.BoolOp(other, node.values))})")
             for dropped in node.values:
                 left = [v for v in node.values if v is not dropped]
-                yield node, f"({ast.unparse(ast.BoolOp(node.op, left) if len(left) > 1 else left[0])})"
+                rest = ast.BoolOp(node.op, left) if len(left) > 1 else left[0]
+                yield place, _with(text, node, f"({ast.unparse(rest)})")
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield node, f"({ast.unparse(node.operand)})"
+            yield place, _with(text, node, f"({ast.unparse(node.operand)})")
 
 
 def constant(module: ast.Module) -> Changed:
-    """The next number, the other bool, in checks and in counts."""
-    counts = (n for name, value in _assigned(module) if name == "ROW_REDUCTIONS" for n in ast.walk(value))
-    for node in [*_in_methods(module), *counts]:
-        if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-            yield node, repr(not node.value if isinstance(node.value, bool) else node.value + 1)
+    """The next number, the other bool, in requirements and in counts."""
+    for place, text, node in _in_formulas(module):
+        if isinstance(node, ast.Constant):
+            yield place, _with(text, node, _next(node.value))
+    for name, value in _assigned(module):
+        if name == "ROW_REDUCTIONS" and isinstance(value, ast.Constant):
+            yield value, _next(value.value)
+
+
+def _next(value: object) -> str:
+    return repr(not value if isinstance(value, bool) else value + 1 if isinstance(value, int | float) else value)
 
 
 def check(module: ast.Module) -> Changed:
-    """A check removed, or made after the one behind it."""
-    for body in (f.body for f in _methods(module) if f.name == "check"):
-        checks = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-        for statement in checks:
-            yield statement, "pass"
-        for first, second in pairwise(checks):
-            indent = " " * first.col_offset
-            both = ast.Module([second, first], [])
-            yield _span(first, second), ast.unparse(both).replace("\n", f"\n{indent}")
+    """A requirement removed, or asked for after the one behind it."""
+    for name, value in _assigned(module):
+        if name == "_requires":
+            yield from _shortened(value)
+            yield from _exchanged(value.elts if isinstance(value, ast.Tuple) else ())
 
 
 def error(module: ast.Module) -> Changed:
-    """The other error class; fewer values in the message."""
-    for node in _in_methods(module):
-        if isinstance(node, ast.Attribute) and node.attr in _ERRORS:
-            yield node, f"{ast.unparse(node.value)}.{_ERRORS[node.attr]}"
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "_violated":
-            yield node.args[1], repr("something else")
-            yield from _shortened(node.args[2])
+    """The other error class."""
+    for call in _calls(module, "Requirement"):
+        if not call.keywords:
+            yield call, f"{ast.unparse(call)[:-1]}, error=rt.Unsupported)"
+        for word in call.keywords:
+            if isinstance(word.value, ast.Attribute) and word.value.attr in _ERRORS:
+                yield word.value, f"rt.{_ERRORS[word.value.attr]}"
 
 
 def table(module: ast.Module) -> Changed:
-    """An entry of a table left out, two exchanged, a word for another."""
+    """An entry of a table left out, two exchanged, a word for another; the other type of a field."""
     for name, value in _assigned(module):
-        if name == "ARGUMENTS":
+        if name == "TENSORS":
             yield from _of_arguments(value)
-        elif name in (*_TABLES, *_DECLARED):
+        elif name in _TABLES:
             for node in ast.walk(value):
                 yield from _shortened(node)
-                if name in ("CHECK_ORDER", "CHOSEN", "SCALARS", "COLUMN_SUMS") and isinstance(node, ast.Tuple):
+                if name in _ORDERED and isinstance(node, ast.Tuple):
                     yield from _exchanged(node.elts)
-                if name in ("SCALARS", "COLUMN_SUMS") and isinstance(node, ast.Constant) and node.value:
-                    yield node, repr({"d": "q", "q": "d"}.get(str(node.value), ""))
-            if name == "_types":
-                yield from _other_types(value)
+    for node in ast.walk(module):
+        if isinstance(node, ast.AnnAssign) and (other := _TYPES.get(ast.unparse(node.annotation))):
+            yield node.annotation, other
 
 
 def _of_arguments(value: ast.expr) -> Changed:
@@ -126,16 +129,13 @@ def _of_arguments(value: ast.expr) -> Changed:
 
 def wiring(module: ast.Module) -> Changed:
     """An array handed on under another's name."""
-    for node in _in_methods(module):
-        if isinstance(node, ast.Dict):
-            for place in range(1, len(node.values)):
-                values = list(node.values)
-                values[place - 1 : place + 1] = reversed(values[place - 1 : place + 1])
-                yield node, ast.unparse(ast.Dict(node.keys, values))
+    for node in ast.walk(module):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "arrays":
+            yield from _exchanged(node.value.elts if isinstance(node.value, ast.Tuple) else ())
 
 
 def _shortened(node: ast.AST) -> Changed:
-    """A tuple without each of its items in turn, a dict without each of its keys."""
+    """A tuple without each of its items in turn, a dict or a table without each of its keys."""
     if isinstance(node, ast.Tuple):
         for left_out in node.elts:
             yield node, ast.unparse(ast.Tuple([e for e in node.elts if e is not left_out], ast.Load()))
@@ -143,17 +143,14 @@ def _shortened(node: ast.AST) -> Changed:
         for place in range(len(node.keys)):
             keys = [k for i, k in enumerate(node.keys) if i != place]
             yield node, ast.unparse(ast.Dict(keys, [v for i, v in enumerate(node.values) if i != place]))
+    elif isinstance(node, ast.Call):
+        for word in node.keywords:
+            yield node, ast.unparse(ast.Call(node.func, node.args, [k for k in node.keywords if k is not word]))
 
 
 def _exchanged(nodes: Sequence[ast.expr]) -> Changed:
     for first, second in pairwise(nodes):
         yield _span(first, second), f"{ast.unparse(second)}, {ast.unparse(first)}"
-
-
-def _other_types(value: ast.expr) -> Changed:
-    for node in ast.walk(value):
-        if isinstance(node, ast.Attribute) and node.attr.startswith("as_"):
-            yield node, f"{ast.unparse(node.value)}.{'as_float' if node.attr == 'as_int' else 'as_int'}"
 
 
 def _span(first: ast.AST, last: ast.AST) -> ast.AST:
@@ -164,17 +161,25 @@ def _span(first: ast.AST, last: ast.AST) -> ast.AST:
     return node
 
 
-def _methods(module: ast.Module) -> Iterator[ast.FunctionDef]:
-    for one in module.body:
-        if isinstance(one, ast.ClassDef):
-            yield from (f for f in one.body if isinstance(f, ast.FunctionDef))
+def _calls(module: ast.Module, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name:
+            yield node
 
 
-def _in_methods(module: ast.Module) -> Iterator[ast.AST]:
-    """Everything in the bodies of methods."""
-    for method in _methods(module):
-        for statement in method.body:
-            yield from ast.walk(statement)
+def _in_formulas(module: ast.Module) -> Iterator[tuple[ast.AST, str, ast.AST]]:
+    """Everything in the formulas of requirements: the string in the module, the formula and a part of it."""
+    for call in _calls(module, "Requirement"):
+        if isinstance(call.args[0], ast.Constant):
+            text = str(call.args[0].value)
+            for node in ast.walk(ast.parse(text, mode="eval")):
+                yield call.args[0], text, node
+
+
+def _with(text: str, node: ast.AST, after: str) -> str:
+    """The literal of a formula with `after` in the place of a part."""
+    start, end = node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
+    return repr((text.encode()[:start] + after.encode() + text.encode()[end:]).decode())
 
 
 def _assigned(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
@@ -10,7 +9,6 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from ...arrays.arguments import Views
 from ...arrays.element import ElementKind
-from ...computing import computing
 from ...device import Device, KernelSource
 from ...devices.named import as_device
 from ...errors import Unsupported
@@ -20,8 +18,9 @@ from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered, SourceFile
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from ...values import as_shape
 from .layout import StructWords, layouts_of
-from .selection import BodyKernel, BodySelection, listed, own_first
+from .selection import BodySchedule, BodySelection, Launched, listed, own_first
 
 B = TypeVar("B", bound=Descriptor)
 _REMEMBERED = 256  # geometries kept per plan
@@ -30,16 +29,13 @@ _REMEMBERED = 256  # geometries kept per plan
 class BodyPlan(BodySelection[B], Plan[B]):
     """Everything that a generated plan of the body family does not declare."""
 
-    LAYOUT_AXES: ClassVar[dict[str, dict[str, int]]]  # layout -> tensor -> the axis along which it is packed
-    FIELDS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
-    CHOSEN: ClassVar[tuple[str, ...]]
-    BODIES: ClassVar[tuple[str, ...]]  # architectures with a header of their own
+    BODIES: ClassVar[tuple[str, ...]] = ()  # architectures with a header of their own
 
     def __init__(
         self, descriptor: B, rows: Sequence[Registered], first: Registered, layouts: frozenset[str], arch: str = ""
     ) -> None:
         super().__init__(descriptor, rows, first, layouts, arch)
-        self._geometries: dict[Any, list[tuple[KernelSource, BodyKernel, StructWords]]] = {}
+        self._geometries: dict[Any, list[tuple[KernelSource, Launched, StructWords]]] = {}
 
     @cached_property
     def workspace_bytes(self) -> int:
@@ -90,7 +86,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
         return tuple(name for name in self._works_on(sku) if name in self.layouts)
 
     def _source(
-        self, row: Registered, kernel: BodyKernel, layout: str, held: tuple[ElementKind, ...]
+        self, row: Registered, kernel: Launched, layout: str, held: tuple[ElementKind, ...]
     ) -> KernelSource:
         key = row.sku, kernel.name, kernel.shared, layout, held
         source = self._sources.get(key)
@@ -101,7 +97,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
             for argument in self.ARGUMENTS.values():
                 if argument.optional:
                     defines.append(f"BARACUDA_HAS_{argument.name.upper()}={int(self.present(argument.name))}")
-            settings = self._settings_of(self.descriptor)
+            settings = self.settings_of(self.descriptor)
             defines += [f"BARACUDA_SETTING_{name}={int(value)}" for name, value in settings.items()]
             defines += [f"BARACUDA_TYPE_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
             defines += [f"DYN_SHARED_BYTES={kernel.shared}"] if kernel.shared else []
@@ -123,7 +119,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
         words = geometry[0][2].filled(views, workspace) if geometry else None
         return [Launch(source, k.grid, k.threads, words, k.overlaps) for source, k, _ in geometry]
 
-    def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, BodyKernel, StructWords]]:
+    def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, Launched, StructWords]]:
         row, layout = self._serving(views, device)
         held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         words = self._words(row.sku)
@@ -178,13 +174,17 @@ class BodyPlan(BodySelection[B], Plan[B]):
         for size in self._scratch_bytes(self.descriptor, sku):
             offsets.append(offset)
             offset += size
-        fields = [struct.unpack("q", struct.pack(c, getattr(self.descriptor, n)))[0] for n, c in self.FIELDS]
         ranks = {name: len(shapes[0]) for name, shapes in self._shapes.items()}
-        boxes = self.MAPS.get(sku.arch, ())
-        constants = self._constants(self.descriptor, sku)
-        with computing(self.descriptor):
-            maps = tuple((box.tensor, tuple(box.extent(self.descriptor, *constants))) for box in boxes)
-        return StructWords(maps, ranks, tuple(fields), tuple(offsets))
+        numbers = self._numbers(self.descriptor, sku)
+        boxes = [(box.tensor, self.descriptor.value_of(box.extent, numbers)) for box in self.MAPS.get(sku.arch, ())]
+        return StructWords(tuple(boxes), ranks, self._words_of(self._fields), tuple(offsets))
+
+    @cached_property
+    def _fields(self) -> tuple[str, ...]:
+        """The fields that kernels read: all but shapes and flags of optional tensors."""
+        flags = {argument.optional for argument in self.ARGUMENTS.values()}
+        types = self.descriptor._types.items()
+        return tuple(name for name, convert in types if convert is not as_shape and name not in flags)
 
 
 def body_kernels(
@@ -192,36 +192,13 @@ def body_kernels(
     *,
     category: str,
     op: str,
-    direction: Direction,
+    direction: str,
     rungs: Sequence[str],
-    schedules: Sequence[tuple[str, Sequence[ElementKind], Schedule, str | None]],
-    first: Sequence[str] = (),
+    schedules: Sequence[BodySchedule],
 ) -> Iterator[Registered]:
-    """A row of the kernel table for each element type of each schedule, in the given order.
-
-    A schedule comes with its architecture, elements and, if it works on one layout only, that. Those in `first` precede
-    schedules made for the device's own architecture.
-    """
-    for arch, elements, schedule, layout in schedules:
-        for element in elements:
-            acc = element.row.acc
-            guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
-            sku = KernelSku(
-                category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule, layout=layout
-            )
-            yield Registered(sku, source, str(schedule) in first)
-
-
-def ceil_div(a: int, b: int) -> int:
-    """a / b, rounded up."""
-    return -(-a // b)
-
-
-def round_up(a: int, b: int) -> int:
-    """`a` rounded up to a multiple of `b`."""
-    return -(-a // b) * b
-
-
-def bucket(value: int, *sizes: int) -> int:
-    """The first of the ascending `sizes` that is at least `value`; `value` itself if there is none."""
-    return next((size for size in sizes if size >= value), value)
+    """A row of the kernel table for each element type of each schedule, in the given order."""
+    for row, tag in [(schedule, tag) for schedule in schedules for tag in schedule.elements]:
+        element, schedule = ElementKind(tag), Schedule.parse(row.schedule)
+        guarantee = PrecisionGuarantee(element.row.acc, element.row.acc, **dict.fromkeys(rungs, True))
+        of = category, op, Direction(direction), element, row.arch, BackendKind.BESPOKE, guarantee, schedule
+        yield Registered(KernelSku(*of, layout=row.layout or None), source, row.first)

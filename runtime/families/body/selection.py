@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import keyword
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
-from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from ...arrays.arguments import Argument
 from ...arrays.element import ElementKind
 from ...arrays.workspace import rounded
-from ...computing import computing
 from ...device import Device
 from ...devices.limits import shared_bytes
 from ...devices.named import default_device
 from ...errors import InvalidProblem, Unsupported
 from ...observe import log
 from ...plans.descriptor import Descriptor
+from ...plans.formula import names_in, written_out
 from ...plans.preference import PlanPreference
 from ...plans.registry import Registered
 from ...plans.schedule import Schedule
@@ -34,14 +31,26 @@ _LARGEST_GRID = (2**31 - 1, 65535, 65535)  # blocks along x, y and z, of any arc
 _LARGEST_BLOCK = 1024  # threads
 _MOST_SCRATCH = 1 << 56  # elements: bytes of several arrays are still counted in 63 bits
 _WORD = 1 << 31  # settings are ints of 32 bits in kernels
-_NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")  # in an expression, of what is no function
 _RECENT = 64  # problems and SKUs whose launches are kept: selection asks for them several times in a row
 
 
-class BodyKernel(NamedTuple):
-    """One launch: grid (empty if there is nothing to do), threads per block, dynamic shared bytes, and whether it uses
-    programmatic dependent launch.
+class Numbers(dict[str, Any]):
+    """What formulas see: fields, settings and the schedule's numbers, and terms, which are evaluated on first use.
+
+    Numbers that only other schedules have are 0.
     """
+
+    def __init__(self, descriptor: Descriptor, terms: Mapping[str, str], values: Mapping[str, Any]) -> None:
+        super().__init__({**vars(descriptor), **values})
+        self._descriptor, self._terms = descriptor, terms
+
+    def __missing__(self, name: str) -> Any:
+        value = self[name] = self._descriptor.value_of(self._terms[name], self)
+        return value
+
+
+class Launched(NamedTuple):
+    """One launch: its grid, threads per block and dynamic shared bytes; `overlaps` is programmatic dependent launch."""
 
     name: str
     grid: tuple[int, int, int]
@@ -62,23 +71,46 @@ class BodyKernel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Serves:
-    """The problems that a schedule serves, as text and as a function of descriptor, numbers and settings."""
+class BodyKernel:
+    """The declaration of a launch: formulas over fields, settings, terms and the schedule's numbers."""
+
+    name: str
+    grid: tuple[str, ...]  # blocks along x, y and z, by default 1
+    shared: str = "0"
+    threads: str = "threads"
+    when: str = ""  # if given, there is a launch only where this holds
+    overlaps: bool = False
+
+    def launched(self, numbers: Numbers, value_of: Callable[[str, Numbers], Any]) -> Launched | None:
+        """The launch for a problem, or None if its grid is empty."""
+        if self.when and not value_of(self.when, numbers):
+            return None
+        x, y, z = [value_of(blocks, numbers) for blocks in self.grid] + [1] * (3 - len(self.grid))
+        if 0 in (x, y, z):
+            return None
+        threads, shared = value_of(self.threads, numbers), value_of(self.shared, numbers)
+        return Launched(self.name, (x, y, z), threads, shared, self.overlaps)
+
+
+@dataclass(frozen=True, slots=True)
+class BodySchedule:
+    """The declaration of a schedule: its architecture and elements, and a formula of the problems that it fits."""
 
     arch: str
     elements: tuple[str, ...]
     schedule: str
-    text: str
-    holds: Callable[[Any, Any, Any], bool]
+    fits: str = ""
+    layout: str = ""  # the only one that it works on
+    first: bool = False  # whether it precedes schedules made for the device's own architecture
 
-    def refuses(self, d: Descriptor, s: Any, v: Any) -> str | None:
-        """Why the problem is not served, with the value of each name in the text, or None."""
-        with computing(d):
-            if self.holds(d, s, v):
-                return None
-        found = dict.fromkeys(n for n in _NAME.findall(self.text) if not keyword.iskeyword(n))
-        owners = {n: d if n in d._types else v if hasattr(v, n) else s for n in found}
-        return f"needs {self.text}; here {', '.join(f'{n}={shown(getattr(of, n))}' for n, of in owners.items())}"
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """An array of the workspace: its element type ("T", "acc" or a tag) and the formula of its length."""
+
+    name: str
+    element: str
+    size: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +118,7 @@ class Box:
     """What TMA copies at a time: (rows, columns) of a tensor, columns in 128-byte panels."""
 
     tensor: str
-    extent: Callable[[Any, Any, Any], tuple[int, int]]
+    extent: str
 
 
 class BodySelection(Selectable[B]):
@@ -97,10 +129,31 @@ class BodySelection(Selectable[B]):
     """
 
     ARGUMENTS: ClassVar[dict[str, Argument]]
-    WORKSPACE: ClassVar[tuple[tuple[str, str], ...]]  # arrays of scratch and their element
-    SERVES: ClassVar[tuple[Serves, ...]]  # schedules that do not serve every problem
+    SHAPES: ClassVar[dict[str, tuple[str, ...]]]  # allowed shapes of each argument, the default first
+    SETTINGS: ClassVar[dict[str, str]] = {}  # compile-time constants of the kernel
+    TERMS: ClassVar[dict[str, str]] = {}  # shared parts of formulas
+    KERNELS: ClassVar[tuple[BodyKernel, ...]]  # in the order of their launches
+    SCHEDULES: ClassVar[tuple[BodySchedule, ...]]  # in order of preference
+    LAYOUT_AXES: ClassVar[dict[str, dict[str, int]]]  # layout -> tensor -> the axis along which it is packed
+    WORKSPACE: ClassVar[tuple[Scratch, ...]] = ()
     MAPS: ClassVar[dict[str, tuple[Box, ...]]] = {}  # architecture -> tensor maps, in the order of the struct
+    _conditions: ClassVar[dict[tuple[str, str, str], str]]  # (architecture, element, schedule) -> `fits`
+    _no_numbers: ClassVar[dict[str, int]]  # 0 for every number of any schedule
     PINNED: ClassVar[str] = ""  # the only architecture whose SKUs are candidates
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "SCHEDULES" in vars(cls):
+            cls.LAYOUTS = tuple(cls.LAYOUT_AXES)
+            rows = [(row, element) for row in cls.SCHEDULES for element in row.elements]
+            cls._conditions = {(row.arch, element, row.schedule): row.fits for row, element in rows}
+            schedules = [Schedule.parse(row.schedule) for row in cls.SCHEDULES]
+            cls._no_numbers = {name: 0 for schedule in schedules for name, _ in schedule.numbers}
+
+    @classmethod
+    @cache
+    def _written_out(cls, text: str) -> str:
+        return written_out(text, cls.TERMS)
 
     def __init__(
         self, descriptor: B, rows: Sequence[Registered], first: Registered, layouts: frozenset[str], arch: str = ""
@@ -109,27 +162,15 @@ class BodySelection(Selectable[B]):
         self._rows = tuple(rows)
         self._measured_on = arch  # where it was measured that `first` is before the others, or ""
 
-    # What generated plans declare, as functions of descriptor, schedule numbers and settings.
-    @staticmethod
-    def shapes_of(d: Any) -> dict[str, tuple[tuple[int, ...], ...]]:
+    @classmethod
+    def shapes_of(cls, descriptor: B) -> dict[str, tuple[tuple[int, ...], ...]]:
         """The allowed shapes of each argument, the default first."""
-        raise AssertionError("generated plans define this")
+        return {name: tuple([descriptor.value_of(text) for text in texts]) for name, texts in cls.SHAPES.items()}
 
-    @staticmethod
-    def _settings_of(d: Any) -> dict[str, int]:
-        raise AssertionError("generated plans define this")
-
-    @staticmethod
-    def _add_terms(d: Any, s: Any, v: Any) -> None:
-        """Add the shared expressions to the settings."""
-
-    @staticmethod
-    def _scratch_of(d: Any, s: Any, v: Any) -> tuple[int, ...]:
-        raise AssertionError("generated plans define this")
-
-    @staticmethod
-    def _kernels_of(d: Any, s: Any, v: Any) -> tuple[BodyKernel, ...]:
-        raise AssertionError("generated plans define this")
+    @classmethod
+    def settings_of(cls, descriptor: B) -> dict[str, int]:
+        """The compile-time constants of the kernel."""
+        return {name: descriptor.value_of(text) for name, text in cls.SETTINGS.items()}
 
     @classmethod
     def _select(
@@ -175,12 +216,12 @@ class BodySelection(Selectable[B]):
     def facts_of(cls, descriptor: B) -> Facts:
         """The facts of the problem; everything that is compiled in must match."""
         same, near = super().facts_of(descriptor)
-        compiled = {name: int(value) for name, value in cls._settings_of(descriptor).items()}
+        compiled = {name: int(value) for name, value in cls.settings_of(descriptor).items()}
         return Facts({**same, **compiled}, near)
 
     @classmethod
     def _check_sizes(cls, descriptor: B) -> None:
-        for name, value in cls._settings_of(descriptor).items():
+        for name, value in cls.settings_of(descriptor).items():
             if not -_WORD <= value < _WORD:
                 raise InvalidProblem(f"{cls.__name__}: constant {name} is {value}; needs an int of 32 bits")
         for name, (shape, *_) in cls.shapes_of(descriptor).items():
@@ -221,20 +262,19 @@ class BodySelection(Selectable[B]):
     @classmethod
     def cannot_hold(cls, descriptor: B, sku: KernelSku) -> str | None:
         """Why the schedule does not serve the problem, or needs too many blocks or too much shared memory."""
-        schedule = str(sku.schedule)
-        for serves in cls.SERVES:
-            mine = (serves.arch, serves.schedule) == (sku.arch, schedule) and sku.element in serves.elements
-            if mine and (reason := serves.refuses(descriptor, *cls._constants(descriptor, sku))):
-                return reason
+        fits = cls._conditions.get((sku.arch, sku.element, str(sku.schedule)), "")
+        if fits and not descriptor.value_of(fits, numbers := cls._numbers(descriptor, sku)):
+            text = cls._written_out(fits)
+            return f"needs {text}; here {', '.join(f'{n}={shown(numbers[n])}' for n in names_in(text))}"
         launched = cls._launched(descriptor, sku)
         refused = next((reason for kernel in launched if (reason := kernel.refused)), None)
         return refused or cls._too_much_shared(descriptor, sku, sku.arch) or cls._unsized(descriptor, sku)
 
     @classmethod
     def _unsized(cls, descriptor: B, sku: KernelSku) -> str | None:
-        for (name, _), count in zip(cls.WORKSPACE, cls._scratch_counts(descriptor, sku), strict=True):
+        for scratch, count in zip(cls.WORKSPACE, cls._scratch_counts(descriptor, sku), strict=True):
             if not 0 <= count < _MOST_SCRATCH:
-                return f"needs {count} elements of workspace for {name}"
+                return f"needs {count} elements of workspace for {scratch.name}"
         return None
 
     @classmethod
@@ -245,35 +285,26 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     @lru_cache(maxsize=_RECENT)
-    def _launched(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[BodyKernel, ...]:
+    def _launched(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[Launched, ...]:
         """The kernels with a non-empty grid."""
-        constants = cls._constants(descriptor, sku, multiprocessors)
-        with computing(descriptor):
-            return tuple(kernel for kernel in cls._kernels_of(descriptor, *constants) if 0 not in kernel.grid)
+        numbers = cls._numbers(descriptor, sku, multiprocessors)
+        launched = [kernel.launched(numbers, descriptor.value_of) for kernel in cls.KERNELS]
+        return tuple([kernel for kernel in launched if kernel])
 
     @classmethod
     @lru_cache(maxsize=_RECENT)
-    def _constants(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[Any, Any]:
+    def _numbers(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> Numbers:
         schedule, row = sku.schedule, sku.element.row
         assert isinstance(schedule, Schedule)
-        numbers = SimpleNamespace(
-            threads=schedule.threads,
-            itemsize=row.bytes,
-            accsize=row.acc.row.bytes,
-            multiprocessors=multiprocessors,
-            **{**dict.fromkeys(cls._schedule_numbers(), 0), **dict(schedule.numbers)},
-        )
-        with computing(descriptor):
-            settings = SimpleNamespace(**cls._settings_of(descriptor))
-            cls._add_terms(descriptor, numbers, settings)
-        return numbers, settings
-
-    @classmethod
-    @lru_cache(maxsize=_RECENT)
-    def _schedule_numbers(cls) -> frozenset[str]:
-        """All numbers that schedules of the plan have; for a kernel whose schedule lacks one, it is 0."""
-        schedules = {row.sku.schedule for row in cls.kernels()}
-        return frozenset(name for one in schedules if isinstance(one, Schedule) for name, _ in one.numbers)
+        numbers = {
+            **cls._no_numbers,
+            "threads": schedule.threads,
+            "itemsize": row.bytes,
+            "accsize": row.acc.row.bytes,
+            "multiprocessors": multiprocessors,
+            **dict(schedule.numbers),
+        }
+        return Numbers(descriptor, cls.TERMS, numbers | cls.settings_of(descriptor))
 
     @classmethod
     def workspace_of(cls, descriptor: B, sku: KernelSku) -> int:
@@ -282,15 +313,14 @@ class BodySelection(Selectable[B]):
 
     @classmethod
     def _scratch_counts(cls, descriptor: B, sku: KernelSku) -> tuple[int, ...]:
-        constants = cls._constants(descriptor, sku)
-        with computing(descriptor):
-            return cls._scratch_of(descriptor, *constants)
+        numbers = cls._numbers(descriptor, sku)
+        return tuple([descriptor.value_of(scratch.size, numbers) for scratch in cls.WORKSPACE])
 
     @classmethod
     def _scratch_bytes(cls, descriptor: B, sku: KernelSku) -> list[int]:
         kinds = {"T": sku.element, "acc": sku.element.row.acc}
         counts = cls._scratch_counts(descriptor, sku)
-        sizes = [(kinds.get(k) or ElementKind(k)).row.bytes for _, k in cls.WORKSPACE]
+        sizes = [(kinds.get(scratch.element) or ElementKind(scratch.element)).row.bytes for scratch in cls.WORKSPACE]
         return [rounded(count * size) for count, size in zip(counts, sizes, strict=True)]
 
     @classmethod

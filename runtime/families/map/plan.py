@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, product
@@ -43,15 +42,14 @@ class MapPlan(Plan[M]):
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
     AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument -> the dims that its axes run along
-    SUMMED: ClassVar[tuple[str, ...]]  # dims that sums run over
-    INDICES: ClassVar[tuple[str, ...]]  # dims whose index the program reads
-    CELL_INDICES: ClassVar[tuple[str, ...]]  # of those, what values of cells need
-    SIZES: ClassVar[tuple[str, ...]]  # dims whose size it reads
-    SCALARS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
-    CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
-    SUMS: ClassVar[tuple[str, ...]]  # for each, the descriptor's flag that says it is wanted, or ""
-    SUM_OUTPUTS: ClassVar[tuple[str, ...]]  # arguments that are made of sums
-    COPIES: ClassVar[dict[str, str]]  # outputs -> the input that they equal
+    SUMMED: ClassVar[tuple[str, ...]] = ()  # dims that sums run over
+    INDICES: ClassVar[tuple[str, ...]] = ()  # dims whose index the program reads
+    CELL_INDICES: ClassVar[tuple[str, ...]] = ()  # of those, what values of cells need
+    SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size it reads
+    SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
+    SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
+    SUM_OUTPUTS: ClassVar[tuple[str, ...]] = ()  # arguments that are made of sums
+    COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
 
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
@@ -242,8 +240,7 @@ class MapPlan(Plan[M]):
         for name in self.ARGUMENTS:
             words.point(name)
         words += [self._space.size(dim) for dim in self.SIZES]
-        for name, code in self.SCALARS:
-            words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
+        words += self._words_of(self.SCALARS)
         offset = 0
         for size in self._parts_bytes(self.descriptor, self.sku):
             words.scratch(offset)
@@ -299,14 +296,17 @@ def map_kernels(
     *,
     category: str,
     op: str,
-    direction: Direction,
+    direction: str,
     arch: str,
     rungs: Sequence[str],
-    schedules: Mapping[ElementKind, Schedule],
+    schedules: Sequence[tuple[Sequence[str], str]],
 ) -> Iterator[Registered]:
-    """A row of the kernel table for each element; precision follows from the element."""
-    for element, schedule in schedules.items():
-        acc = element.row.acc
-        guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
-        sku = KernelSku(category, op, direction, element, arch, BackendKind.BESPOKE, guarantee, schedule)
-        yield Registered(sku, source)
+    """A row of the kernel table for each element; `schedules` has elements, and the schedule of all these.
+
+    Precision follows from the element.
+    """
+    for tag, schedule in ((tag, Schedule.parse(text)) for tags, text in schedules for tag in tags):
+        element = ElementKind(tag)
+        guarantee = PrecisionGuarantee(element.row.acc, element.row.acc, **dict.fromkeys(rungs, True))
+        of = category, op, Direction(direction), element, arch, BackendKind.BESPOKE, guarantee, schedule
+        yield Registered(KernelSku(*of), source)

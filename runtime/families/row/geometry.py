@@ -7,6 +7,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from ...arrays.arguments import Views
@@ -18,6 +19,7 @@ from ...plans.plan import Launch
 from ...plans.sku import VECTOR_BYTES, KernelSku, Tile
 
 MAX_AXES = 8
+_RECENT = 64  # problems whose split is kept: selection asks for it with each tile
 MAX_GRID = 2**31 - 1
 MAX_GRID_Y = 65535
 WARP = 32
@@ -29,14 +31,13 @@ class RowDescriptor(Descriptor):
 
     __slots__ = ()
     _shape: ClassVar[str]
+    _cols: ClassVar[str]  # the axes that a row runs along, of the fields
 
     @property
     def col_axes(self) -> tuple[int, ...]:
         """The axes that a row runs along."""
-        return self._col_axes()
-
-    def _col_axes(self) -> tuple[int, ...]:
-        raise AssertionError("generated descriptors define this")
+        axes: tuple[int, ...] = self.value_of(self._cols)
+        return axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,12 @@ class Problem:
         if over == "row":
             return (tuple(1 if axis in self.col_axes else n for axis, n in enumerate(self.shape)),)
         return ((self.cols,), self.col_shape)[: 1 if len(self.col_axes) == 1 else 2]
+
+
+@lru_cache(maxsize=_RECENT)
+def problem_of(descriptor: RowDescriptor) -> Problem:
+    """`Problem.of`, cached; a tracer's descriptors cannot be hashed."""
+    return Problem.of(descriptor)
 
 
 def blocks_for(rows: int, tile: Tile) -> int:

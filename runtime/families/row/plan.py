@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -33,6 +32,7 @@ from .geometry import (
     blocks_for,
     padded,
     parts_of,
+    problem_of,
     reciprocal_word,
     strips_of,
 )
@@ -47,10 +47,9 @@ class RowPlan(Plan[R]):
     """Everything that a generated plan of the row family does not declare."""
 
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "dense", "strided", "gathered")
-    SCALARS: ClassVar[tuple[tuple[str, str], ...]]  # descriptor fields the kernel reads, and "d" or "q"
-    CHOSEN: ClassVar[tuple[str, ...]]  # arguments whose element type the caller chooses
-    COLUMN_SUMS: ClassVar[tuple[str, ...]]  # for each, the descriptor's flag that says it is wanted, or ""
-    ROW_REDUCTIONS: ClassVar[int]  # that a wide kernel's columns need
+    SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
+    COLUMN_SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
+    ROW_REDUCTIONS: ClassVar[int] = 0  # that a wide kernel's columns need
 
     def __init__(self, descriptor: R, row: Any, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
@@ -65,8 +64,8 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def cannot_hold(cls, descriptor: R, sku: KernelSku) -> str | None:
-        """Why the row does not fit: it is longer than a tile that is not wide. None if it fits."""
-        cols, held = Problem.of(descriptor).cols, sku.tile.columns(sku.element.row.bytes)
+        """A row that is longer than the tile, unless the tile is wide."""
+        cols, held = problem_of(descriptor).cols, sku.tile.columns(sku.element.row.bytes)
         return None if sku.tile.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
 
     @classmethod
@@ -87,8 +86,8 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def facts_of(cls, descriptor: R) -> Facts:
-        """Rows, columns, and whether contiguous arrays have rows of whole packs."""
-        problem = Problem.of(descriptor)
+        """Rows and columns, and whether contiguous arrays have rows of whole packs."""
+        problem = problem_of(descriptor)
         long = [axis for axis, n in enumerate(problem.shape) if n > 1]
         held = [axis for axis in long if axis in problem.col_axes]
         whole = problem.cols * ElementKind(descriptor.element).row.bytes % VECTOR_BYTES == 0
@@ -103,8 +102,8 @@ class RowPlan(Plan[R]):
 
     @classmethod
     def _workspace_sizes(cls, descriptor: R, sku: KernelSku) -> list[int]:
-        """Bytes of each part, in the order of the kernel's argument struct; 0 for sums that are not requested."""
-        problem, acc = Problem.of(descriptor), sku.element.row.acc.row.bytes
+        """Bytes of each part, in the order of the kernel's argument struct; 0 for sums that are not wanted."""
+        problem, acc = problem_of(descriptor), sku.element.row.acc.row.bytes
         one = rounded(parts_of(problem, sku) * problem.cols * acc)
         sums = [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.COLUMN_SUMS]
         if not sums or not sku.tile.wide:
@@ -190,8 +189,7 @@ class RowPlan(Plan[R]):
                 words += padded(cols.get(name, ()))
             if argument.over == "element":
                 words += self._rows_inside(row_extent, rows.get(name, (0,)))
-        for name, code in self.SCALARS:
-            words += struct.unpack("q", struct.pack(code, getattr(self.descriptor, name)))
+        words += self._words_of(self.SCALARS)
         self._add_workspace(words)
         row_axes = next(n for n in self._row_axes(layout) if n >= len(row_extent))
         return Geometry(self._source(layout, row_axes, held), words, self._grids(row_axes), self.sku.tile.threads)
@@ -277,20 +275,20 @@ def row_kernels(
     *,
     category: str,
     op: str,
-    direction: Direction,
+    direction: str,
     arch: str,
     rungs: Sequence[str],
-    tiles: Mapping[ElementKind, Sequence[Tile]],
+    tiles: Sequence[tuple[Sequence[str], Sequence[str]]],
 ) -> Iterator[Registered]:
     """A row of the kernel table for each element type and tile, narrowest tile first, wide ones last.
 
-    The guarantee's types follow from the element type.
+    `tiles` has elements, and the tiles of each of these. Math precision and accumulator follow from the element: they
+    are derived, never typed in.
     """
-    for element, of_element in tiles.items():
-        acc = element.row.acc
-        guarantee = PrecisionGuarantee(acc, acc, **dict.fromkeys(rungs, True))
-        for tile in of_element:
-            # Elsewhere another tile takes its rows, and adds in another order.
-            held = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
-            sku = KernelSku(category, op, direction, element, tile.arch or arch, BackendKind.BESPOKE, held, tile)
-            yield Registered(sku, source)
+    for tag, tile in ((tag, Tile.parse(text)) for tags, texts in tiles for tag, text in product(tags, texts)):
+        element = ElementKind(tag)
+        guarantee = PrecisionGuarantee(element.row.acc, element.row.acc, **dict.fromkeys(rungs, True))
+        # Elsewhere another tile takes its rows, and adds in another order.
+        held = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
+        of = category, op, Direction(direction), element, tile.arch or arch
+        yield Registered(KernelSku(*of, BackendKind.BESPOKE, held, tile), source)

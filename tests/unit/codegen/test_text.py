@@ -180,6 +180,33 @@ def test_generated_python_is_plans_and_nothing_else(added: str) -> None:
 
 
 
+@pytest.mark.parametrize(
+    ("printed", "other"),
+    [
+        ('"min(batch_size,', '"open(batch_size,'),
+        ('"min(batch_size,', '"().__class__ and min(batch_size,'),
+        ("rt.Requirement(", "rt.view("),
+        ("rt.Requirement(", "os.system("),
+        ("rt.MapDescriptor", "rt.Plan"),
+        ("(frozen=True, kw_only=True)", "(frozen=True, kw_only=True, slots=eval('1'))"),
+        ("scores: rt.Array,", "scores: open('x'),"),
+        ("y: rt.Array,", "y: rt.Array = open('x'),"),
+        ("arrays = (scores, slopes, y)", "arrays = (scores, y, slopes)"),
+        ("self._run(arrays, workspace, stream)", "self._run(arrays, workspace, open('x'))"),
+        ("run_unchecked = rt.run_unchecked(run)", "run_unchecked = rt.run_unchecked(self)"),
+        ("batch_size: int", "batch_size: open('x')"),
+        ('"alibi.cu"', '"alibi.cu", contraction=(lambda: 1)()'),
+    ],
+)
+def test_a_plan_is_data_declarations_formulas_and_one_method(printed: str, other: str) -> None:
+    """Any other expression in the place of one that is printed is refused."""
+    op, files = generated()
+    text = files["attention/alibi.py"]
+    assert printed in text
+    with pytest.raises(SpecError, match="the plan generated of it is none"):
+        check_plan(text.replace(printed, other, 1), op)
+
+
 @pytest.mark.parametrize("added", [*ADDED, "def f():\n    import os", "class A(NamedTuple):\n    x: int = open('x')"])
 def test_stubs_are_functions_and_nothing_else(added: str) -> None:
     text = generated()[1]["_functions.pyi"]

@@ -13,7 +13,7 @@ from baracuda.checking.mutation.mutants.kernels import Mutant, pasted
 from baracuda.checking.mutation.mutants.plans import source_of
 from baracuda.checking.mutation.worker import LAUNCH_SECONDS
 from baracuda.checking.problems.subject import Subject
-from baracuda.checking.verify.memory import HostMemory
+from baracuda.checking.trials.memory import HostMemory
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import REGISTRY
 

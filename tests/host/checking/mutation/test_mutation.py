@@ -154,32 +154,30 @@ def test_every_operator_is_used() -> None:
 
 MODULE = """
 class D:
+    a: int
     _elements = (1, 2)
-    def check(self):
-        '''doc'''
-        if not 1 <= len(self.a):
-            raise self._violated(rt.Unsupported, "a", ("a",))
-        self._check_element()
+    _requires = (rt.Requirement("not 1 <= len(a)", error=rt.Unsupported), rt.Requirement("a or b"))
 class P:
-    ARGUMENTS = {a.name: a for a in (rt.Argument("x", "in", "row", dtypes=("T", "acc"), optional="f", layout="any"),)}
+    TENSORS = (rt.Argument("x", "in", "row", dtypes=("T", "acc"), optional="f", layout="any"),)
     CHECK_ORDER = ("x", "y")
+    PROMISES = rt.table(y=("d", "s"))
+    ROW_REDUCTIONS = 2
     def run(self, x, y):
-        arrays = {"x": x, "y": y}
-        return x or y
+        arrays = (x, y)
+        return self._run(arrays)
 """
 PLANS: dict[str, set[str]] = {
-    "comparison": {"1 <= len(self.a) -> 1 < len(self.a)"},
+    "comparison": {"\"not 1 <= len(a)\" -> 'not 1 < len(a)'"},
     "connective": {
-        "not 1 <= len(self.a) -> (1 <= len(self.a))",
-        *(f"x or y -> ({after})" for after in ("x and y", "x", "y")),
+        "\"not 1 <= len(a)\" -> '(1 <= len(a))'",
+        *(f"\"a or b\" -> '({after})'" for after in ("a and b", "a", "b")),
     },
-    "constant": {"1 -> 2"},
+    "constant": {"\"not 1 <= len(a)\" -> 'not 2 <= len(a)'", "2 -> 3"},
     "error": {
         "rt.Unsupported -> rt.InvalidProblem",
-        "\"a\" -> 'something else'",
-        '("a",) -> ()',
+        "rt.Requirement(\"a or b\") -> rt.Requirement('a or b', error=rt.Unsupported)",
     },
-    "wiring": {'{"x": x, "y": y} -> {\'x\': y, \'y\': x}'},
+    "wiring": {"x, y -> y, x"},
 }
 
 
@@ -190,10 +188,10 @@ def test_plan_operator(name: str) -> None:
     assert found == PLANS[name]
 
 
-def test_checks_are_removed_and_exchanged() -> None:
+def test_requirements_are_removed_and_exchanged() -> None:
+    first, second = "rt.Requirement('not 1 <= len(a)', error=rt.Unsupported)", "rt.Requirement('a or b')"
     changed = [after for _, after in python_operators.check(ast.parse(MODULE))]
-    assert changed[:2] == ["pass", "pass"]
-    assert changed[2].startswith("self._check_element()\n        if not 1 <= len(self.a):\n            raise ")
+    assert changed == [f"({second},)", f"({first},)", f"{second}, {first}"]
 
 
 def test_tables_lose_and_exchange_entries() -> None:
@@ -201,7 +199,8 @@ def test_tables_lose_and_exchange_entries() -> None:
     found = {f"{ast.get_source_segment(MODULE, node)} -> {after}" for node, after in changed}
     assert {"\"in\" -> 'inout'", "\"row\" -> 'col'", "\"f\" -> ''", "\"any\" -> 'contiguous'"} < found
     assert {"(\"T\", \"acc\") -> ('acc',)", "\"T\", \"acc\" -> 'acc', 'T'", "\"x\", \"y\" -> 'y', 'x'"} < found
-    assert {"(\"x\", \"y\") -> ('y',)", "(1, 2) -> (2,)"} < found
+    assert {"(\"x\", \"y\") -> ('y',)", "(1, 2) -> (2,)", "int -> float"} < found
+    assert {"rt.table(y=(\"d\", \"s\")) -> rt.table()", "(\"d\", \"s\") -> ('s',)"} < found
 
 
 def test_mutated_plans_are_python() -> None:

@@ -16,8 +16,7 @@ from baracuda.runtime.devices.architecture import Architecture
 
 PROJECT = Project.read(SPECS)
 CALLS = ("run", "run_unchecked", "bind", "can_implement")  # need the arrays of a caller
-FUNCTIONS = ("SERVES", "MAPS", "shapes_of", "_settings_of", "_add_terms", "_scratch_of", "_kernels_of")
-APART = (*CALLS, *FUNCTIONS, "DESCRIPTOR", "TUNED", "kernels", "_selected", "_names")
+APART = (*CALLS, "DESCRIPTOR", "TUNED", "kernels", "_selected", "_names")
 DEVICES = ("sm_80", "sm_86", "sm_90")
 
 
@@ -42,16 +41,8 @@ def test_the_same_is_declared(name: str) -> None:
     assert ours.kernels() == theirs.kernels() != ()
     assert [row.source.text for row in ours.kernels()] == [row.source.text for row in theirs.kernels()]
     assert [row.first for row in ours.kernels()] == [row.first for row in theirs.kernels()]
-    for of in ("SERVES", "MAPS"):
-        assert named(getattr(ours, of, ())) == named(getattr(theirs, of, ())), of
-    for of in ("_plan", "_elements", "_types", "_shape", "_dims", "_space"):
+    for of in ("_plan", "_elements", "_types", "_requires", "_shape", "_cols", "_dims", "_space"):
         assert getattr(ours.DESCRIPTOR, of, None) == getattr(theirs.DESCRIPTOR, of, None), of
-
-
-def named(rows: Any) -> Any:
-    if isinstance(rows, dict):
-        return {arch: [box.tensor for box in boxes] for arch, boxes in rows.items()}
-    return [(row.arch, row.elements, row.schedule, row.text) for row in rows]
 
 
 @pytest.mark.parametrize("name", PROJECT.ops)
@@ -77,7 +68,7 @@ def outcome(kind: Any, given: dict[str, Any], arch: str) -> tuple[Any, ...]:
         return "refused", type(error), str(error)
     verdicts = [(v.sku, v.accepted, v.reason) for v in explained.verdicts]
     maps = getattr(kind, "MAPS", {}).get(plan.sku.arch, ())
-    boxes = [box.extent(problem, *kind._constants(problem, plan.sku)) for box in maps]
+    boxes = [problem.value_of(box.extent, kind._numbers(problem, plan.sku)) for box in maps]
     launched = kind._launched(problem, plan.sku) if hasattr(kind, "_launched") else ()
     asked = plan.shapes(), plan.workspace_bytes, list(plan.variants()), list(plan.sources()), boxes, launched
     return repr(problem), verdicts, plan.sku, plan.facts_of(problem), *asked
@@ -130,8 +121,8 @@ def test_expressions_see_the_numbers_of_all_schedules_and_no_others() -> None:
     kind = generated("flash_sdpa")
     sizes = {"batch_size": 1, "num_heads": 2, "query_len": 1, "key_len": 600, "d_k": 8, "d_v": 8}
     problem = kind.DESCRIPTOR(**sizes, is_causal=False, scale=1.0, element="f32")
-    seen = [(row.sku.schedule, kind._constants(problem, row.sku)[0]) for row in kind.kernels("f32")]
-    assert {numbers.splits > 0 for _, numbers in seen} == {False, True}
-    assert all(numbers.splits == dict(schedule.numbers).get("splits", 0) for schedule, numbers in seen)
-    with pytest.raises(AttributeError, match="split"):
-        _ = seen[0][1].split
+    seen = [(row.sku.schedule, kind._numbers(problem, row.sku)) for row in kind.kernels("f32")]
+    assert {numbers["splits"] > 0 for _, numbers in seen} == {False, True}
+    assert all(numbers["splits"] == dict(schedule.numbers).get("splits", 0) for schedule, numbers in seen)
+    with pytest.raises(KeyError, match="split"):
+        _ = seen[0][1]["split"]

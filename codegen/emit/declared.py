@@ -1,0 +1,126 @@
+"""What a plan's module declares, as values: the template prints them, `plan_classes` makes classes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import baracuda.runtime as rt
+
+from ..lower.body_op import BodyOp
+from ..lower.map_op import MapOp
+from ..lower.op import Op, RowOp, Tensor
+from ..text import Code, Name
+
+Values = dict[str, Any]  # by what is a Name
+
+
+class Declared(NamedTuple):
+    """Members of the descriptor and the plan, and arguments of the function that makes the kernel table."""
+
+    family: Family
+    descriptor: Values
+    plan: Values
+    table: Values
+
+
+def declared_of(op: Op) -> Declared:
+    """What the module of `op` declares, without the defaults of its family."""
+    family = FAMILIES[type(op)]
+    descriptor, plan, table = family.declares(op)
+    descriptor = {"_elements": op.elements, **descriptor, "_requires": tuple(map(_requirement, op.checks))}
+    shared = {
+        "OP": str(op.name),
+        "DESCRIPTOR": Code(op.descriptor),
+        "TENSORS": tuple(map(argument_of, op.tensors)),
+        "CHECK_ORDER": op.check_order if op.check_order != tuple(t.name for t in op.tensors) else (),
+        "PROMISES": dict(op.promises),
+        "EXTENTS": op.extents,
+        "GRADIENT": op.gradient,
+    }
+    identity = {"category": str(op.category), "op": str(op.name), "direction": str(op.direction)}
+    table = {**identity, "rungs": op.held_everywhere, **table}
+    return Declared(
+        family,
+        _beyond(family.descriptor, descriptor),
+        _beyond(family.plan, shared | plan),
+        {Name(name): value for name, value in table.items()},
+    )
+
+
+def argument_of(t: Tensor) -> rt.Argument:
+    """The plan's declaration of an argument."""
+    return rt.Argument(t.name, t.role, t.over, t.dtypes, t.optional, t.layout, t.may_alias)
+
+
+def _requirement(check: Any) -> rt.Requirement:
+    return rt.Requirement(check.that, getattr(rt, check.raises))
+
+
+def _beyond(base: type[Any], values: Mapping[str, Any]) -> Values:
+    """The values that differ from the base class; where it has none, those that are not empty."""
+    return {Name(name): value for name, value in values.items() if value != getattr(base, name, ())}
+
+
+def _grouped(pairs: Iterable[tuple[Name, Any]]) -> tuple[tuple[tuple[Name, ...], Any], ...]:
+    """Merges neighbours that have the same value."""
+    return tuple((tuple(name for name, _ in of), value) for value, of in groupby(pairs, key=lambda pair: pair[1]))
+
+
+def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
+    tiles = [(e, tuple(str(entry.tile) for entry in op.entries if entry.element == e)) for e in op.elements]
+    plan = {
+        "SCALARS": tuple(s.name for s in op.scalars),
+        "COLUMN_SUMS": op.column_flags,
+        "ROW_REDUCTIONS": len(op.reductions),
+    }
+    return {"_shape": op.shape, "_cols": op.col_axes}, plan, {"arch": str(op.arch), "tiles": _grouped(tiles)}
+
+
+def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
+    plan = {
+        "AXES": dict(op.axes),
+        "SUMMED": op.summed,
+        "INDICES": op.indices,
+        "CELL_INDICES": op.cells.indices,
+        "SIZES": op.sizes,
+        "SCALARS": tuple(s.name for s in op.scalars),
+        "SUMS": op.sum_flags,
+        "SUM_OUTPUTS": op.sum_outputs,
+        "COPIES": dict(op.copies),
+    }
+    schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
+    return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}
+
+
+def _body(op: BodyOp) -> tuple[dict[str, Any], ...]:
+    rows = (rt.BodySchedule(str(r.arch), r.elements, str(r.schedule), r.fits, r.layout, r.first) for r in op.rows)
+    plan = {
+        "LAYOUT_AXES": {name: dict(axes) for name, axes in op.layouts},
+        "BODIES": op.bodies,
+        "SHAPES": dict(op.shapes),
+        "SETTINGS": {s.name: s.formula for s in op.settings},
+        "TERMS": dict(op.terms),
+        "KERNELS": op.kernels,
+        "WORKSPACE": tuple(rt.Scratch(w.name, w.dtype, w.size) for w in op.workspace),
+        "MAPS": {m.arch: m.boxes for m in op.maps},
+        "SCHEDULES": tuple(rows),
+    }
+    return {}, plan, {"schedules": Code(f"{op.plan}.SCHEDULES")}
+
+
+class Family(NamedTuple):
+    """A family's base classes, the function that makes its kernel table, and what its modules declare."""
+
+    plan: type[Any]
+    descriptor: type[rt.Descriptor]
+    table: Callable[..., Iterable[rt.Registered]]
+    declares: Callable[[Any], tuple[dict[str, Any], ...]]
+
+
+FAMILIES: dict[type[Op], Family] = {
+    RowOp: Family(rt.RowPlan, rt.RowDescriptor, rt.row_kernels, _row),
+    MapOp: Family(rt.MapPlan, rt.MapDescriptor, rt.map_kernels, _map),
+    BodyOp: Family(rt.BodyPlan, rt.Descriptor, rt.body_kernels, _body),
+}

@@ -104,7 +104,7 @@ def markdown(measured: Sequence[Measured], command: str, title: str = "Benchmark
     for op, rows in rows_of(measured).items():
         parts += [f"## {op}\n", _table(rows)]
     if problems := problems_of(measured):
-        parts += ["## Not timed, or in another way\n", *(f"- {line}" for line in problems), ""]
+        parts += ["## Not timed, or timed differently\n", *(f"- {line}" for line in problems), ""]
     return "\n".join(parts)
 
 
@@ -117,9 +117,9 @@ def _about(measured: Sequence[Measured]) -> str:
     ceilings = ", ".join(f"{n} {v:.0f} {'TFLOP/s' if n == 'matmul' else 'GB/s'}" for n, v in tops.items())
     allowed = ", ".join(f"{value:g} in {name}" for name, value in TOLERANCE.items())
     return (
-        f"Device time on {devices} ({versions}), medians with the distance of their quartiles; see"
-        f" [benchmarking](benchmarking.md). Ceilings of the first run: {ceilings}. A peer's result is within a relative"
-        f" error of {allowed} of ours. A ratio above 1 means that ours is faster than the fastest peer.\n"
+        f"Device time on {devices} ({versions}): medians, with the interquartile range as spread; see"
+        f" [benchmarking](benchmarking.md). Ceilings of the first run: {ceilings}. Peers agree with our results within"
+        f" a relative error of {allowed}. A ratio above 1 means that ours is faster than the fastest peer.\n"
     )
 
 

@@ -1,1 +1,1 @@
-"""Holds kernels and plans to their specs; nothing here generates."""
+"""Checks kernels and plans against their specs; generates nothing."""

@@ -1,4 +1,4 @@
-"""Files of results: a line of JSON each, added whole, and the digest of the texts that results depend on."""
+"""Result files, one line of JSON per result, and digests of the sources that results depend on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TEXTS = (".py", ".cu", ".cuh", ".h", ".cpp", ".yaml", ".json")
 
 
 def append(path: Path, line: str) -> None:
-    """Add a line; what an interrupted run left unfinished before it stays a line of its own."""
+    """Append a line; a line left unfinished by an interrupted run stays separate."""
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         size = os.fstat(file).st_size
@@ -22,7 +22,7 @@ def append(path: Path, line: str) -> None:
 
 
 def digest_of(folders: Iterable[Path]) -> str:
-    """Changes with every text below `folders` that results depend on."""
+    """A digest of all text below `folders` that results depend on."""
     found = hashlib.sha256()
     for folder in folders:
         for path in sorted(p for p in folder.rglob("*") if p.suffix in _TEXTS):

@@ -1,1 +1,1 @@
-"""What compiled kernels are made of, read from their machine code and PTX, and what contracts forbid of it."""
+"""Facts of compiled kernels, from machine code and PTX, and the rules that contracts impose."""

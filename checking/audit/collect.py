@@ -1,4 +1,4 @@
-"""The facts of many kernels: from the cache, or by compiling many at a time and disassembling them in batches."""
+"""The facts of many kernels: from the cache, or compiled in parallel and disassembled in batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BATCH = 24
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A kernel to look at, with the headers it is to be compiled with."""
+    """A kernel to audit, with the headers to compile it with."""
 
     source: KernelSource
     arch: str
@@ -35,9 +35,9 @@ class Job:
 
 
 def collect(jobs: Sequence[Job], *, on_done: Callable[[int, Outcome], None], workers: int | None = None) -> None:
-    """Call `on_done(index, outcome)` here for each job; equal jobs are compiled once.
+    """Call `on_done(index, outcome)` in this thread for each job; equal jobs are compiled once.
 
-    `workers` is by default the number of cores this process may use. What is compiled goes into both caches.
+    `workers` defaults to the number of cores that this process may use. Results go into both caches.
     """
     store = facts_store()
     missing: dict[bytes, list[int]] = defaultdict(list)
@@ -61,7 +61,7 @@ def collect(jobs: Sequence[Job], *, on_done: Callable[[int, Outcome], None], wor
 
 
 def _outcomes(pool: Executor, at_once: int, jobs: Mapping[bytes, Job]) -> Iterator[tuple[bytes, Outcome]]:
-    """Compile `jobs`, and read what is compiled as soon as it makes a batch, so that little is ever left undone."""
+    """Compile `jobs`, and disassemble as soon as there is a batch, so that little work is lost on interruption."""
     left = deque(sorted(jobs, key=lambda key: jobs[key].arch))
     made: dict[str, list[_Made]] = defaultdict(list)  # by architecture, to be disassembled together
     compiling: dict[Future[Assembly], bytes] = {}

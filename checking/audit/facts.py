@@ -1,4 +1,4 @@
-"""What a compiled kernel is: a function of its source, the compiler and the architecture, and cached as such."""
+"""The facts of a compiled kernel: a function of source, compiler and architecture, cached as such."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SERIALISED = re.compile(r"^.*\bwgmma\b.*\bserialized\b.*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that rules look at."""
+    """What rules look at."""
 
     resources: Resources
     ptx: Ptx
@@ -35,7 +35,7 @@ class Facts:
 
     @property
     def widest_load(self) -> int:
-        """In bytes, from global memory; 0 when nothing is loaded."""
+        """Bytes of the widest global load; 0 if there is none."""
         return max(self.sass.loads, default=0)
 
     @property
@@ -44,7 +44,7 @@ class Facts:
 
 
 def facts_of(assembly: Assembly, sass: Sass, strict: Callable[[], Assembly]) -> Facts:
-    """What is known of a compilation; `strict` compiles the same source without contraction and flushing."""
+    """The facts of a compilation; `strict` compiles the same source without contraction and flushing."""
     ptx = read_ptx(assembly.ptx)
     hidden = ptx.beyond(read_ptx(strict().ptx)) if ptx.doubtful else {}
     return Facts(
@@ -53,7 +53,7 @@ def facts_of(assembly: Assembly, sass: Sass, strict: Callable[[], Assembly]) -> 
 
 
 def serialised(log: str) -> tuple[str, ...]:
-    """What the assembler says of wgmma instructions that it makes wait for each other, each once."""
+    """The assembler's warnings about serialised wgmma instructions, each once."""
     return tuple(dict.fromkeys(line.strip() for line in _SERIALISED.findall(log)))
 
 
@@ -62,14 +62,14 @@ def facts_store() -> EntryStore:
 
 
 def facts_key(cubin_key: bytes) -> bytes:
-    """What stands for the facts of the cubin of that key."""
+    """The cache key of the facts of a cubin."""
     schema = [f.name for part in (Facts, Ptx, Sass, Resources) for f in fields(part)]
     text = f"{_REVISION} {disassembler()[1]} {' '.join(schema)}".encode()
     return hashlib.sha256(text + cubin_key, usedforsecurity=False).digest()
 
 
 def encode(facts: Facts) -> bytes:
-    """As JSON; how long it took to compile is no fact of the kernel."""
+    """As JSON, without the compilation time."""
     return json.dumps({**asdict(facts), "resources": {**asdict(facts.resources), "seconds": 0.0}}).encode()
 
 
@@ -84,5 +84,5 @@ def decode(body: bytes) -> Facts:
 
 
 def _numbered(held: dict[str, Any]) -> dict[int, Any]:
-    """Widths and offsets as the numbers they are, for which JSON has no keys."""
+    """Widths and offsets as numbers, which JSON has no keys for."""
     return {int(key): value for key, value in held.items()}

@@ -1,4 +1,4 @@
-"""A cubin's sections: the machine code, and a digest of all that a kernel executes."""
+"""A cubin's sections: machine code, and a digest of everything that is executed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Section(NamedTuple):
 
 
 def sections(image: bytes) -> Iterator[Section]:
-    """The sections of a 64-bit ELF file, in its order."""
+    """The sections of a 64-bit ELF file, in order."""
     (start,) = struct.unpack_from("<Q", image, 0x28)
     _, count, names = struct.unpack_from("<HHH", image, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", image, start + 64 * index) for index in range(count)]
@@ -35,7 +35,7 @@ def machine_code(image: bytes) -> bytes:
 
 
 def code_digest(image: bytes) -> str:
-    """Of instructions, constants and the memory they begin with; not of names, notes and tool versions."""
+    """A digest of instructions, constants and initial data, without names, notes and tool versions."""
     digest = hashlib.sha256(usedforsecurity=False)
     for section in sections(image):
         if section.name.startswith(_EXECUTED):

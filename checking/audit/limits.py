@@ -1,4 +1,4 @@
-"""What every architecture gives a block of threads; runtime/devices/limits.py has what differs."""
+"""Limits of thread blocks common to all architectures; runtime/devices/limits.py has those that differ."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ THREADS_PER_BLOCK = 1024
 
 
 def registers_of_block(registers: int, threads: int) -> int:
-    """How many of an SM's registers `threads` threads with so many each take."""
+    """The registers of an SM that a block of `threads` threads takes."""
     unit = REGISTERS_PER_WARP_UNIT
     return -(-registers * 32 // unit) * unit * -(-threads // 32)

@@ -1,8 +1,7 @@
-"""PTX of one kernel: which arithmetic it does, which atomics, and how wide it reads and writes each argument.
+"""PTX of one kernel: its arithmetic, its atomics, and the widths of accesses to each argument.
 
-PTX tells apart what machine code no longer does: a product that the assembler may fuse with a sum from one that it
-may not, the program's own flushing of subnormals from that inside a correctly rounded division, and whose memory an
-address lies in.
+PTX distinguishes what machine code no longer does: products that the assembler may fuse from those it may not, the
+program's own flushing from that inside a correctly rounded division, and which tensor an address belongs to.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _NO_CODE = re.compile(r"//.*$|^\s*\.(?:file|loc|version)\b.*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Ptx:
-    """Counts of instructions, and for each pointer (its offset in the kernel's parameter) how wide it is used."""
+    """Counts of instructions, and access widths by pointer (its offset in the kernel's parameter)."""
 
     fused: int = 0  # multiply-adds, from wherever
     fusable: Mapping[str, int] = field(default_factory=dict)  # that the assembler may still contract
@@ -58,7 +57,7 @@ class Ptx:
 
     @property
     def doubtful(self) -> bool:
-        """Whether counts alone cannot say that nothing was contracted or flushed; see `beyond`."""
+        """Whether the counts alone cannot exclude contraction or flushing; see `beyond`."""
         return bool(self.fused and not self.rounded) or bool(self.flushing_functions and not self.keeping)
 
     def beyond(self, strict: Ptx) -> dict[str, int]:
@@ -68,7 +67,7 @@ class Ptx:
 
 
 def read_ptx(text: str) -> Ptx:
-    """Count what is in `text`, a module with one kernel."""
+    """Parse `text`, a module with one kernel."""
     count = Counter(m[1] for m in _INSTRUCTION.finditer(text))
 
     def some(pattern: re.Pattern[str]) -> dict[str, int]:
@@ -94,16 +93,16 @@ def read_ptx(text: str) -> Ptx:
 
 
 def _digest(text: str) -> str:
-    """Of the instructions: comments, version and names made from the file's text do not count."""
+    """A digest of the instructions, without comments, version, or names made from the file's text."""
     plain = _UNIQUE.sub("", _NO_CODE.sub("", text))
     lines = "\n".join(line.strip() for line in plain.splitlines() if line.strip())
     return hashlib.sha256(lines.encode(), usedforsecurity=False).hexdigest()
 
 
 def _traffic(text: str) -> tuple[dict[int, Widths], dict[int, Widths]]:
-    """Widths of loads and stores by the pointers in the kernel's parameter that their addresses are made from.
+    """Widths of loads and stores by the pointers that their addresses derive from.
 
-    Addresses made from nothing that is known count under UNKNOWN, tables of the module itself not at all.
+    Addresses of unknown origin count under UNKNOWN; the module's own tables are not counted.
     """
     loads: dict[int, Widths] = {}
     stores: dict[int, Widths] = {}
@@ -132,28 +131,28 @@ def _count(moves: dict[int, Widths], origin: Mapping[str, set[int]], address: st
 
 
 def _copied(args: str) -> tuple[str, int]:
-    """The source and the bytes of a copy to shared memory, which are its last brackets and the number behind them."""
+    """Source and size of a copy to shared memory: its last brackets and the number after them."""
     (address, _), size = _ADDRESS.findall(args)[-1], args.rpartition("]")[2]
     return address, int(size.split(",")[1])
 
 
 def _address(args: str) -> tuple[str, int]:
-    """The name and the offset in brackets."""
+    """Name and offset in brackets."""
     found = _ADDRESS.search(args)
     assert found is not None, args
     return found[1], int(found[2] or 0)
 
 
 def _registers(args: str) -> tuple[list[str], list[str]]:
-    """The registers that an instruction without a vector writes (the first) and reads."""
+    """The registers that a scalar instruction writes (the first) and reads."""
     named = [r for r in _REGISTER.findall(args) if not r.startswith("%p")]
     return named[:1], named[1:]
 
 
 def _origins(moves: Iterable[tuple[str, str, tuple[list[str], list[str]]]], parameter: str) -> dict[str, set[int]]:
-    """Which words of the kernel's `parameter`, by offset, each register is computed from.
+    """The words of the kernel's `parameter`, by offset, that each register derives from.
 
-    Words that are read at an offset known only when the kernel runs are strides and extents, never pointers.
+    Words read at offsets unknown before run time are strides and extents, never pointers.
     """
     origin: dict[str, set[int]] = defaultdict(set)
     bases = {parameter: 0}  # names and registers for its address, and how far behind it
@@ -185,7 +184,7 @@ def _origins(moves: Iterable[tuple[str, str, tuple[list[str], list[str]]]], para
 
 
 def _width(op: str) -> int:
-    """Bytes that one load or store moves."""
+    """Bytes of one load or store."""
     found = _TYPE.search(op)
     assert found is not None, op
     vector = re.search(r"\.v([248])\b", op)

@@ -1,4 +1,4 @@
-"""What a contract forbids of a kernel's binary: each rule yields what was seen and what is needed."""
+"""The rules of a kernel's contract: each yields what was seen and what is allowed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .vectors import vectors
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A compiled kernel and the contract it is held to."""
+    """A compiled kernel and its contract."""
 
     op: Op
     sku: KernelSku
@@ -39,7 +39,7 @@ class Violation:
 
 
 def registers(s: Subject) -> Iterator[str]:
-    """A thread's registers, and those of its block."""
+    """Registers per thread and per block."""
     used, threads = s.facts.resources.registers, s.sku.schedule.threads
     allowed = min(s.op.allowance(s.sku.arch).registers or REGISTERS_PER_THREAD, REGISTERS_PER_THREAD)
     if used > allowed:
@@ -51,7 +51,7 @@ def registers(s: Subject) -> Iterator[str]:
 
 
 def shared_memory(s: Subject) -> Iterator[str]:
-    """Static shared memory, which no launch can extend beyond 48 KiB."""
+    """Static shared memory, at most 48 KiB."""
     used, given = s.facts.resources.shared_bytes, s.op.allowance(s.sku.arch).shared_bytes
     allowed = STATIC_SHARED_BYTES if given is None else min(given, STATIC_SHARED_BYTES)
     if used > allowed:
@@ -59,7 +59,7 @@ def shared_memory(s: Subject) -> Iterator[str]:
 
 
 def spills(s: Subject) -> Iterator[str]:
-    """Registers kept in memory for lack of room."""
+    """Spilled registers."""
     used, allowed = s.facts.resources.spill_bytes, s.op.allowance(s.sku.arch).spills(s.layout, s.arch)
     if used > allowed:
         keys = f"spill_bytes: {{{s.layout}: {used}}}"
@@ -67,7 +67,7 @@ def spills(s: Subject) -> Iterator[str]:
 
 
 def local_memory(s: Subject) -> Iterator[str]:
-    """A stack that spills do not account for."""
+    """A stack that spills do not explain."""
     held, found, allowed = s.facts.resources, s.facts.sass.local, s.op.allowance(s.sku.arch).stack_bytes
     if held.stack_bytes > held.spill_bytes + allowed or (found and not held.spill_bytes + allowed):
         yield (
@@ -77,14 +77,14 @@ def local_memory(s: Subject) -> Iterator[str]:
 
 
 def flushing(s: Subject) -> Iterator[str]:
-    """Subnormal results and operands that become zero."""
+    """Subnormal results and operands flushed to zero."""
     found = {**s.facts.ptx.flushing, **_only(s.facts.hidden, ".ftz")}
     if found and not s.op.flush_subnormals:
         yield f"{_shown(found)} in the PTX; precision.subnormals is keep"
 
 
 def contraction(s: Subject) -> Iterator[str]:
-    """Products and sums that were fused, or that the assembler is free to fuse."""
+    """Products and sums that were fused, or that the assembler may fuse."""
     found = {**s.facts.ptx.fusable, **_only(s.facts.hidden, "fma")}
     if found and not s.op.contraction:
         yield f"{_shown(found)} in the PTX, which may be or were fused; precision.contraction is false"
@@ -100,7 +100,7 @@ _BULK = ("UBLKRED", "cp.reduce.")  # sums that the copy engine adds to memory
 
 
 def float_atomics(s: Subject) -> Iterator[str]:
-    """Sums in the order in which threads happen to arrive; compare-and-swap is how such a sum is written by hand."""
+    """Float sums in arrival order; compare-and-swap is the hand-written form."""
     found = s.facts.sass.atomics or s.facts.ptx.atomics
     if s.op.allowance(s.sku.arch).in_turns:
         found = {name: n for name, n in found.items() if not name.startswith(_BULK)}
@@ -110,7 +110,7 @@ def float_atomics(s: Subject) -> Iterator[str]:
 
 
 def wgmma(s: Subject) -> Iterator[str]:
-    """Matrix instructions that wait for each other."""
+    """Serialised wgmma instructions."""
     yield from s.facts.serialised
 
 
@@ -129,7 +129,7 @@ RULES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
 
 
 def violations(subject: Subject) -> list[Violation]:
-    """Every rule that `subject` breaks."""
+    """All violations of `subject`."""
     return [Violation(subject, name, what) for name, rule in RULES.items() for what in rule(subject)]
 
 

@@ -1,4 +1,4 @@
-"""Machine code, disassembled: which instructions a kernel really executes."""
+"""Disassembled machine code: the instructions that a kernel executes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOCAL = ("LDL", "STL")
 
 @dataclass(frozen=True)
 class Sass:
-    """Counts of instructions; widths are bytes a thread moves at once."""
+    """Counts of instructions; widths are bytes per thread."""
 
     instructions: int = 0
     loads: Mapping[int, int] = field(default_factory=dict)  # of global memory: width -> how many
@@ -38,7 +38,7 @@ class Sass:
 
 @cache
 def disassembler() -> tuple[Path, str]:
-    """nvdisasm of the installed package, and its version; CompileError when there is none."""
+    """nvdisasm of the installed package, and its version; CompileError if there is none."""
     try:
         package = distribution(_DISTRIBUTION)
     except PackageNotFoundError:
@@ -53,7 +53,7 @@ def disassembler() -> tuple[Path, str]:
 
 
 def disassemble(codes: Sequence[bytes], arch: str) -> list[Sass]:
-    """Read the machine code of some kernels for `arch`, all in one run: starting costs more than a kernel."""
+    """Disassemble several kernels for `arch` in one run, because starting costs more than a kernel."""
     program, _ = disassembler()
     with tempfile.NamedTemporaryFile(prefix="baracuda-audit-") as file:
         file.write(b"".join(codes))

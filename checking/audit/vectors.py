@@ -1,12 +1,11 @@
-"""How wide a packed kernel must read and write, and whether it does.
+"""Whether a packed row kernel reads and writes in whole vectors.
 
-A thread of the row family owns packs of 16 bytes of elements: what it reads and writes along a row goes in moves of
-16 bytes, or of the whole pack where a narrower type makes it smaller. Held to that, in the packed layout, are the
-tensors that a walk along the row touches:
+A thread of the row family owns 16-byte packs and accesses a row in moves of 16 bytes, or of the whole pack where a
+narrower type makes it smaller. In the packed layout, for the tensors that a pass along the row touches:
 
-- every move is at least so wide, by the PTX, which tells whose memory it is;
-- each tensor has a move for every pack of the tile, so that all of them are under way at once;
-- the machine code has no fewer moves of that width than the tile needs: the assembler took none apart.
+- every move is at least that wide, by the PTX, which says whose memory it is;
+- each tensor has a move for every pack of the tile, so that all are in flight at once;
+- the machine code has no fewer moves of that width than the tile needs: the assembler split none.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class _Claim:
 
 
 def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
-    """What is narrower than the schedule says."""
+    """Accesses narrower than the schedule requires."""
     if layout != "packed" or not isinstance(op, RowOp):
         return
     where = pointers(op)
@@ -65,7 +64,7 @@ def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
 
 
 def pointers(op: RowOp) -> dict[str, int]:
-    """Where in the kernel's parameter each tensor's pointer is, in bytes."""
+    """The byte offset of each tensor's pointer in the kernel's parameter."""
     offsets: dict[str, int] = {}
     at = _HEAD_WORDS
     for tensor in op.tensors:
@@ -75,7 +74,7 @@ def pointers(op: RowOp) -> dict[str, int]:
 
 
 def _reads(op: RowOp, sku: KernelSku) -> list[_Claim]:
-    """Of each tensor that walks along the row read, except columns that are also read one by one at the end."""
+    """Reads of each tensor by passes along the row, except columns that are also read one by one at the end."""
     by_strip = sku.tile.wide and bool(op.column_sums)  # the last pass takes one pack at a time
     claims = []
     for tensor in op.tensors:

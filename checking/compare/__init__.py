@@ -1,1 +1,1 @@
-"""Plans against torch: random problems from all that an op allows, judged by what torch computes in float64."""
+"""Plans against torch in float64, on random problems from everything that an op allows."""

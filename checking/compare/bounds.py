@@ -1,7 +1,7 @@
-"""How far a plan may be from what torch computes: the declared bound, and what torch's own arithmetic may be off by.
+"""How far a plan may be from torch: the declared bound plus torch's own error.
 
-Only to a plan that works in float64 itself do torch's roundoffs matter. They are bounded as the plan's are, except that
-nothing is known of the order torch adds in: sums count as one long chain, or what has no program some times over.
+Torch's error matters only for plans that work in float64. It is bounded like the plan's, but as torch's order of
+additions is unknown, sums count as one serial chain, and ops without a program as several.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROUNDOFFS = 2.0**-50  # relative errors of what torch saves, where they are not
 
 
 def allowed(problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[str, ElementKind]) -> dict[str, Any]:
-    """The bound on each element of each output, in the form that `Problem.flat` gives."""
+    """The bound on each element of each output, in the form of `Problem.flat`."""
     arrays, exact = expected.arrays, expected.exact
     with np.errstate(all="ignore"):
         saved = _saved(problem, expected, hidden, held)
@@ -37,7 +37,7 @@ def allowed(problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[
 
 
 def _as_torch(problem: Problem) -> bool:
-    """Whether the plan computes in the type that torch does."""
+    """Whether the plan computes in torch's type."""
     return problem.element.row.acc == ElementKind.F64
 
 
@@ -58,7 +58,7 @@ def _of_torch(
 def _saved(
     problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[str, ElementKind]
 ) -> dict[str, Any] | None:
-    """Values of saved inputs as far from what is stored as the real ones may be."""
+    """Saved inputs, moved from their stored values by as much as rounding may have."""
     there = problem.saved & expected.arrays.keys()
     if not there:
         return None
@@ -73,7 +73,7 @@ def _saved(
 
 
 def _forward_errors(problem: Problem, expected: Expected, hidden: Hidden) -> dict[str, Any]:
-    """A bound on torch's errors in what the forward gives, in the caller's shapes."""
+    """A bound on torch's errors in the forward's outputs, in the caller's shapes."""
     forward, subject = problem.forward, problem.subject
     assert forward is not None
     case = {name: hidden.fields[name] for name in forward.descriptor}

@@ -1,6 +1,6 @@
-"""Random problems from all that an op allows: each a function of a seed, the op and a number.
+"""Random problems from everything that an op allows: a function of seed, op and index.
 
-Also of what is there to run: the architectures of the op's kernels that the device can run take turns.
+The architectures of the op's kernels that the device can run take turns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ATTENTION = ("batch_size", "num_heads", "query_len", "key_len")
 
 @dataclass(frozen=True)
 class Drawn:
-    """A problem, and how its tensors are filled, stored and laid out in memory."""
+    """A problem, and how its tensors are filled, stored and laid out."""
 
     problem: Problem
     style: str
@@ -42,7 +42,7 @@ class Drawn:
 
     @property
     def layouts(self) -> str:
-        """What is out of the ordinary, in a line."""
+        """Unusual layouts, in one line."""
         parts = []
         for name in self.problem.arguments:
             kind = [str(self.choice[name])] if name in self.choice else []
@@ -54,7 +54,7 @@ class Drawn:
 
 
 def draw(subject: Subject, seed: int, index: int, device: str, limit: int = 1 << 20) -> Drawn:
-    """Problem `index`, of at most `limit` elements, for "host" or "cuda"; raises Unsupported where there is none."""
+    """Problem `index`, of at most `limit` elements, for "host" or "cuda"; raises Unsupported if there is none."""
     spec = subject.spec
     rng = np.random.default_rng([seed, zlib.crc32(spec.op.encode()), index])
     kinds = len(spec.dtypes)
@@ -68,7 +68,7 @@ def draw(subject: Subject, seed: int, index: int, device: str, limit: int = 1 <<
 
 
 def skus_for(subject: Subject, element: ElementKind, device: str) -> list[KernelSku]:
-    """The kernels for an element that the device can run."""
+    """The kernels for an element type that the device can run."""
     where = get_device(_called(device)).arch
     found = [sku for sku in skus_of(subject) if sku.element == element and sku.fits(where) is None]
     if not found:
@@ -81,7 +81,7 @@ def _called(device: str) -> str:
 
 
 def _archs(skus: list[KernelSku], device: str) -> list[str | None]:
-    """The architectures that selection is held to in turn; on a GPU also none at all, as callers have it."""
+    """The architectures that selection is restricted to in turn; on a GPU also none, as for callers."""
     return [*sorted({sku.arch for sku in skus}), *([None] if device == "cuda" else [])]
 
 
@@ -115,13 +115,13 @@ def _problems(
 
 
 def cost(problem: Problem) -> int:
-    """What `limit` bounds: elements, and where there is attention, scores."""
+    """What `limit` bounds: elements, or for attention, scores."""
     scores = math.prod(int(problem.values[n]) for n in _ATTENTION) if _ATTENTION[2] in problem.values else 0
     return max(problem.size, scores)
 
 
 def _cases(subject: Subject, rng: np.random.Generator) -> Iterator[Mapping[str, Any]]:
-    """As the spec draws them, or some of its extents far longer; without instructions, the spec's cases."""
+    """Cases as the spec draws them, some with far longer extents; without `tests.draw`, the spec's own."""
     if rng.random() < 0.5:
         yield from islice(drawn_cases(_stretched(subject, rng), rng), _TRIES // 2)
     yield from drawn_cases(subject, rng)
@@ -131,7 +131,7 @@ def _cases(subject: Subject, rng: np.random.Generator) -> Iterator[Mapping[str, 
 
 
 def _stretched(subject: Subject, rng: np.random.Generator) -> Subject:
-    """The same op with each range that is not short itself up to 64 times as long."""
+    """The same op with the ranges that are not short extended up to 64-fold."""
     spec, longer = subject.spec, {}
     for name, how in spec.tests.draw.items():
         if isinstance(how, RangeSpec) and how.high >= 10:
@@ -144,7 +144,7 @@ def _stretched(subject: Subject, rng: np.random.Generator) -> Subject:
 def _row_cases(
     subject: Subject, skus: list[KernelSku], rng: np.random.Generator, limit: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Rows as long as suit one of the tiles, of as many axes as one of the spec's cases, with any fields beside."""
+    """Rows that fit one of the tiles, with as many axes as one of the spec's cases and any other fields."""
     spec = subject.spec
     while True:
         sku = skus[int(rng.integers(len(skus)))]
@@ -170,7 +170,7 @@ def _row_cases(
 
 
 def _split(extent: int, axes: int, rng: np.random.Generator) -> list[int]:
-    """Extents of several axes whose product is `extent` or a little less."""
+    """Extents of several axes whose product is at most `extent`, and close to it."""
     parts = []
     for _ in range(axes - 1):
         part = int(math.exp(rng.uniform(0, math.log(extent + 1)))) if extent else 1
@@ -180,14 +180,14 @@ def _split(extent: int, axes: int, rng: np.random.Generator) -> list[int]:
 
 
 def _any_value(kind: str, value: Any, rng: np.random.Generator) -> Any:
-    """Another value of a field: a flag either way, a number of another size; whole numbers name axes and stay."""
+    """Another value of a field: a flag either way, a float of another size; ints name axes and stay."""
     if kind == "bool":
         return bool(rng.integers(2))
     return value * 10.0 ** rng.integers(-3, 4) if kind == "float" else value
 
 
 def _is_mapped(problem: Problem) -> bool:
-    """Whether only the kernels of one architecture may be chosen, which address arrays by tensor maps."""
+    """Whether only kernels of one architecture may be selected that use tensor maps."""
     return problem.arch in getattr(problem.plan, "MAPS", {})
 
 
@@ -209,7 +209,7 @@ def _arranged(problem: Problem, rng: np.random.Generator) -> Drawn:
 
 
 def _broadcast(problem: Problem, rng: np.random.Generator) -> dict[str, int]:
-    """Some of the inputs, and an axis along which they shall have stride 0."""
+    """Some of the inputs, each with an axis that gets stride 0."""
     found = {}
     for name, tensor in problem.arguments.items():
         shape, argument = problem.shape_of(name), problem.plan.ARGUMENTS[name]

@@ -1,4 +1,4 @@
-"""What an op's outputs should be according to torch, its gradients by torch's own differentiation."""
+"""An op's outputs according to torch, with gradients by torch's autograd."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .torch_values import FORWARD, Values, torch_module
 
 @dataclass(frozen=True)
 class Hidden:
-    """Inputs of the forward that its gradient does not take, and every field of the forward."""
+    """Inputs of the forward that its gradient does not take, and all fields of the forward."""
 
     fields: Mapping[str, Any]
     arrays: Arrays
@@ -27,9 +27,9 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Expected:
-    """All inputs, what the forward saves rounded as it is stored; and real results as `Problem.flat` gives them.
+    """All inputs, with saved ones rounded as stored, and real results in the form of `Problem.flat`.
 
-    Of a gradient also what the forward gives, in the caller's shapes.
+    For a gradient also the forward's outputs, in the caller's shapes.
     """
 
     arrays: Arrays
@@ -43,7 +43,7 @@ def values_of(spec: OpSpec) -> Values | None:
 
 
 def expect(problem: Problem, arrays: Arrays, hidden: Hidden, held: Mapping[str, ElementKind], device: str) -> Expected:
-    """Let torch compute on `device` ("cpu", "cuda") what the plan should give for `arrays`."""
+    """What the plan should return for `arrays`, computed by torch on `device` ("cpu", "cuda")."""
     torch = torch_module()
     values = values_of(problem.spec)
     assert values is not None
@@ -64,7 +64,7 @@ def expect(problem: Problem, arrays: Arrays, hidden: Hidden, held: Mapping[str, 
 
 
 def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
-    """What only the forward has; where saved tensors carry what its field says, such as a mask, any value of it."""
+    """What only the forward has; any value for a field that saved tensors carry, such as a mask."""
     forward = problem.forward
     if forward is None:
         return Hidden(problem.values, {})
@@ -87,7 +87,7 @@ def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
 
 
 def _gradient_of(problem: Problem, name: str) -> str:
-    """The output here that is the gradient with respect to the forward's input `name`: both have one shape."""
+    """The output that is the gradient of the forward's input `name`; both have the same shape."""
     gradient = problem.spec.gradient
     assert gradient is not None
     return next((here for here, there in gradient.wrt.items() if there == name), "")
@@ -105,7 +105,7 @@ def _drawn(
 def _gradients(
     torch: Any, values: Values, problem: Problem, fields: Mapping[str, Any], tensors: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the forward saves, the slope of its weighted outputs along each input, and the outputs themselves."""
+    """Saved values, gradients of the weighted outputs with respect to each input, and the outputs."""
     gradient = problem.spec.gradient
     assert gradient is not None
     inputs = {here: tensors[there] for here, there in gradient.wrt.items() if here in problem.written}
@@ -123,7 +123,7 @@ def _gradients(
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """As torch is to compute with it: reals in float64, what is exact as it is."""
+    """Inputs for torch: reals in float64, exact types unchanged."""
     return np.array(array if array.dtype.kind in "iubc" else array.astype(np.float64))
 
 

@@ -1,5 +1,4 @@
-"""One problem: the plan runs, torch computes, the difference is held against the declared bound; then again and again,
-for the same bits."""
+"""Judges one problem: run the plan, compare with torch within the bound, then repeat for bitwise equality."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Measured:
-    """How an output compares: its worst error in units of the bound, and by itself; norms of error over value."""
+    """An output's worst error, in units of the bound and absolute, and the norms of error over value."""
 
     ratio: float
     error: float
@@ -42,7 +41,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of problem `index` of an op; `failure` is empty if all is well."""
+    """The outcome of problem `index` of an op; `failure` is empty on success."""
 
     op: str
     index: int
@@ -60,7 +59,7 @@ class Outcome:
 
 
 def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torch_device: str) -> Outcome:
-    """Draw problem `index` and judge the plan on it; whatever goes wrong is part of the outcome."""
+    """Draw problem `index` and judge the plan on it; errors become part of the outcome."""
     known: dict[str, Any] = {}
     outputs: dict[str, Measured] = {}
     try:
@@ -75,7 +74,7 @@ def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torc
 
 
 def trial_of(drawn: Drawn, torch_device: str, repeats: int) -> Trial:
-    """A drawn problem with its numbers, and what torch makes of them."""
+    """A drawn problem with its data and torch's results."""
     problem = drawn.problem
     held = problem.held(drawn.choice)
     hidden = draw_hidden(problem, drawn.style, drawn.seed)

@@ -1,4 +1,4 @@
-"""What came of it: a row for each op, element, architecture and output, every failure, and both as Markdown."""
+"""Reports: one row per op, element type, architecture and output, every failure, and both as Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = dict[str, object]
 
 
 def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
-    """The worst of each output; the problem with the worst error in units of its bound comes last in the row."""
+    """The worst of each output; the last column is the problem with the worst error in units of its bound."""
     groups: dict[tuple[str, ...], list[tuple[Outcome, Measured]]] = {}
     for outcome in outcomes:
         for output, measured in outcome.outputs.items():
@@ -42,7 +42,7 @@ def _row(key: tuple[str, ...], found: Sequence[tuple[Outcome, Measured]]) -> Row
 def failures_of(
     outcomes: Iterable[Outcome], settings: Settings, options: str = "", kept: Mapping[Key, str] | None = None
 ) -> list[Row]:
-    """What failed and how to see it again: as `kept` says, or drawn anew."""
+    """The failures and the commands that rerun them: from `kept` files, or drawn again."""
     kept = kept or {}
     return [
         {
@@ -60,13 +60,13 @@ def failures_of(
 
 
 def replay(outcome: Outcome, settings: Settings, options: str = "") -> str:
-    """The command that judges one problem once more."""
+    """The command that judges one problem again."""
     how = f"--seed {settings.seed} --device {settings.device} --limit {settings.limit} --repeats {settings.repeats}"
     return f"baracuda-gen compare {outcome.op} --only {outcome.index} {how}{options}"
 
 
 def markdown(paths: Sequence[Path]) -> str:
-    """A page of what state files hold. Where texts have changed meanwhile, the last ones judged of an op count."""
+    """A page made from state files; for each op, the latest sources count."""
     found = lines(paths)
     latest = {o.op: against for _, against, o in found}
     judged = {(o.op, o.index, settings): o for settings, against, o in found if against == latest[o.op]}
@@ -91,11 +91,10 @@ def _place(item: tuple[tuple[str, int, Settings], Outcome]) -> tuple[str, int, s
 
 _HEAD = """# Accuracy against torch
 
-Random problems from all that each op allows, judged by torch in float64; see [comparing](comparing.md). The bound is
-`c1 u |y| + c2 E`: u is the unit roundoff of the type the output is stored in, E bounds the error of the op's
-arithmetic before that. Errors are the largest of any element and the worst of all problems; relative ones are norms
-over all elements, and the median of the problems. The last column is the problem with the worst error in units of its
-bound.
+Random problems from everything each op allows, compared with torch in float64; see [comparing](comparing.md). The bound
+is `c1 u |y| + c2 E`: u is the unit roundoff of the stored type, E bounds the error before the store. Worst errors are
+maxima over all elements and problems; relative errors are norms over all elements, medians over the problems. The last
+column is the problem with the largest error in units of its bound.
 """
 
 

@@ -1,4 +1,4 @@
-"""Judging many problems at a time, in processes of their own."""
+"""Judges many problems in parallel processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run(
     report: Callable[[Outcome], None],
     variables: Mapping[str, str],
 ) -> None:
-    """Judge all of `work`; `given` tells the processes what the worker module reads, `variables` are for them."""
+    """Judge all of `work`; `given` is the worker module's setup, `variables` its environment."""
 
     def judged(question: Question, answer: Answer | None, death: str) -> bool:
         outcome = Outcome(**question, failure=death, fatal=True) if answer is None else outcome_of(answer)

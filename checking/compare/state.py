@@ -1,6 +1,6 @@
-"""What is judged already, a line of JSON for each problem, so that an interrupted run goes on where it stopped.
+"""Outcomes on disk, one line of JSON per problem, so that an interrupted run resumes.
 
-Several processes may add to one file: a line is one write at its end.
+Several processes may append to one file: each line is one write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Key = tuple[str, int]  # op and number of the problem
 
 
 class State:
-    """Outcomes of runs with the same settings `against` the same texts: in a file, or in memory only."""
+    """Outcomes of runs with the same settings `against` the same sources, in a file or in memory."""
 
     def __init__(self, path: Path | None, settings: Settings, against: str) -> None:
         self.path, self.settings, self.against = path, settings, against
@@ -28,7 +28,7 @@ class State:
                 self.outcomes[outcome.op, outcome.index] = outcome
 
     def add(self, outcome: Outcome) -> None:
-        """Remember it, and have it in the file before returning."""
+        """Record it in memory and in the file."""
         self.outcomes[outcome.op, outcome.index] = outcome
         if self.path is not None:
             line = json.dumps({"against": self.against, "settings": asdict(self.settings), **asdict(outcome)})
@@ -36,7 +36,7 @@ class State:
 
 
 def lines(paths: Iterable[Path]) -> list[tuple[Settings, str, Outcome]]:
-    """Every outcome in the files, with its settings and the digest of the texts; what is no outcome is left out."""
+    """Every outcome in the files, with its settings and source digest; invalid lines are skipped."""
     found = []
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():

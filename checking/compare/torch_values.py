@@ -1,7 +1,7 @@
-"""What torch makes of each forward op, in its own words: the values that plans are compared with.
+"""torch's version of each forward op, with which plans are compared.
 
-A function takes torch, the descriptor's fields and the tensors that are there, in the caller's shapes; reals are
-float64. It gives every output of the op. A new op of ours gets a function here, in `FORWARD`.
+A function takes torch, the descriptor's fields and the tensors that are present, in the caller's shapes and, if real,
+in float64. It returns every output. A new op gets a function here, in `FORWARD`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Values = Callable[[Any, Fields, Tensors], dict[str, Any]]
 
 
 def torch_module() -> Any:
-    """torch, which nothing else here needs."""
+    """torch, which nothing else here imports."""
     try:
         return import_module("torch")
     except ModuleNotFoundError as error:
@@ -50,7 +50,7 @@ def _layer_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
 
 
 def _normalized(fields: Fields) -> tuple[int, ...]:
-    """The extents of the normalized axes, which are the last."""
+    """The extents of the normalized axes, which are the last ones."""
     shape = tuple(fields["input_shape"])
     return shape[len(shape) - fields["norm_axes_mask"].bit_count() :]
 
@@ -100,7 +100,7 @@ def _flash_sdpa(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
 
 
 def _attended(torch: Any, fields: Fields, tensors: Tensors, scores: Any, dead: Any) -> Any:
-    """The weighted values, by torch's own attention where it can say what the fields do."""
+    """The weighted values, by torch's own attention where it supports the fields."""
     q, k, v = (tensors["q"], *(_shared(fields, tensors[name]) for name in ("k", "v")))
     if fields.get("softcap", 0.0) or not (scores.numel() and q.numel() and v.numel()):
         return torch.where(dead, 0.0, torch.softmax(scores, -1)) @ v
@@ -112,7 +112,7 @@ def _attended(torch: Any, fields: Fields, tensors: Tensors, scores: Any, dead: A
 
 
 def _scores(torch: Any, fields: Fields, tensors: Tensors) -> tuple[Any, Any]:
-    """What the softmax is taken of, and which queries see no key: their scores are 0, so that slopes are numbers."""
+    """The softmax's input, and which queries see no key: their scores are 0, so that gradients are finite."""
     scores = fields["scale"] * (tensors["q"] @ _shared(fields, tensors["k"]).transpose(-1, -2))
     if softcap := fields.get("softcap", 0.0):
         scores = softcap * torch.tanh(scores / softcap)
@@ -122,7 +122,7 @@ def _scores(torch: Any, fields: Fields, tensors: Tensors) -> tuple[Any, Any]:
 
 
 def _added(torch: Any, fields: Fields, tensors: Tensors) -> Any:
-    """All that is added to scores, minus infinity for the keys that a query does not see."""
+    """What is added to scores: -inf for keys that a query does not see."""
     q, queries, keys = tensors["q"], fields["query_len"], fields["key_len"]
     shift = keys - queries if fields.get("bottom_right") else 0
     at = torch.arange(queries, device=q.device)[:, None] + shift
@@ -137,7 +137,7 @@ def _added(torch: Any, fields: Fields, tensors: Tensors) -> Any:
 
 
 def _shared(fields: Fields, tensor: Any) -> Any:
-    """The keys or values of each head of q."""
+    """The keys or values of each query head."""
     return tensor.repeat_interleave(fields["num_heads"] // max(1, fields["num_kv_heads"]), dim=1)
 
 
@@ -156,7 +156,7 @@ def _causal_conv1d(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, An
 
 
 def _sequences(fields: Fields, tensors: Tensors) -> Iterator[tuple[Any, Any]]:
-    """What came before, and x, of all sequences at once or of one after another."""
+    """Initial states and x, of all sequences at once or one by one."""
     x, states, halo = tensors["x"], tensors.get("initial_states"), fields["width"] - 1
     if states is None:
         states = x.new_zeros(fields["num_sequences"], x.shape[1], halo)

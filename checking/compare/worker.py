@@ -1,4 +1,4 @@
-"""A process that judges problems: it reads lines of JSON, first what to work with, then an op and a number each."""
+"""A worker process: reads lines of JSON, first the setup, then one op and index each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .torch_values import torch_module
 
 
 class Judge:
-    """What problems of many ops have in common."""
+    """What problems of many ops share."""
 
     def __init__(self, specs: Path, package: str, settings: Settings) -> None:
         plans_of(package)
@@ -37,7 +37,7 @@ class Judge:
         return judge(self.subjects[op], index, self.settings, self.memory, self.torch_device)
 
     def keep(self, outcome: Outcome, folder: Path) -> Path | None:
-        """Keep the problem of a failure in a file below `folder`, or nothing where drawing it is what failed."""
+        """Save the problem of a failure in a file below `folder`; nothing if drawing it failed."""
         given = self.settings
         try:
             drawn = draw(self.subjects[outcome.op], given.seed, outcome.index, given.device, given.limit)
@@ -49,7 +49,7 @@ class Judge:
 
 
 def main() -> None:
-    """Answer on stdout, where nothing else is printed."""
+    """Answer on stdout, which nothing else uses."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else prints does so to stderr
 

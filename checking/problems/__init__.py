@@ -1,3 +1,3 @@
-"""Problems that a spec's tests, comparisons and mutations draw, of each family."""
+"""Test problems of each family, for tests, comparisons and mutations."""
 
 from . import body, map, row  # noqa: F401  each makes its family's problems known

@@ -1,4 +1,4 @@
-"""Which problems a SKU is tested on: the spec's own, those it is selected for, and a few of its own making."""
+"""The problems that a SKU is tested on: the spec's cases, those it is selected for, and a few generated ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRIES = 1000  # the rarest that any case draws comes every hundred
 
 
 def refuse_bad_cases(subjects: Iterable[Subject]) -> None:
-    """Raise a SpecError that lists the cases, of tests and benchmarks, that violate a requirement of their spec."""
+    """Raise a SpecError with all test and benchmark cases that violate a requirement of their spec."""
     wrong = [
         str(subject.loaded.source.error((section, "cases", i), said))
         for subject in subjects
@@ -38,7 +38,7 @@ def refuse_bad_cases(subjects: Iterable[Subject]) -> None:
 
 
 def _violation(spec: OpSpec, values: Mapping[str, Any]) -> str:
-    """What `values` should be and are not, or ""."""
+    """How `values` violate a requirement, or ""."""
     for requirement in spec.require:
         try:
             if evaluate_condition(requirement.that, values):
@@ -63,9 +63,9 @@ def skus(subject: Subject, device: str = "") -> list[KernelSku]:
 
 
 def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Problem]:
-    """The problems that selection gives to `sku`: of the spec's cases, and of the edges of its tile.
+    """The problems for which selection chooses `sku`: from the spec's cases and its tile's edges.
 
-    Every SKU of the row family has at least one with more than one row, as long as its tile allows.
+    Every SKU of the row family gets at least one with more than one row, if its tile allows.
     """
     found: dict[Any, Problem] = {}
 
@@ -90,7 +90,7 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 
 
 def _second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
-    """The problem of `case` for a kernel that would serve it, if others before it did not."""
+    """The problem of `case` for a kernel that is not its first choice."""
     try:
         problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
     except Unsupported:
@@ -103,7 +103,7 @@ def _second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) ->
 
 
 def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
-    """The problem of `case` if its plan, held to the architecture of `sku`, selects `sku`."""
+    """The problem of `case` if its plan, restricted to the architecture of `sku`, selects `sku`."""
     try:
         problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
     except Unsupported:
@@ -112,7 +112,7 @@ def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Proble
 
 
 def _only_layout(subject: Subject, sku: KernelSku) -> str | None:
-    """The layout of arrays that `sku` works on when there is only one."""
+    """The layout of arrays for `sku`, if there is only one."""
     if subject.spec.family != "body":
         return None
     held = subject.plan._works_on(sku)
@@ -120,7 +120,7 @@ def _only_layout(subject: Subject, sku: KernelSku) -> str | None:
 
 
 def can_be_laid_out(problem: Problem) -> bool:
-    """Whether every tensor that the problem's layout packs comes in whole packs of 16 bytes."""
+    """Whether every tensor that the problem's layout packs has whole 16-byte packs."""
     vec = 16 // problem.element.row.bytes
     axes = {name: problem.packed_axis(name) for name in problem.arguments}
     packed = {name: problem.shape_of(name) for name, axis in axes.items() if axis is not None}
@@ -130,7 +130,7 @@ def can_be_laid_out(problem: Problem) -> bool:
 def random_problems(
     subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16
 ) -> list[Problem]:
-    """Problems of any size that selection gives to `sku`; always the same for a seed."""
+    """Problems of any size for which selection chooses `sku`; deterministic for a seed."""
     if subject.spec.family == "row":
         return list(random_rows(subject, sku, count, seed, limit))
     found = []
@@ -145,7 +145,7 @@ def random_problems(
 
 
 def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES) -> Iterator[dict[str, Any]]:
-    """Values for the fields that the spec says how to draw, such that no requirement is violated."""
+    """Values for the fields that the spec draws, without violated requirements."""
     spec = subject.spec
     given = dict(spec.tests.draw)
     flags = {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in given}
@@ -157,7 +157,7 @@ def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES)
 
 
 def _is_allowed(spec: OpSpec, values: Mapping[str, Any]) -> bool:
-    """Whether `values` violate no requirement; where one has no value for them, selection refuses them too."""
+    """Whether `values` violate no requirement; a requirement without a value counts as violated."""
     try:
         return all(evaluate_condition(r.that, values) for r in spec.require)
     except ConditionError:
@@ -173,7 +173,7 @@ def _drawn(how: Any, rng: np.random.Generator) -> Any:
 
 
 def _extent(how: RangeSpec, rng: np.random.Generator) -> int:
-    """Evenly in the logarithm, so that there are as many small ones as large ones."""
+    """Log-uniform, so that small extents are as frequent as large ones."""
     low = math.log(max(how.low, 1))
     value = int(math.exp(rng.uniform(low, math.log(max(how.high, 1) + 1))))
     return how.low if how.low < 1 and rng.random() < 0.04 else min(max(value, how.low), how.high)

@@ -1,6 +1,6 @@
-"""A test problem: a descriptor's values, the arrays that take part, and what to draw for them.
+"""A test problem: a descriptor's values, the arrays that are present, and random data for them.
 
-Each family says how large a problem is, and how the caller's arrays look to the oracle.
+Each family defines a problem's size and how the caller's arrays look to the oracle.
 """
 
 from __future__ import annotations
@@ -55,27 +55,27 @@ class Problem:
         arch: str | None = None,
         layout: str | None = None,
     ) -> Problem:
-        """The problem of an op's family; kernels of `arch` only, and arrays of `layout` only, when they are given."""
+        """The problem of an op's family; restricted to kernels of `arch` and arrays of `layout`, if given."""
         return Problem.FAMILIES[subject.spec.family](subject, case, element, arch, layout)
 
     def packed_axis(self, name: str) -> int | None:
-        """The axis along which `layout` wants the elements of a tensor side by side."""
+        """The axis along which `layout` needs a tensor's elements contiguous."""
         axis = self.plan.LAYOUT_AXES[self.layout].get(name) if self.layout else None
         return None if axis is None else int(axis) % len(self.shape_of(name))
 
     @property
     def size(self) -> int:
-        """About how many numbers are computed."""
+        """Roughly how many numbers are computed."""
         raise AssertionError("families define this")
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one of everything that a kernel loops over."""
+        """Whether every loop of a kernel has more than one iteration."""
         raise AssertionError("families define this")
 
     @property
     def arguments(self) -> dict[str, TensorSpec]:
-        """The tensors that take part."""
+        """The tensors that are present."""
         return {n: t for n, t in self.spec.arguments.items() if self.plan.present(n)}
 
     @property
@@ -84,12 +84,12 @@ class Problem:
 
     @property
     def results(self) -> dict[str, str]:
-        """Each written argument with the name its program or definition gives the value."""
+        """Each written argument with the name that its program or definition uses."""
         names = {t.updates or n: n for n, t in self.spec.outputs.items()}
         return {argument: name for argument, name in names.items() if argument in self.arguments}
 
     def held(self, choice: Mapping[str, ElementKind] | None = None) -> dict[str, ElementKind]:
-        """The element type of each argument: the usual one unless `choice` says otherwise."""
+        """The element type of each argument: the default unless `choice` says otherwise."""
         return {n: (choice or {}).get(n, self.plan.elements_of(n)[0]) for n in self.arguments}
 
     def shape_of(self, name: str) -> tuple[int, ...]:
@@ -106,12 +106,12 @@ class Problem:
 
     @cached_property
     def saved(self) -> frozenset[str]:
-        """Inputs that the forward computes and saves; what it reads itself is drawn."""
+        """Inputs that the forward computes and saves; those that it only reads are drawn."""
         gradient, forward = self.spec.gradient, self.forward
         return frozenset(gradient.saved).intersection(forward.outputs) if gradient and forward else frozenset()
 
     def draw(self, style: str = "normal", seed: int = 0) -> Arrays:
-        """Random inputs in the caller's shapes, exactly representable; what the forward saves is not among them."""
+        """Random inputs in the caller's shapes, exactly representable, without those saved by the forward."""
         rng = self._rng(seed)
         return {
             name: self._values(rng, style, self.shape_of(name), self.plan.elements_of(name)[0], name)
@@ -142,7 +142,7 @@ class Problem:
 
     @property
     def half(self) -> Problem | None:
-        """The same problem with half the batch, or None when there is no batch to halve."""
+        """The same problem with half the batch, or None without a batch."""
         raise AssertionError("families define this")
 
     def _rng(self, seed: int) -> np.random.Generator:
@@ -178,17 +178,17 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
 
 
 def spread(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Positive and of very different size, so that sums grow and every addition rounds."""
+    """Positive, with widely varying magnitudes, so that sums grow and every addition rounds."""
     return 2.0 ** rng.uniform(-6, 6, shape)
 
 
 def constant(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """One number everywhere, so that every addition of a sum rounds alike."""
+    """One value everywhere, so that every addition of a sum rounds alike."""
     return np.full(shape, rng.uniform(1.0, 2.0))
 
 
 def below(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Far below zero, where the start of a maximum and what overflows without one show."""
+    """Far below zero, which exposes the start value of a maximum and overflow without one."""
     return rng.standard_normal(shape) - 1000.0
 
 

@@ -1,1 +1,1 @@
-"""Failing cases as files that hold all it takes to see them again."""
+"""Saved failures: files with everything needed to rerun them."""

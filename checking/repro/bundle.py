@@ -1,4 +1,4 @@
-"""A trial in a file: a .zip with what it is in `repro.json` and its numbers as .npy files."""
+"""A saved trial: a .zip with its description in `repro.json` and its data as .npy files."""
 
 from __future__ import annotations
 
@@ -47,17 +47,16 @@ Numbers = dict[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Bundle:
-    """What was in a file: the contents of `repro.json`, and numbers by part and name."""
+    """The contents of a file: `repro.json`, and data by part and name."""
 
     path: Path
     facts: Mapping[str, Any]
     numbers: Mapping[str, Numbers]
 
     def trial(self, loaded: Mapping[str, Loaded], package: str, device: str) -> Trial:
-        """The trial as it is with these specs and plans, on "host" or "cuda:0".
+        """The trial with these specs and plans, on "host" or "cuda:0".
 
-        Raises InvalidProblem when they know no such problem any more, Unsupported when no kernel of the device may
-        serve it.
+        Raises InvalidProblem if they no longer have such a problem, Unsupported if no kernel of the device serves it.
         """
         try:
             return self._trial(loaded, package, device)
@@ -86,15 +85,15 @@ class Bundle:
         return Trial(problem, inputs, exact, allowed, choice, **{name: facts[name] for name in _HOW})
 
     def changed(self, trial: Trial) -> list[str]:
-        """What is not as it was: the spec, the kernel that is taken, its text."""
+        """What has changed: the spec, the selected kernel, its source."""
         now = _identity(trial)
         return [name for name, value in self.facts["of"].items() if now.get(name) != value]
 
 
 def write(trial: Trial, folder: Path, saw: str, memory: Memory, origin: Mapping[str, Any]) -> Path:
-    """Keep a trial in which `saw` was seen; `origin` says where its numbers come from. Returns the file.
+    """Save a trial in which `saw` was seen; `origin` says where its data comes from. Returns the file.
 
-    Its name has a digest of all it holds, so that it replaces nothing but itself.
+    Its name contains a digest of its contents, so it overwrites only itself.
     """
     data = _packed(trial, saw, memory, origin)
     name = f"{trial.problem.spec.op}-{trial.problem.element}-{hashlib.sha256(data).hexdigest()[:8]}.zip"
@@ -103,7 +102,7 @@ def write(trial: Trial, folder: Path, saw: str, memory: Memory, origin: Mapping[
 
 
 def read(path: Path) -> Bundle:
-    """Read what `write` has written; InvalidProblem for anything else, and for more than `LARGEST` bytes."""
+    """Read a file of `write`; InvalidProblem for anything else, and for more than `LARGEST` bytes."""
     try:
         if not path.is_file():
             what = "is no file" if path.exists() else "no such file"
@@ -128,7 +127,7 @@ def _damaged(path: Path, error: Exception) -> InvalidProblem:
 
 
 def offer(trial: Trial, saw: str, memory: Memory) -> str:
-    """Where the environment names a folder, keep the trial there and return the command to see it again, else ""."""
+    """If the environment names a folder, save the trial there and return the command that reruns it, else ""."""
     folder = os.environ.get(REPRO)
     if not folder:
         return ""
@@ -138,7 +137,7 @@ def offer(trial: Trial, saw: str, memory: Memory) -> str:
 
 
 def replay(path: Path, specs: Path | None, package: str) -> str:
-    """The command that tries again what is in a file, from this folder."""
+    """The command that reruns a file, from this folder."""
     return f"baracuda-gen repro {shlex.quote(str(path))}{options_of(specs, package)}"
 
 
@@ -175,7 +174,7 @@ def _packed(trial: Trial, saw: str, memory: Memory, origin: Mapping[str, Any]) -
 
 
 def _add(file: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Without the time, so that equal contents make equal files."""
+    """Without a time stamp, so that equal contents make equal files."""
     file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
 
 
@@ -185,7 +184,7 @@ def _device_of(memory: Memory) -> str:
 
 
 def _identity(trial: Trial) -> dict[str, str]:
-    """What decides the outcome beside the numbers, by name."""
+    """What determines the outcome besides the data, by name."""
     subject, plan = trial.problem.subject, trial.problem.plan
     spec = hashlib.sha256(subject.loaded.source.path.read_bytes()).hexdigest()[:16]
     text = next(row.source.raw for row in plan.kernels() if row.sku == plan.sku)

@@ -1,4 +1,4 @@
-"""What `repro.json` says, held to types and limits: whoever has written it may be a stranger."""
+"""`repro.json`, validated: types and limits, because its author may be untrusted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Numbers = Annotated[dict[Name, Word], Field(max_length=200)]
 
 
 class Facts(BaseModel):
-    """A trial but for its numbers, what was seen, and where."""
+    """A trial without its data, what was seen, and where."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -53,7 +53,7 @@ class Facts(BaseModel):
 
 
 def facts_of(data: object) -> dict[str, Any]:
-    """The facts as they are; InvalidProblem, with the first that is wrong, for others."""
+    """The validated facts; InvalidProblem with the first error."""
     if isinstance(data, dict) and data.get("format") != FORMAT:
         raise InvalidProblem(f"is of format {one_line(data.get('format'), 40)}, needed is {FORMAT}")
     try:

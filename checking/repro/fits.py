@@ -1,4 +1,4 @@
-"""Whether what a file says fits the problem that it names, and what trying it takes fits into memory."""
+"""Whether a file matches the problem that it names, and whether running it fits into memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _check_size(problem: Problem, repeats: int) -> None:
 
 
 def _check_spread(problem: Problem, name: str, shape: tuple[int, ...]) -> None:
-    """Numbers may stand for several of an output, and no more than it has."""
+    """One number may stand for several elements of an output, but not for more than it has."""
     flat = problem.flat(name, np.broadcast_to(np.int8(0), problem.shape_of(name))).shape
     if len(shape) > len(flat) or np.broadcast_shapes(shape, flat) != flat:
         raise InvalidProblem(f"has numbers of shape {shape} for {name!r}, which has {flat}")

@@ -1,4 +1,4 @@
-"""Members of a .zip file that may be a stranger's: what they take is known before they are unpacked."""
+"""Members of a possibly untrusted .zip file: sizes are checked before unpacking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END, _END_64 = struct.Struct("<4s8x2L2x"), 20  # of the directory, and bytes of
 
 
 def check_file(path: Path) -> None:
-    """Raise InvalidProblem for a file that is larger, or has more members, than one of ours."""
+    """Raise InvalidProblem for a file that is larger or has more members than one of ours."""
     size = path.stat().st_size
     if size > LARGEST:
         raise InvalidProblem(f"has {size} bytes; a bundle has {LARGEST} at most")
@@ -30,7 +30,7 @@ def check_file(path: Path) -> None:
 
 
 def member(file: zipfile.ZipFile, name: str, most: int = LARGEST) -> bytes:
-    """The contents of a member; InvalidProblem for more than `most` bytes, or other ones than it declares."""
+    """The contents of a member; InvalidProblem for more than `most` bytes, or another size than declared."""
     info = file.getinfo(name)
     if info.compress_type not in _METHODS:
         raise InvalidProblem(f"has {name} compressed by another method than deflate; write it with baracuda-gen")

@@ -1,7 +1,7 @@
 """Arrays as .npy files.
 
-NumPy's files know neither bf16 and the like, whose bits are kept, nor the same extended numbers everywhere, which are
-kept as the sum of two.
+NumPy's format lacks bf16 and the like, which are saved as bits, and portable long doubles, which are saved as the sum
+of two doubles.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 
 
 def kind_of(array: Array) -> str:
-    """What the file of an array is said to hold."""
+    """The declared content of an array's file."""
     return "sum" if array.dtype.char in "gG" else str(BY_NUMPY[array.dtype])
 
 
@@ -39,7 +39,7 @@ def packed(array: Array) -> bytes:
 
 
 def unpacked(data: bytes, kind: str) -> Array:
-    """The array of a file; ValueError for what is none of this kind."""
+    """The array of a file; ValueError for another kind."""
     array = _array(data)
     if kind == "sum":
         return _summed(array)
@@ -48,7 +48,7 @@ def unpacked(data: bytes, kind: str) -> Array:
 
 
 def _summed(parts: Array) -> Array:
-    """Both parts added in extended numbers, which take as many bytes as the parts do."""
+    """The sum of both parts in long double."""
     if parts.dtype.char not in "dD":
         raise ValueError(f"a sum of numbers of dtype {parts.dtype}")
     near, rest = parts
@@ -58,7 +58,7 @@ def _summed(parts: Array) -> Array:
 
 
 def _array(data: bytes) -> Array:
-    """What NumPy would read, in place, so that nothing is allocated for numbers that are not there."""
+    """NumPy's view of the bytes, so that nothing is allocated for missing data."""
     stream = io.BytesIO(data)
     shape, by_columns, dtype = _HEADERS[npy.read_magic(stream)](stream)
     if dtype.kind not in "biufc" or not dtype.isnative:

@@ -1,4 +1,4 @@
-"""A failing case that was kept in a file, run again."""
+"""Reruns a saved failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .bundle import Bundle
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of it: how far each output lies from the oracle's, and what is wrong now, or ""."""
+    """The result: each output's distance from the oracle, and the failure, or ""."""
 
     kernel: str
     changed: list[str]  # what is no longer as it was when it failed
@@ -26,7 +26,7 @@ class Replay:
 
 
 def replay(bundle: Bundle, specs: Path, package: str, device: str) -> Replay:
-    """Run what `bundle` holds by the plans of `package` on "host", "check" or "cuda"."""
+    """Run `bundle` with the plans of `package` on "host", "check" or "cuda"."""
     plans_of(package)
     loaded = load_folder(specs)
     with _memory(device) as memory:

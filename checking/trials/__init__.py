@@ -1,1 +1,1 @@
-"""One problem run once: arrays placed in guarded memory, the plan called, its outputs judged."""
+"""Runs one problem: arrays in guarded memory, the plan, its outputs."""

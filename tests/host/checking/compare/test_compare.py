@@ -22,6 +22,7 @@ from baracuda.checking.compare.expected import values_of
 from baracuda.checking.compare.judge import Measured, Outcome, Settings, judge
 from baracuda.checking.oracles.references import definition
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.result_file import digest_of
 from baracuda.checking.trials.arrange import Arranged
 from baracuda.checking.trials.memory import memory_of
 from baracuda.cli.main import main
@@ -105,11 +106,11 @@ def test_state_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_the_digest_changes_with_texts_alone(tmp_path: Path) -> None:
     (tmp_path / "a.cu").write_text("one")
-    before = state.digest_of([tmp_path])
+    before = digest_of([tmp_path])
     (tmp_path / "notes.md").write_text("two")
-    assert state.digest_of([tmp_path]) == before
+    assert digest_of([tmp_path]) == before
     (tmp_path / "a.cu").write_text("three")
-    assert state.digest_of([tmp_path]) != before
+    assert digest_of([tmp_path]) != before
 
 
 def test_the_report_has_the_worst_and_every_failure(tmp_path: Path) -> None:

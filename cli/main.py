@@ -77,10 +77,12 @@ def list_(**options: Any) -> None:
 @main.command()
 @click.argument("revision", metavar="REV")
 @arguments.OPS
+@click.option("--specs", type=arguments.FOLDER, help="By default those of the repository, or else the installed ones.")
 @arguments.OUT
 @arguments.archs("sm_90")
 @arguments.LAYOUTS
 @arguments.PACKAGE
+@click.option("--machine-code", is_flag=True, help="List only kernels whose machine code is not the same.")
 @arguments.JSON
 def diff(**options: Any) -> None:
     """List kernels that differ from those of a git revision; exit 1 if there are any."""

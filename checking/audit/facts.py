@@ -15,10 +15,10 @@ from baracuda.runtime.cache.root import cache_root
 from baracuda.runtime.compile.cubin import Assembly
 
 from .image import code_digest
-from .ptx import Ptx, read_ptx
+from .ptx import Ptx, read_ptx, unread_variables
 from .sass import Sass, disassembler
 
-_REVISION = 3  # of how facts are read; entries of another revision are not found
+_REVISION = 5  # of how facts are read; entries of another revision are not found
 _SERIALISED = re.compile(r"^.*\bwgmma\b.*\bserialized\b.*$", re.MULTILINE)
 
 
@@ -47,9 +47,8 @@ def facts_of(assembly: Assembly, sass: Sass, strict: Callable[[], Assembly]) -> 
     """The facts of a compilation; `strict` compiles the same source without contraction and flushing."""
     ptx = read_ptx(assembly.ptx)
     hidden = ptx.beyond(read_ptx(strict().ptx)) if ptx.doubtful else {}
-    return Facts(
-        assembly.cubin.resources, ptx, sass, hidden, serialised(assembly.log), code_digest(assembly.cubin.image)
-    )
+    digest = code_digest(assembly.cubin.image, unread_variables(assembly.ptx))
+    return Facts(assembly.cubin.resources, ptx, sass, hidden, serialised(assembly.log), digest)
 
 
 def serialised(log: str) -> tuple[str, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
-_EXECUTED = (".text.", ".nv.constant", ".nv.global", ".nv.shared")
-_NO_BITS = 8
+_EXECUTED = (".text.", ".nv.constant", ".nv.shared")
+_ADDRESSES = ".nv.constant4"
+_NO_BITS, _OBJECT = 8, 1
 
 
 class Section(NamedTuple):
@@ -34,11 +35,31 @@ def machine_code(image: bytes) -> bytes:
     return b"".join(s.content for s in sections(image) if s.name.startswith(".text."))
 
 
-def code_digest(image: bytes) -> str:
-    """A digest of instructions, constants and initial data, without names, notes and tool versions."""
+def code_digest(image: bytes, unread: Container[str] = ()) -> str:
+    """A digest of instructions, constants and initial data, without names, notes and tool versions.
+
+    The variables called `unread` and the table of all variables' addresses do not count.
+    """
     digest = hashlib.sha256(usedforsecurity=False)
-    for section in sections(image):
-        if section.name.startswith(_EXECUTED):
-            kind = ".".join(section.name.split(".")[:3]) if section.name.startswith(".nv.") else ".text"
-            digest.update(f"{kind}\0{section.size}\0".encode() + section.content)
+    every = list(sections(image))
+    for index, section in enumerate(every):
+        if section.name.startswith(".nv.global"):
+            contents = [part for name, part in _variables(every, index) if name not in unread]
+        elif section.name.startswith(_EXECUTED) and section.name != _ADDRESSES:
+            contents = [section.content]
+        else:
+            continue
+        kind = ".".join(section.name.split(".")[:3]) if section.name.startswith(".nv.") else ".text"
+        for content in contents:
+            digest.update(f"{kind}\0{len(content) or section.size}\0".encode() + content)
     return digest.hexdigest()
+
+
+def _variables(every: Sequence[Section], index: int) -> Iterator[tuple[str, bytes]]:
+    """The name and the content of each variable in the section of that index, by address."""
+    table, names = (next(s.content for s in every if s.name == name) for name in (".symtab", ".strtab"))
+    symbols = [symbol for symbol in struct.iter_unpack("<IBBHQQ", table) if symbol[1] & 15 == _OBJECT]
+    for name, _, _, of, address, size in sorted(symbols, key=lambda symbol: symbol[4]):
+        if of == index:
+            content = every[index].content[address : address + size] or b"\0" * size
+            yield names[name : names.index(b"\0", name)].decode(), content

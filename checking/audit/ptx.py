@@ -36,6 +36,8 @@ _LOOSE = re.compile(r"(?:div\.(?:approx|full)|sqrt\.approx)\.")
 _F32 = re.compile(r"(?:add|sub|mul|fma|div|sqrt|setp|min|max)\.(?:[a-z]+\.)*f32$")
 # Names that differ between equal programs: a digest of the file's name and text.
 _UNIQUE = re.compile(r"_INTERNAL_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}")
+_VARIABLE = re.compile(r"^\.(?:\w+ )*(?:global|const) [^;={]*?([\w$]+)(?:\[\d*\])?(?: = [^;]*)?;", re.MULTILINE)
+_MANGLED = re.compile(r"\b_Z[\w$]+")
 _NO_CODE = re.compile(r"//.*$|^\s*\.(?:file|loc|version)\b.*$", re.MULTILINE)
 
 
@@ -92,9 +94,19 @@ def read_ptx(text: str) -> Ptx:
     )
 
 
+def unread_variables(text: str) -> frozenset[str]:
+    """The module's variables that no instruction names: NVRTC emits every static constexpr."""
+    count = Counter(re.findall(r"[\w$]+", text))
+    return frozenset(m[1] for m in _VARIABLE.finditer(text) if count[m[1]] == 1)
+
+
 def _digest(text: str) -> str:
-    """A digest of the instructions, without comments, version, or names made from the file's text."""
-    plain = _UNIQUE.sub("", _NO_CODE.sub("", text))
+    """Of the instructions and what they read: comments, version and the names of types and of the file do not count."""
+    unread = unread_variables(text)
+    plain = _VARIABLE.sub(lambda match: "" if match[1] in unread else match[0], text)
+    plain = _UNIQUE.sub("", _NO_CODE.sub("", plain))
+    numbers: dict[str, int] = {}  # of mangled names, in the order in which they come
+    plain = _MANGLED.sub(lambda match: f"_Z{numbers.setdefault(match[0], len(numbers))}", plain)
     lines = "\n".join(line.strip() for line in plain.splitlines() if line.strip())
     return hashlib.sha256(lines.encode(), usedforsecurity=False).hexdigest()
 

@@ -177,7 +177,7 @@ def _traffic(tensor: Tensor, op: Op, wide: bool) -> Row:
 
 def _walks(tensor: Tensor, op: RowOp) -> int:
     """How many passes over a long row read `tensor`; column sums take a last pass, strip by strip."""
-    passes = op.inner if op.column_sums else op.passes
+    passes = op.passes[:-1] if op.column_sums else op.passes
     return max(1, sum(tensor in p.reads for p in passes if p.walks) + bool(op.column_sums))
 
 

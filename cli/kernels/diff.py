@@ -1,34 +1,49 @@
-"""`diff`: which row kernels differ from those of a git revision, in their source, their PTX and their machine code."""
+"""`diff`: which kernels differ from those of a git revision, in their source, their PTX and their machine code."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
 from baracuda.checking.audit.collect import Job, Outcome, collect
 from baracuda.checking.audit.facts import Facts
-from baracuda.checking.listing.variants import assert_known
-from baracuda.codegen.project import OUT, PACKAGE
+from baracuda.checking.listing.variant import Variant
+from baracuda.checking.listing.variants import variants_of
+from baracuda.codegen.emit.generate import lower_all
+from baracuda.codegen.project import OUT, PACKAGE, Project, installed
+from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.wording import did_you_mean
-from baracuda.runtime import KernelSource, RowPlan, Unsupported
+from baracuda.runtime import KernelSource, Unsupported
 from baracuda.runtime.compile.cubin import INCLUDE
 from baracuda.runtime.compile.headers import header_digest
+from baracuda.runtime.compile.line_map import with_line_directives
 
 from ..terminal import Row, progress, show_json, show_table
-from .generated_table import other_ops, read_table
 from .revision import files_at, repository_of
 
 _DIGITS = 12  # of a digest
+_NO_CODE = ("source", "ptx")  # what may differ where the machine code is the same
+# What a kernel is called by: the SKU says it, too, and other revisions may pass it in another way.
+_NAMED = ("BARACUDA_SYMBOL", "BARACUDA_ELEMENT", "BARACUDA_SCHEDULE", "BARACUDA_LAYOUT", "BARACUDA_KERNEL")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One of the two sides: folders of specs, of generated files and of headers."""
+
+    specs: Path
+    out: Path
+    include: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One SKU in one layout for one architecture, in one of the two trees."""
+    """One kernel in one layout for one architecture, on one side."""
 
     job: Job
     source: str  # digest of the file and of the headers it reaches, defines and flags
@@ -40,70 +55,112 @@ class Kernel:
         return cls(Job(source, arch, include), digest.hexdigest())
 
 
-Kernels = dict[tuple[str, str, str], Kernel]  # (SKU, layout, architecture)
+Key = tuple[str, str, str, str, str]  # SKU, entry point, layout, architecture, constants
+Kernels = dict[Key, Kernel]
 
 
 def diff(
     revision: str,
     ops: Sequence[str] = (),
     *,
+    specs: Path | None = None,
     out: Path = OUT,
     archs: Sequence[str] = ("sm_90",),
     layouts: Sequence[str] = (),
     package: str = PACKAGE,
+    machine_code: bool = False,
     as_json: bool = False,
 ) -> bool:
-    """Print a row for each kernel of `out` that is not as in `revision`; true when there is none.
+    """Print a row for each kernel that is not as in `revision`, or, with `machine_code`, only for those of which the
+    machine code is not; true when there is none.
 
-    Only kernels of the row family are compared: asking for another op is refused, and who asks for none is told on
-    stderr which are left out. Kernels whose source, headers included, is the same are not compiled. The old generated
-    files are compared as they were committed; nothing of the old revision is executed.
+    Which kernels there are on a side, its specs say; each is compiled from its generated file and headers as they are
+    there. Kernels whose source, headers included, is the same are not compiled. Nothing of the revision is executed.
     """
-    assert_known(layouts, RowPlan.LAYOUTS)
     repository = repository_of(out)
     out = (out if out.is_dir() else repository / out).resolve()  # from a folder below as from the top
-    include = INCLUDE.resolve()
-    own_headers = include.is_relative_to(repository)
-    with files_at(repository, revision, [out, include] if own_headers else [out]) as old_tree:
-        headers = old_tree / include.relative_to(repository) if own_headers else include
-        old = kernels_in(old_tree / out.relative_to(repository), package, archs, layouts or RowPlan.LAYOUTS, headers)
-        new = kernels_in(out, package, archs, layouts or RowPlan.LAYOUTS, INCLUDE)
-        others = {**other_ops(old_tree / out.relative_to(repository)), **other_ops(out)}
-        known = {key[0].split("/")[1] for key in (*old, *new)}
-        if not known and not others:
+    new = Tree((specs or _specs_in(repository)).resolve(), out, INCLUDE.resolve())
+    inside = [path for path in (new.specs, new.out, new.include) if path.is_relative_to(repository)]
+    with files_at(repository, revision, inside) as copy:
+
+        def before(path: Path) -> Path:
+            return copy / path.relative_to(repository) if path in inside else path
+
+        old = Tree(before(new.specs), before(new.out), before(new.include))
+        sides = _kernels(old, new, ops, archs, layouts, package)
+        if not any(sides) and not ops:
             raise Unsupported(f"no generated kernels in {out}, nor there in {revision!r}; give their folder with --out")
-        for op in ops:
-            if op not in known and op in others:
-                raise Unsupported(f"{op!r} is of family {others[op]}; `diff` compares kernels of family row")
-            if op not in known:
-                where = f"in {out} or its revision {revision!r}"
-                raise Unsupported(f"no op {op!r} {where}; {did_you_mean(op, {*known, *others})}")
-        rows = list(_compare(_only(old, ops), _only(new, ops)))
-    if left_out := sorted({*others} - known) if not ops else []:
-        click.echo(f"only kernels of family row are compared, not those of {', '.join(left_out)}", err=True)
+        rows = list(_compare(*sides))
+    count = Counter(str(row["what"]) for row in rows)
+    shown = [row for row in rows if row["what"] not in ("source only", "PTX only")] if machine_code else rows
     if as_json:
-        show_json(rows)
-    elif rows:
-        show_table([{name: _step(value) for name, value in row.items()} for row in rows])
-    else:
-        click.echo(f"{len(_only(new, ops))} kernels are as in {revision}")
-    return not rows
+        show_json(shown)
+        return not shown
+    if shown:
+        show_table([{name: _step(value) for name, value in row.items()} for row in shown])
+    same = len(sides[1]) - sum(n for what, n in count.items() if what != "removed")
+    told = [f"{same} kernels are as in {revision}", *(f"{n} {what}" for what, n in sorted(count.items()))]
+    click.echo(", ".join(told))
+    return not shown
 
 
-def kernels_in(folder: Path, package: str, archs: Sequence[str], layouts: Sequence[str], include: Path) -> Kernels:
-    """The kernels that a folder of generated files registers."""
+def _specs_in(repository: Path) -> Path:
+    there = repository / "specs"
+    return there if there.is_dir() else installed("baracuda.specs")
+
+
+def _kernels(
+    old: Tree, new: Tree, ops: Sequence[str], archs: Sequence[str], layouts: Sequence[str], package: str
+) -> tuple[Kernels, Kernels]:
+    """The kernels of both sides. Equal specs have the same, which are listed once."""
+    projects = [_project(tree) for tree in (old, new)]
+    known = {name for project in projects for name in project.ops}
+    for name in ops:
+        if name not in known:
+            raise Unsupported(f"no op {name!r} in {new.specs} or its revision; {did_you_mean(name, known)}")
+    chosen = [[name for name in ops or project.ops if name in project.ops] for project in projects]
+    listed = [
+        variants_of(project, names, archs=archs, layouts=layouts, package=package) if names else []
+        for project, names in zip(projects[: 1 if _texts(old.specs) == _texts(new.specs) else 2], chosen, strict=False)
+    ]
+    return _found(listed[0], old), _found(listed[-1], new)
+
+
+def _project(tree: Tree) -> Project:
+    """What the specs of a side lower to, without its files."""
+    loaded = load_folder(tree.specs) if tree.specs.is_dir() else {}
+    ops = {str(op.name): op for op in lower_all(loaded.values())}
+    return Project(loaded, ops, {f"{op.category}/{op.name}.cu": "" for op in ops.values()})
+
+
+def _texts(specs: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(specs)): path.read_bytes() for path in specs.rglob("*.yaml")}
+
+
+def _found(variants: Sequence[Variant], tree: Tree) -> Kernels:
+    """Of the kernels that there should be those that the generated files have."""
     found: Kernels = {}
-    for held in read_table(folder, package):
-        sku, sources = held.row.sku, held.sources()
-        for layout, arch in product(layouts, archs):
-            if sku.fits(arch.rstrip("a")) is None:
-                only = sku.arch if sku.arch.endswith("a") else arch
-                found[str(sku), layout, only] = Kernel.of(sources[layout], held.row.source.raw, only, include)
+    texts: dict[Path, tuple[str, str]] = {}
+    for variant in variants:
+        sku, path = variant.row.sku, tree.out / variant.row.sku.category / f"{variant.row.sku.op}.cu"
+        if path not in texts:
+            raw = path.read_text(encoding="utf-8") if path.is_file() else ""
+            texts[path] = raw, with_line_directives(raw)
+        raw, text = texts[path]
+        if raw and (source := _in_text(variant.source, raw, text)):
+            constants = " ".join(d for d in variant.source.defines if not d.startswith(_NAMED))
+            key = str(sku), source.symbol, variant.layout, variant.arch, constants
+            found[key] = Kernel.of(source, raw, variant.arch, tree.include)
     return found
 
 
-def _only(kernels: Kernels, ops: Sequence[str]) -> Kernels:
-    return {key: kernel for key, kernel in kernels.items() if not ops or key[0].split("/")[1] in ops}
+def _in_text(source: KernelSource, raw: str, text: str) -> KernelSource | None:
+    """`source` of a generated file. One with a condition around each of its entry points may lack that of `source`."""
+    if "#ifdef SKU_" not in raw:
+        return replace(source, text=text)
+    if f"#ifdef SKU_{source.symbol}\n" not in raw:
+        return None
+    return replace(source, text=text, defines=(*source.defines, f"SKU_{source.symbol}=1"))
 
 
 def _compare(old: Kernels, new: Kernels) -> Iterator[Row]:
@@ -111,18 +168,20 @@ def _compare(old: Kernels, new: Kernels) -> Iterator[Row]:
     sides = [kernels[key].job for key in keys for kernels in (old, new) if key in kernels]
     facts = iter(_facts(sides))
     for key in keys:
-        sku, layout, arch = key
+        sku, kernel, layout, arch, constants = key
         before, after = (_shown(kernels[key], next(facts)) if key in kernels else {} for kernels in (old, new))
         yield {
             "sku": sku,
+            "kernel": kernel,
             "layout": layout,
             "for": arch,
+            "constants": constants,
             "what": _what(before, after),
             **{name: (before.get(name), after.get(name)) for name in after or before},
         }
 
 
-def _source(kernels: Kernels, key: tuple[str, str, str]) -> str | None:
+def _source(kernels: Kernels, key: Key) -> str | None:
     return kernels[key].source if key in kernels else None
 
 
@@ -154,8 +213,10 @@ def _what(before: Row, after: Row) -> str:
         return "removed" if before else "added"
     if after["digest"] is None:
         return "does not compile"
-    same = all(before[name] == after[name] for name in after if name != "source")
-    return "source only" if same else "changed"
+    differing = [name for name in after if before[name] != after[name]]
+    if any(name not in _NO_CODE for name in differing):
+        return "changed"
+    return "PTX only" if "ptx" in differing else "source only"
 
 
 def _step(value: object) -> object:

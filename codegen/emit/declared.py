@@ -69,7 +69,7 @@ def _grouped(pairs: Iterable[tuple[Name, Any]]) -> tuple[tuple[tuple[Name, ...],
 
 
 def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
-    tiles = [(e, tuple(str(entry.tile) for entry in op.entries if entry.element == e)) for e in op.elements]
+    tiles = [(element, tuple(map(str, tiles))) for element, tiles in op.tiles]
     plan = {
         "SCALARS": tuple(s.name for s in op.scalars),
         "COLUMN_SUMS": op.column_flags,

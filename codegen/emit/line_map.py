@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,8 @@ from jinja2.lexer import Token, TokenStream
 from baracuda.runtime.compile.line_map import Place, line_map
 
 _OURS = Path(__file__).resolve().parents[2] / "templates"
+_COLUMNS = 120
+_BREAKS = [re.compile(mark) for mark in (r" (?=(?:[?:]|&&|\|\|) )|(?<= =) ", "(?<=,) ", " ")]
 _FIRST = 0xF0000  # marks are characters for private use, which no text has
 _MARK = re.compile(f"[{chr(_FIRST)}-\U0010ffff]")
 _INDENT = re.compile(rf"\A(?:\s|{_MARK.pattern})+")
@@ -26,15 +29,42 @@ def render_mapped(env: Environment, template: str, **given: Any) -> str:
     For this the template is rendered again, with marks in its text. There is no comment where its logic sees the marks
     (it compares text that it has captured, say) and prints something else because of them.
     """
-    text = env.get_template(template).render(given)
+    lines = [wrapped(line) for line in env.get_template(template).render(given).split("\n")]
+    text = "\n".join(part for parts in lines for part in parts)
     marks = _marks(env)
     try:
         marked = marks.environment.get_template(template).render(given)
     except Exception:  # any that a template may raise; without marks it did not
         return text
-    if not _MARK.search(marked) or _MARK.sub("", marked) != text:
+    plain = _MARK.sub("", marked).split("\n")
+    if not _MARK.search(marked) or [wrapped(line) for line in plain] != lines:
         return text
-    return text + "\n" * (not text.endswith("\n")) + line_map(marks.places_of(marked))
+    places = zip(marks.places_of(marked), lines, strict=False)
+    return text + "\n" * (not text.endswith("\n")) + line_map(place for place, parts in places for _ in parts)
+
+
+def wrapped(line: str) -> list[str]:
+    """A line of CUDA text as lines of at most 120 columns; a comment behind code goes before it."""
+    if len(line) <= _COLUMNS or line.lstrip().startswith("#"):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    code, _, comment = line.strip().partition("//")
+    said = textwrap.wrap(comment.strip(), _COLUMNS - len(indent) - 3, break_long_words=False, break_on_hyphens=False)
+    parts = list(_split(code.strip(), _COLUMNS - len(indent) - 4))
+    return [*(f"{indent}// {part}" for part in said), *(indent + " " * 4 * (i > 0) + p for i, p in enumerate(parts))]
+
+
+def _split(code: str, columns: int) -> Iterator[str]:
+    """Parts of at most so many columns, before an operator, behind a comma, or where else there is a blank."""
+    while len(code) > columns:
+        places = [[m.start() for m in mark.finditer(code, 0, columns + 1)] for mark in _BREAKS]
+        cut = next((found[-1] for found in places if found and found[-1] > columns // 3), 0)
+        if not cut:
+            break
+        yield code[:cut]
+        code = code[cut + 1 :]
+    if code:
+        yield code
 
 
 class _Marks(Extension):

@@ -6,13 +6,12 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 
 from baracuda.runtime import BodyKernel, Box, Schedule
-from baracuda.runtime.arrays.element import ElementKind
 
-from ..conditions.parse import evaluate_condition, fields_of, on_one_line, read_condition
+from ..conditions.parse import on_one_line, read_condition
 from ..spec.names import SCHEDULE_NAMES
 from ..spec.spec import BodySpec, KernelSpec
 from ..text import Code, Name, Text, names
-from .body_op import BodyOp, Entry, Maps, Row, Scratch, Setting
+from .body_op import BodyOp, Maps, Row, Scratch, Setting
 from .op import Pinned, Tensor
 from .shared import first_arch, lower_tensor, scalar, shared_fields
 
@@ -53,7 +52,6 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
         ),
         kernels=tuple(_kernel(k, formula) for k in spec.kernels),
         rows=rows,
-        entries=tuple(_entries(spec, rows)),
         shapes=tuple((Name(n), tuple(map(formula, (t.shape, *t.shapes)))) for n, t in spec.arguments.items()),
         maps=tuple(
             Maps(Name(arch), tuple(Box(Name(n), formula(box)) for n, box in boxes.items()))
@@ -102,27 +100,3 @@ def _rows(spec: BodySpec, formula: Callable[[str | int], str]) -> Iterable[Row]:
         schedule = Schedule(row.threads, tuple(row.numbers.items()))
         fits = formula(row.fits) if row.fits else ""
         yield Row(Name(row.arch), names(row.dtypes), schedule, row.layout or "", row.first, fits)
-
-
-def _entries(spec: BodySpec, rows: tuple[Row, ...]) -> Iterable[Entry]:
-    none = dict.fromkeys((name for row in rows for name, _ in row.schedule.numbers), 0)
-    for row in rows:
-        for tag in row.elements:
-            arch = "" if row.arch == "sm_80" else f"{row.arch}_"
-            symbol = f"{spec.op}_{arch}{tag}_{row.schedule.tag}"
-            for kernel in spec.kernels:
-                if not _may_launch(kernel, none | dict(row.schedule.numbers)):
-                    continue
-                threads = row.schedule.threads if kernel.threads is None else kernel.threads
-                known = dict(row.schedule.numbers)
-                bounds = known[threads] if isinstance(threads, str) else threads
-                resident = known.get("blocks_per_sm", 1)
-                ctype = ElementKind(tag).row.cuda
-                symbols = Name(f"{symbol}_{kernel.name}"), Name(kernel.name)
-                yield Entry(*symbols, Code(ctype), row, Code(f"{bounds}, {resident}"))
-
-
-def _may_launch(kernel: KernelSpec, numbers: Mapping[str, int]) -> bool:
-    """False if a schedule's numbers alone forbid the launch."""
-    known = kernel.when is not None and set(fields_of(kernel.when)) <= set(numbers)
-    return not known or bool(evaluate_condition(str(kernel.when), numbers))

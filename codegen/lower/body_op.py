@@ -40,29 +40,6 @@ class Row:
     first: bool  # whether it comes before those that are made for the device's own architecture
     fits: str  # the formula of which problems it serves, or ""
 
-    @property
-    def numbers(self) -> tuple[tuple[Name, int], ...]:
-        return tuple((Name(n), value) for n, value in self.schedule.numbers)
-
-    @property
-    def constants(self) -> tuple[tuple[Name, int], ...]:
-        return (Name("THREADS"), self.schedule.threads), *((n.upper(), value) for n, value in self.numbers)
-
-    @property
-    def struct(self) -> Name:
-        """The name of the struct that holds the constants."""
-        return Name(f"Schedule_{self.arch}_{self.schedule.tag}")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An entry point: a kernel of a SKU."""
-
-    symbol: Name
-    kernel: Name
-    ctype: Code
-    row: Row
-    bounds: Code  # threads of a block, and blocks that a multiprocessor is to hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +63,9 @@ class BodyOp(Op):
     workspace: tuple[Scratch, ...]
     kernels: tuple[BodyKernel, ...]
     rows: tuple[Row, ...]
-    entries: tuple[Entry, ...]
     shapes: tuple[tuple[Name, tuple[str, ...]], ...]  # the formulas of those that an argument may have
     maps: tuple[Maps, ...]
 
     @property
     def layout_names(self) -> tuple[Name, ...]:
         return tuple(name for name, _ in self.layouts)
-
-    @property
-    def structs(self) -> tuple[Row, ...]:
-        """A row for each distinct schedule of an architecture."""
-        return tuple({r.struct: r for r in self.rows}.values())

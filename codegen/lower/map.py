@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from baracuda.runtime import Schedule
-from baracuda.runtime.arrays.element import ElementKind
 
 from ..program import Line, Name, Reduce, to_cuda
 from ..program.cuda import kind_of
@@ -34,7 +33,6 @@ _DOC = {
     "finish": Text("What is made of the sums of kept cells."),
 }
 _C_TYPE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
-_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "u64", 16: "uint4"}
 
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
@@ -48,7 +46,6 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     queries = [e for line in parts.lines for e in walk(line.expr) if isinstance(e, Query)]
     read = {name for line in parts.lines for name in parts.needed([line.name])}
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)
-    moves = set(lowering.copies) == set(spec.outputs)
     values = [name for name in spec.outputs if name not in parts.late]
     made = [name for name in spec.outputs if name in parts.late]
     sums = tuple(x for x in parts.lines if x.name in parts.sums)
@@ -66,16 +63,13 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         terms=lowering.body("terms", values, sums),
         finish=lowering.body("finish", made, given=sums),
         copies=tuple((Identifier(out), Identifier(of)) for out, of in lowering.copies.items()),
-        entries=tuple(_entries(spec, len(arguments) + len(indices), moves=moves, sums=bool(sums))),
+        entries=tuple(_entries(spec, len(arguments) + len(indices), sums=bool(sums))),
     )
 
 
-def _entries(spec: MapSpec, operands: int, *, moves: bool, sums: bool) -> Iterable[Entry]:
+def _entries(spec: MapSpec, operands: int, *, sums: bool) -> Iterable[Entry]:
     schedule = SUMS if sums and operands > _FEW else USUAL
-    for tag in spec.dtypes:
-        row = ElementKind(tag).row
-        word = _WORDS[row.bytes] if moves else row.cuda
-        yield Entry(Identifier(f"{spec.op}_{tag}_{schedule.tag}"), Identifier(tag), Code(word), schedule)
+    return (Entry(Identifier(tag), schedule) for tag in spec.dtypes)
 
 
 class _Lowering:

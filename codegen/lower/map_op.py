@@ -71,16 +71,10 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One SKU: an element type, and the type its elements are moved or computed as."""
+    """One SKU: an element type and how its work is cut up."""
 
-    symbol: Name
     element: Name
-    ctype: Code
     schedule: Schedule
-
-    @property
-    def packs(self) -> int:
-        return self.schedule["packs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +98,11 @@ class MapOp(Op):
     @property
     def layout_names(self) -> tuple[str, ...]:
         return MapPlan.LAYOUTS
+
+    @property
+    def operands(self) -> tuple[Name, ...]:
+        """What has a place for each cell: the tensors, and the indices that the program reads."""
+        return (*(t.local for t in self.tensors), *(Name(f"{d}_index") for d in self.indices))
 
     @property
     def bodies(self) -> tuple[Body, ...]:

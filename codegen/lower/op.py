@@ -68,7 +68,7 @@ class Tensor:
     @property
     def held(self) -> Code:
         """The constant that says a thread of a row holds its elements from the start."""
-        return Code("KEPT" if self.over == "col" else "HELD")
+        return Code("ROW_INVARIANT" if self.over == "col" else "HELD")
 
     @property
     def and_there(self) -> Code:
@@ -86,12 +86,12 @@ class Tensor:
     @property
     def inside(self) -> Code:
         """Whether whole packs around a row may be read: not where other blocks update theirs meanwhile."""
-        return Code("false" if self.role == "inout" else f"SLID && args.{self.local}.inside(row)")
+        return Code("false" if self.role == "inout" else f"MISALIGNED && args.{self.local}.inside(row)")
 
     @property
     def again(self) -> Code:
         """The layout to read it in while it is stored to: of what is updated, a thread reads its own columns only."""
-        return Code("SLID ? Layout::STRIDED : LAYOUT" if self.role == "inout" else "LAYOUT")
+        return Code("MISALIGNED ? Layout::STRIDED : LAYOUT" if self.role == "inout" else "LAYOUT")
 
     @property
     def value_type(self) -> Code:
@@ -196,26 +196,6 @@ class Columns:
     stores: tuple[Store, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One SKU: an element type and a tile, compiled as one entry point."""
-
-    symbol: Name
-    element: Name
-    ctype: Code
-    tile: Tile
-
-    @property
-    def attributes(self) -> Code:
-        """What it is declared with."""
-        return Code(self.tile.attributes)
-
-    @property
-    def type(self) -> Code:
-        """The tile as a type."""
-        t = self.tile
-        flags = [str(flag).lower() for flag in (t.wide, t.blocks > 0)]
-        return Code(f"Tile<{t.lanes}, {t.rows}, {t.chunks}, {flags[0]}, {t.cluster}, {flags[1]}>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +338,7 @@ class RowOp(Op):
     scalars: tuple[Scalar, ...]
     passes: tuple[Pass, ...]
     columns: Columns
-    entries: tuple[Entry, ...]
+    tiles: tuple[tuple[Name, tuple[Tile, ...]], ...]  # of each element type
     row_index: bool  # does the program read index(rows)?
 
     @property
@@ -385,11 +365,6 @@ class RowOp(Op):
     @property
     def column_inputs(self) -> tuple[Tensor, ...]:
         return tuple(t for t in self.tensors if t.over == "col" and t.role != "out")
-
-    @property
-    def inner(self) -> tuple[Pass, ...]:
-        """The passes that only gather what the last one needs."""
-        return self.passes[:-1]
 
     @property
     def last(self) -> Pass:

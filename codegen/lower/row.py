@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from baracuda.runtime import Tile
 from baracuda.runtime.arrays.element import ElementKind
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
@@ -12,8 +13,8 @@ from ..program import parse
 from ..program.tree import Query, walk
 from ..spec.scope import kinds_of, scope_of
 from ..spec.spec import RowSpec
-from ..text import Code, Name
-from .op import Entry, RowOp, Tensor
+from ..text import Name
+from .op import RowOp, Tensor
 from .row_passes import schedule
 from .row_tiles import Held, tiles
 from .shared import first_arch, lower_tensor, scalar, shared_fields
@@ -50,7 +51,7 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
         ),
         passes=plan.passes,
         columns=plan.columns,
-        entries=tuple(_entries(spec, arguments, len(plan.passes[-1].column_sums))),
+        tiles=tuple(_tiles(spec, arguments, len(plan.passes[-1].column_sums))),
         row_index=any(isinstance(e, Query) and (e.what, e.of) == ("index", rows) for x in lines for e in walk(x.expr)),
     )
 
@@ -60,14 +61,12 @@ def _row_and_col(spec: RowSpec) -> tuple[str, str]:
     return rows, next(n for n in spec.dims if n != rows)
 
 
-def _entries(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> Iterable[Entry]:
+def _tiles(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> Iterable[tuple[Name, tuple[Tile, ...]]]:
     held = {over: [t for t in arguments if t.role != "out" and t.over == over] for over in ("element", "col")}
     for tag in spec.dtypes:
-        element = ElementKind(tag).row
-        ahead = sum(_pack_bytes(t, ElementKind(tag)) for t in held["element"])
-        for tile in tiles(element, Held(len(held["element"]), len(held["col"]), column_sums, ahead)):
-            arch = f"{tile.arch}_" if tile.arch else ""
-            yield Entry(Name(f"{spec.op}_{arch}{tag}_{tile.tag}"), Name(tag), Code(element.cuda), tile)
+        kind = ElementKind(tag)
+        prefetched = sum(_pack_bytes(t, kind) for t in held["element"])
+        yield Name(tag), tiles(kind.row, Held(len(held["element"]), len(held["col"]), column_sums, prefetched))
 
 
 def _pack_bytes(tensor: Tensor, element: ElementKind) -> int:

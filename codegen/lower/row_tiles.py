@@ -10,7 +10,7 @@ from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 REGISTERS = 65536  # of a multiprocessor, for its threads
 # Of shared memory, for the next row: a block of sm_89 has 99 KiB, and folds in 17 of them; one of sm_90 has 227.
-AHEAD_BYTES = (80 * 1024, 160 * 1024)
+PREFETCH_BYTES = (80 * 1024, 160 * 1024)
 
 # Narrowest first; a problem takes the first whose tile holds a row, and the wide one when none does. A tile's columns
 # are lanes * chunks packs of 16 bytes. Measured on an H200, in GB/s of 4245 for a copy in the same runs.
@@ -80,13 +80,13 @@ SUMMING = (
 class Held:
     """What a thread holds for each chunk: packs of elements and, where it sums down columns, packs of columns and sums.
 
-    `ahead` is how many bytes of the next row it has on their way.
+    `prefetched` is how many bytes of the next row are under way.
     """
 
     elements: int
     columns: int
     column_sums: int
-    ahead: int
+    prefetched: int
 
 
 def tiles(element: Element, held: Held) -> tuple[Tile, ...]:
@@ -101,7 +101,7 @@ def tiles(element: Element, held: Held) -> tuple[Tile, ...]:
         registers = REGISTERS // (tile.threads * tile.resident) - beside
         chunks = min(tile.chunks, registers // max(1, 4 * packs + sums))
         if tile.blocks:
-            chunks = min(chunks, AHEAD_BYTES[bool(tile.arch)] // (tile.threads * max(1, held.ahead)))
+            chunks = min(chunks, PREFETCH_BYTES[bool(tile.arch)] // (tile.threads * max(1, held.prefetched)))
         narrowed = tile if tile.wide else replace(tile, chunks=chunks)
         if chunks > 0 and (tile.wide or not any(_serves(t, narrowed) for t in fit)):
             fit.append(narrowed)

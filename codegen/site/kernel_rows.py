@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from ..spec.spec import arch_number
 from ..text import Name
 from .table import Ready, Row, code
 
-_ENTRY = re.compile(r"^#ifdef SKU_(\w+)$", re.MULTILINE)
 Resources = Callable[[Registered], Sequence[Row]]
 
 
@@ -29,13 +27,12 @@ class Kernels:
     held: list[Row]
 
 
-def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resources, source: str) -> list[Kernels]:
-    """The op's kernels in order of preference; `source` is the link to the page with their text."""
-    lines = entry_lines(kernels[0].source.raw) if kernels else {}
+def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resources) -> list[Kernels]:
+    """The op's kernels in order of preference."""
     found = []
     for element in map(ElementKind, op.elements):
         own = [kernel for kernel in kernels if kernel.sku.element == element]
-        rows = [_row(op, kernel.sku, source, lines) for kernel in own]
+        rows = [_row(op, kernel.sku) for kernel in own]
         found.append(Kernels(Name(element), rows, [row for kernel in own for row in _held(kernel, resources)]))
     return found
 
@@ -70,21 +67,9 @@ def tuned_rows(op: Op) -> list[Row]:
     ]
 
 
-def entry_lines(text: str) -> dict[str, int]:
-    """The line of the declaration of each entry point, which is the one below its condition."""
-    return {match[1]: text.count("\n", 0, match.end()) + 2 for match in _ENTRY.finditer(text)}
-
-
-def line_anchor(line: int) -> str:
-    """What the line of a page's only block of text is called; as mkdocs names it."""
-    return f"#__codelineno-0-{line}"
-
-
-def _row(op: Op, sku: KernelSku, source: str, lines: dict[str, int]) -> Row:
-    at = next((line for symbol, line in lines.items() if symbol == sku.symbol), None)
-    at = at or next((line for symbol, line in lines.items() if symbol.startswith(f"{sku.symbol}_")), None)
+def _row(op: Op, sku: KernelSku) -> Row:
     return {
-        "kernel": Ready(f"[{code(sku.symbol)}]({source}{line_anchor(at) if at else ''})"),
+        "kernel": code(sku.symbol),
         "tile": code(str(sku.schedule) if isinstance(sku.schedule, Tile) else ""),  # else the symbol says it all
         "architecture": sku.arch,
         "layout": sku.layout,

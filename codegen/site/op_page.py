@@ -68,7 +68,7 @@ def op_page(
         count=len(kernels),
         grid=grid_rows(op, kernels),
         tuned=tuned_rows(op),
-        elements=kernels_by_element(op, kernels, resources, sources[0][1]),
+        elements=kernels_by_element(op, kernels, resources),
         excerpts=[
             (Ready(heading), Code(link(page, path)), Ready(text.strip())) for heading, path, text in extras.excerpts
         ],

@@ -6,7 +6,11 @@
 
 namespace baracuda {
 
-// What the caller's arrays are like, settled by the plan before compilation.
+// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 constexpr Walk WALK = Walk::BARACUDA_WALK;
 constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
@@ -32,7 +36,8 @@ template <typename T> struct kernel_args {
 
 // The values of cells.
 template <typename T, int N, int PACKS>
-__device__ void kernel_cells(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+__device__ void kernel_cells(
+    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> scores_slice[PACKS];
     read(scores_slice, args.scores_, run, operand::scores_, args.whole, live);
@@ -94,32 +99,15 @@ using namespace baracuda;
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
 constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
-template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;  // f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550
-template <typename T> constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
+// Of single cells f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550.
+template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;
+template <typename T>
+constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
 template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
 
-#ifdef SKU_alibi_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) alibi_f32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, RESIDENT<Element>)
+    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
+    kernel<Element, Schedule>(args);
 }
-#endif
-
-#ifdef SKU_alibi_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) alibi_f16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_alibi_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) alibi_bf16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_alibi_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_f64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Schedule<256, 4>>(args);
-}
-#endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 -1 1 +10 2 +1 3 +2 1 +7 2 -2 2 +2 1 +1 4 +1 2 -2 2 +2 1
-// @lines -1 1 +8 1 +4 2 +1 6 +1 1 +1 1 +5 2 +108 4 +8 17 +1 15 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 -1 1 +10 2 +1 4 +2 1 +7 2 -2 2 +2 1 +1 4 +1 2 -2 2 +2 1
+// @lines -1 1 +9 1 +4 2 +1 6 +2 1 +2 1 +6 2 +111 4 +8 17 +1 21

@@ -7,7 +7,11 @@
 
 namespace baracuda {
 
-// What the caller's arrays are like, settled by the plan before compilation.
+// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 constexpr Walk WALK = Walk::BARACUDA_WALK;
 constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
@@ -37,7 +41,8 @@ template <typename T> struct kernel_args {
 
 // The values of cells.
 template <typename T, int N, int PACKS>
-__device__ void kernel_cells(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+__device__ void kernel_cells(
+    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy_, run, operand::dy_, args.whole, live);
@@ -55,13 +60,16 @@ __device__ void kernel_cells(const kernel_args<T>& args, const Run<index_t, oper
     for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
         index_t to[1][operand::COUNT] = {};
         if (COPIES) locate<0>(to, copy, args.across, args.across_stride);
-        if (HAS_DSCORES) write<true>(dscores_pack, args.dscores_ + offset_of(to[0][operand::dscores_]), run, operand::dscores_, args.whole, live);
+        if (HAS_DSCORES) write<true>(dscores_pack, args.dscores_ + offset_of(to[0][operand::dscores_]), run,
+            operand::dscores_, args.whole, live);
     }
 }
 
 // The values of cells, and what they add to the sums.
 template <typename T, int N, int PACKS>
-__device__ void kernel_terms(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
+__device__ void kernel_terms(
+    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS],
+        const int (&live)[PACKS], acc_of<T> (*dslopes_term)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy_, run, operand::dy_, args.whole, live);
@@ -84,7 +92,9 @@ __device__ void kernel_terms(const kernel_args<T>& args, const Run<index_t, oper
 
 // What is made of the sums of kept cells.
 template <typename T, int N, int PACKS>
-__device__ void kernel_finish(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
+__device__ void kernel_finish(
+    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS],
+        const int (&live)[PACKS], const acc_of<T> (&dslopes_sum)[N]) {
     using acc_t = acc_of<T>;
     Pack<dslopes_type<T>, N> dslopes_pack[PACKS];
 #pragma unroll
@@ -108,7 +118,8 @@ template <typename T, class Schedule> __device__ void kernel_sums(const kernel_a
     constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
     const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
     const KeptCells<index_t, LAYOUT, KEPT> kept(share, args.kept.count);
-    Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
+    Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(
+        kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
     const Units<index_t> units(args.cut, share);
     const index_t end = kept.live ? units.end : 0;
     Compensated<acc_t> dslopes_part[KEPT];
@@ -128,7 +139,8 @@ template <typename T, class Schedule> __device__ void kernel_sums(const kernel_a
     if (HAS_DSLOPES) fold_slices(dslopes_sum, dslopes_part, share);
     if (share.slice != 0 || !kept.live) return;
     if (args.cut.splits > 1) {
-        if (HAS_DSLOPES) baracuda::write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + kept.first, dslopes_sum, kept.apart, kept.live);
+        if (HAS_DSLOPES) baracuda::write_parts(args.dslopes_parts + blockIdx.y * args.kept.count + kept.first,
+            dslopes_sum, kept.apart, kept.live);
         return;
     }
     Run<index_t, operand::COUNT, LAYOUT, KEPT> run[1];  // not kept in registers for so long
@@ -174,7 +186,8 @@ template <typename T, class Schedule> __device__ void kernel_fold(const kernel_a
     const index_t first = index_t(blockIdx.x) * share.owners + share.owner;
     const int live[1] = {live_of<1>(first, args.kept.count)};
     acc_t dslopes_sum[1] = {};
-    if (HAS_DSLOPES) baracuda::fold_parts(dslopes_sum, args.dslopes_parts + first, args.cut.splits, args.kept.count, live[0], share);
+    if (HAS_DSLOPES) baracuda::fold_parts(dslopes_sum, args.dslopes_parts + first, args.cut.splits, args.kept.count,
+        live[0], share);
     if (share.slice != 0 || !live[0]) return;
     Run<index_t, operand::COUNT, LAYOUT, 1> run[1];
     run[0].find(first, index_t(1), 1, args.kept, args.kept_stride);
@@ -218,34 +231,17 @@ using namespace baracuda;
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
 constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
-template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;  // f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550
-template <typename T> constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
+// Of single cells f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550.
+template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;
+template <typename T>
+constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
 template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
 
-#ifdef SKU_alibi_backward_f32_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) alibi_backward_f32_t256_packs2_blocks1056(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Schedule<256, 2>>(args);
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, RESIDENT<Element>)
+    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
+    kernel<Element, Schedule>(args);
 }
-#endif
-
-#ifdef SKU_alibi_backward_f16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) alibi_backward_f16_t256_packs2_blocks1056(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Schedule<256, 2>>(args);
-}
-#endif
-
-#ifdef SKU_alibi_backward_bf16_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) alibi_backward_bf16_t256_packs2_blocks1056(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Schedule<256, 2>>(args);
-}
-#endif
-
-#ifdef SKU_alibi_backward_f64_t256_packs2_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) alibi_backward_f64_t256_packs2_blocks1056(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Schedule<256, 2>>(args);
-}
-#endif
-// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 9 +1 1 -1 1 +2 2 +1 13 +1 1 -1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +2 1 +1
-// @lines 4 +14 1 +4 2 +1 6 +1 1 +1 1 +5 2 -62 3 +2 1 +7 2 +2 1 +1 4 +1 2 -2 2 +2 1 +8 1 +2 1 +1 2 +13 1 +2 2 -62 3 +2 1
-// @lines +11 1 +1 4 +8 1 +5 1 +4 2 +13 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 18 +1 1
-// @lines +1 7 +1 1 +1 1 +1 2 +1 3 +1 2 +1 9 +1 2 +1 6 +1 4 +1 5 +2 17 +1 15 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 13 +1 1 -1 1 +2 2 +1 13 +1 1 -1 1 -1 1 +8 1 +1 2 +1 4 +2 1 +7 2 +2 1
+// @lines +1 4 +15 1 +4 2 +1 6 +2 1 -1 1 +2 1 +6 2 -67 4 -1 1 +2 1 +7 2 +2 1 +1 4 +1 2 -2 2 +2 1 +9 1 +2 1 +1 2 +15 1 +3
+// @lines 2 -67 4 -1 1 +2 1 +11 1 +1 4 +9 1 +5 1 +4 2 +15 1 +3 2 +2 14 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2
+// @lines +1 1 -1 1 +2 18 +1 1 +1 7 +1 1 +1 1 +1 2 +1 3 +1 2 +1 9 +1 2 -1 1 +2 6 +1 4 +1 5 +2 17 +1 21

@@ -9,6 +9,10 @@
 namespace baracuda {
 
 // What the plan settled before compilation.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 struct Variant {
     static constexpr bool HAS_MASK = BARACUDA_HAS_MASK;
     static constexpr int DK = BARACUDA_SETTING_DK;
@@ -16,34 +20,6 @@ struct Variant {
     static constexpr bool IS_CAUSAL = BARACUDA_SETTING_IS_CAUSAL;
     static constexpr bool PACKED = BARACUDA_LAYOUT == 0;
     static constexpr bool STRIDED = BARACUDA_LAYOUT == 1;
-};
-struct Schedule_sm_80_t128_block_q64_block_k64_stages2_blocks_per_sm4 {
-    static constexpr int THREADS = 128;
-    static constexpr int BLOCK_Q = 64;
-    static constexpr int BLOCK_K = 64;
-    static constexpr int STAGES = 2;
-    static constexpr int BLOCKS_PER_SM = 4;
-};
-struct Schedule_sm_80_t128_block_q64_block_k64_stages2_blocks_per_sm2 {
-    static constexpr int THREADS = 128;
-    static constexpr int BLOCK_Q = 64;
-    static constexpr int BLOCK_K = 64;
-    static constexpr int STAGES = 2;
-    static constexpr int BLOCKS_PER_SM = 2;
-};
-struct Schedule_sm_80_t128_block_q64_block_k16_stages2 {
-    static constexpr int THREADS = 128;
-    static constexpr int BLOCK_Q = 64;
-    static constexpr int BLOCK_K = 16;
-    static constexpr int STAGES = 2;
-};
-struct Schedule_sm_80_t128_lanes32 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 32;
-};
-struct Schedule_sm_80_t128_lanes128 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 128;
 };
 
 template <typename T> struct sdpa_args {
@@ -70,187 +46,9 @@ template <typename T> struct sdpa_args {
 
 using namespace baracuda;
 
-#ifdef SKU_sdpa_f16_t128_block_q64_block_k64_stages2_blocks_per_sm4_fused
-extern "C" __global__ void __launch_bounds__(128, 4) sdpa_f16_t128_block_q64_block_k64_stages2_blocks_per_sm4_fused(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_fused<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_blocks_per_sm4, Variant>(args);
+extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_PER_SM)
+    BARACUDA_SYMBOL(__grid_constant__ const sdpa_args<Element> args) {
+    BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_block_q64_block_k64_stages2_blocks_per_sm4_fused
-extern "C" __global__ void __launch_bounds__(128, 4) sdpa_bf16_t128_block_q64_block_k64_stages2_blocks_per_sm4_fused(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_fused<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_blocks_per_sm4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f16_t128_block_q64_block_k64_stages2_blocks_per_sm2_fused
-extern "C" __global__ void __launch_bounds__(128, 2) sdpa_f16_t128_block_q64_block_k64_stages2_blocks_per_sm2_fused(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_fused<f16, Schedule_sm_80_t128_block_q64_block_k64_stages2_blocks_per_sm2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_block_q64_block_k64_stages2_blocks_per_sm2_fused
-extern "C" __global__ void __launch_bounds__(128, 2) sdpa_bf16_t128_block_q64_block_k64_stages2_blocks_per_sm2_fused(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_fused<bf16, Schedule_sm_80_t128_block_q64_block_k64_stages2_blocks_per_sm2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f16_t128_block_q64_block_k16_stages2_fused
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_block_q64_block_k16_stages2_fused(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_fused<f16, Schedule_sm_80_t128_block_q64_block_k16_stages2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_block_q64_block_k16_stages2_fused
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_block_q64_block_k16_stages2_fused(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_fused<bf16, Schedule_sm_80_t128_block_q64_block_k16_stages2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f32_t128_lanes32_scores
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes32_scores(__grid_constant__ const sdpa_args<float> args) {
-    sdpa_scores<float, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f32_t128_lanes32_softmax
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes32_softmax(__grid_constant__ const sdpa_args<float> args) {
-    sdpa_softmax<float, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f32_t128_lanes32_output
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes32_output(__grid_constant__ const sdpa_args<float> args) {
-    sdpa_output<float, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f16_t128_lanes32_scores
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes32_scores(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_scores<f16, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f16_t128_lanes32_softmax
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes32_softmax(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_softmax<f16, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f16_t128_lanes32_output
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes32_output(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_output<f16, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_lanes32_scores
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes32_scores(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_scores<bf16, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_lanes32_softmax
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes32_softmax(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_softmax<bf16, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_lanes32_output
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes32_output(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_output<bf16, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f64_t128_lanes32_scores
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes32_scores(__grid_constant__ const sdpa_args<double> args) {
-    sdpa_scores<double, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f64_t128_lanes32_softmax
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes32_softmax(__grid_constant__ const sdpa_args<double> args) {
-    sdpa_softmax<double, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f64_t128_lanes32_output
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes32_output(__grid_constant__ const sdpa_args<double> args) {
-    sdpa_output<double, Schedule_sm_80_t128_lanes32, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f32_t128_lanes128_scores
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes128_scores(__grid_constant__ const sdpa_args<float> args) {
-    sdpa_scores<float, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f32_t128_lanes128_softmax
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes128_softmax(__grid_constant__ const sdpa_args<float> args) {
-    sdpa_softmax<float, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f32_t128_lanes128_output
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f32_t128_lanes128_output(__grid_constant__ const sdpa_args<float> args) {
-    sdpa_output<float, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f16_t128_lanes128_scores
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes128_scores(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_scores<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f16_t128_lanes128_softmax
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes128_softmax(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_softmax<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f16_t128_lanes128_output
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f16_t128_lanes128_output(__grid_constant__ const sdpa_args<f16> args) {
-    sdpa_output<f16, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_lanes128_scores
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes128_scores(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_scores<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_lanes128_softmax
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes128_softmax(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_softmax<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_bf16_t128_lanes128_output
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_bf16_t128_lanes128_output(__grid_constant__ const sdpa_args<bf16> args) {
-    sdpa_output<bf16, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f64_t128_lanes128_scores
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes128_scores(__grid_constant__ const sdpa_args<double> args) {
-    sdpa_scores<double, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f64_t128_lanes128_softmax
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes128_softmax(__grid_constant__ const sdpa_args<double> args) {
-    sdpa_softmax<double, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-
-#ifdef SKU_sdpa_f64_t128_lanes128_output
-extern "C" __global__ void __launch_bounds__(128, 1) sdpa_f64_t128_lanes128_output(__grid_constant__ const sdpa_args<double> args) {
-    sdpa_output<double, Schedule_sm_80_t128_lanes128, Variant>(args);
-}
-#endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +2 1 -1 1 -1 1 +2 1 -1 1 +1 1 +4 1 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 +1 1 -5 1 +1 1 -1
-// @lines 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 6 +1 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 8 +1 1 +2 1 -1 1 -1 1 +2 1 -1 1 +1 2 +3 1 +8 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 10

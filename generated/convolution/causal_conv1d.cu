@@ -9,6 +9,10 @@
 namespace baracuda {
 
 // What the plan settled before compilation.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 struct Variant {
     static constexpr bool HAS_BIAS = BARACUDA_HAS_BIAS;
     static constexpr bool HAS_INITIAL_STATES = BARACUDA_HAS_INITIAL_STATES;
@@ -23,91 +27,6 @@ struct Variant {
 template <typename T> using weight_type = BARACUDA_TYPE_WEIGHT;
 template <typename T> using bias_type = BARACUDA_TYPE_BIAS;
 template <typename T> using cu_seqlens_type = BARACUDA_TYPE_CU_SEQLENS;
-struct Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 4;
-    static constexpr int OWNED = 32;
-    static constexpr int TIME = 8;
-    static constexpr int STEPS = 2;
-    static constexpr int BATCH = 2;
-};
-struct Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 16;
-    static constexpr int OWNED = 8;
-    static constexpr int TIME = 8;
-    static constexpr int STEPS = 4;
-    static constexpr int BATCH = 2;
-};
-struct Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch4_blocks_per_sm8 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 1;
-    static constexpr int TIME = 8;
-    static constexpr int STEPS = 16;
-    static constexpr int BATCH = 4;
-    static constexpr int BLOCKS_PER_SM = 8;
-};
-struct Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch4 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 1;
-    static constexpr int TIME = 8;
-    static constexpr int STEPS = 16;
-    static constexpr int BATCH = 4;
-};
-struct Schedule_sm_80_t128_lanes32_owned1_time4_steps16_batch4 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 1;
-    static constexpr int TIME = 4;
-    static constexpr int STEPS = 16;
-    static constexpr int BATCH = 4;
-};
-struct Schedule_sm_80_t128_lanes32_owned1_time8_steps8_batch3 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 1;
-    static constexpr int TIME = 8;
-    static constexpr int STEPS = 8;
-    static constexpr int BATCH = 3;
-};
-struct Schedule_sm_80_t64_lanes32_owned1_time8_steps8_batch3 {
-    static constexpr int THREADS = 64;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 1;
-    static constexpr int TIME = 8;
-    static constexpr int STEPS = 8;
-    static constexpr int BATCH = 3;
-};
-struct Schedule_sm_80_t128_lanes32_owned128_time4_steps8_batch5_blocks_per_sm6_columns1 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 128;
-    static constexpr int TIME = 4;
-    static constexpr int STEPS = 8;
-    static constexpr int BATCH = 5;
-    static constexpr int BLOCKS_PER_SM = 6;
-    static constexpr int COLUMNS = 1;
-};
-struct Schedule_sm_80_t128_lanes32_owned64_time8_steps4_batch3_columns1 {
-    static constexpr int THREADS = 128;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 64;
-    static constexpr int TIME = 8;
-    static constexpr int STEPS = 4;
-    static constexpr int BATCH = 3;
-    static constexpr int COLUMNS = 1;
-};
-struct Schedule_sm_80_t64_lanes32_owned64_time8_steps4_batch3_columns1 {
-    static constexpr int THREADS = 64;
-    static constexpr int LANES = 32;
-    static constexpr int OWNED = 64;
-    static constexpr int TIME = 8;
-    static constexpr int STEPS = 4;
-    static constexpr int BATCH = 3;
-    static constexpr int COLUMNS = 1;
-};
 
 template <typename T> struct causal_conv1d_args {
     Strided<const T, 3> x;
@@ -129,135 +48,9 @@ template <typename T> struct causal_conv1d_args {
 
 using namespace baracuda;
 
-#ifdef SKU_causal_conv1d_f32_t128_lanes4_owned32_time8_steps2_batch2_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f32_t128_lanes4_owned32_time8_steps2_batch2_main(__grid_constant__ const causal_conv1d_args<float> args) {
-    causal_conv1d_main<float, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2, Variant>(args);
+extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_PER_SM)
+    BARACUDA_SYMBOL(__grid_constant__ const causal_conv1d_args<Element> args) {
+    BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-#endif
-
-#ifdef SKU_causal_conv1d_f16_t128_lanes4_owned32_time8_steps2_batch2_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f16_t128_lanes4_owned32_time8_steps2_batch2_main(__grid_constant__ const causal_conv1d_args<f16> args) {
-    causal_conv1d_main<f16, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_bf16_t128_lanes4_owned32_time8_steps2_batch2_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_bf16_t128_lanes4_owned32_time8_steps2_batch2_main(__grid_constant__ const causal_conv1d_args<bf16> args) {
-    causal_conv1d_main<bf16, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f64_t128_lanes4_owned32_time8_steps2_batch2_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f64_t128_lanes4_owned32_time8_steps2_batch2_main(__grid_constant__ const causal_conv1d_args<double> args) {
-    causal_conv1d_main<double, Schedule_sm_80_t128_lanes4_owned32_time8_steps2_batch2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f32_t128_lanes16_owned8_time8_steps4_batch2_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f32_t128_lanes16_owned8_time8_steps4_batch2_main(__grid_constant__ const causal_conv1d_args<float> args) {
-    causal_conv1d_main<float, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f16_t128_lanes16_owned8_time8_steps4_batch2_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f16_t128_lanes16_owned8_time8_steps4_batch2_main(__grid_constant__ const causal_conv1d_args<f16> args) {
-    causal_conv1d_main<f16, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_bf16_t128_lanes16_owned8_time8_steps4_batch2_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_bf16_t128_lanes16_owned8_time8_steps4_batch2_main(__grid_constant__ const causal_conv1d_args<bf16> args) {
-    causal_conv1d_main<bf16, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f64_t128_lanes16_owned8_time8_steps4_batch2_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f64_t128_lanes16_owned8_time8_steps4_batch2_main(__grid_constant__ const causal_conv1d_args<double> args) {
-    causal_conv1d_main<double, Schedule_sm_80_t128_lanes16_owned8_time8_steps4_batch2, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f16_t128_lanes32_owned1_time8_steps16_batch4_blocks_per_sm8_main
-extern "C" __global__ void __launch_bounds__(128, 8) causal_conv1d_f16_t128_lanes32_owned1_time8_steps16_batch4_blocks_per_sm8_main(__grid_constant__ const causal_conv1d_args<f16> args) {
-    causal_conv1d_main<f16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch4_blocks_per_sm8, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_bf16_t128_lanes32_owned1_time8_steps16_batch4_blocks_per_sm8_main
-extern "C" __global__ void __launch_bounds__(128, 8) causal_conv1d_bf16_t128_lanes32_owned1_time8_steps16_batch4_blocks_per_sm8_main(__grid_constant__ const causal_conv1d_args<bf16> args) {
-    causal_conv1d_main<bf16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch4_blocks_per_sm8, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f16_t128_lanes32_owned1_time8_steps16_batch4_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f16_t128_lanes32_owned1_time8_steps16_batch4_main(__grid_constant__ const causal_conv1d_args<f16> args) {
-    causal_conv1d_main<f16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_bf16_t128_lanes32_owned1_time8_steps16_batch4_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_bf16_t128_lanes32_owned1_time8_steps16_batch4_main(__grid_constant__ const causal_conv1d_args<bf16> args) {
-    causal_conv1d_main<bf16, Schedule_sm_80_t128_lanes32_owned1_time8_steps16_batch4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f32_t128_lanes32_owned1_time4_steps16_batch4_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f32_t128_lanes32_owned1_time4_steps16_batch4_main(__grid_constant__ const causal_conv1d_args<float> args) {
-    causal_conv1d_main<float, Schedule_sm_80_t128_lanes32_owned1_time4_steps16_batch4, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f32_t128_lanes32_owned1_time8_steps8_batch3_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f32_t128_lanes32_owned1_time8_steps8_batch3_main(__grid_constant__ const causal_conv1d_args<float> args) {
-    causal_conv1d_main<float, Schedule_sm_80_t128_lanes32_owned1_time8_steps8_batch3, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f64_t64_lanes32_owned1_time8_steps8_batch3_main
-extern "C" __global__ void __launch_bounds__(64, 1) causal_conv1d_f64_t64_lanes32_owned1_time8_steps8_batch3_main(__grid_constant__ const causal_conv1d_args<double> args) {
-    causal_conv1d_main<double, Schedule_sm_80_t64_lanes32_owned1_time8_steps8_batch3, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f16_t128_lanes32_owned128_time4_steps8_batch5_blocks_per_sm6_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 6) causal_conv1d_f16_t128_lanes32_owned128_time4_steps8_batch5_blocks_per_sm6_columns1_main(__grid_constant__ const causal_conv1d_args<f16> args) {
-    causal_conv1d_main<f16, Schedule_sm_80_t128_lanes32_owned128_time4_steps8_batch5_blocks_per_sm6_columns1, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_bf16_t128_lanes32_owned128_time4_steps8_batch5_blocks_per_sm6_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 6) causal_conv1d_bf16_t128_lanes32_owned128_time4_steps8_batch5_blocks_per_sm6_columns1_main(__grid_constant__ const causal_conv1d_args<bf16> args) {
-    causal_conv1d_main<bf16, Schedule_sm_80_t128_lanes32_owned128_time4_steps8_batch5_blocks_per_sm6_columns1, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f32_t128_lanes32_owned64_time8_steps4_batch3_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f32_t128_lanes32_owned64_time8_steps4_batch3_columns1_main(__grid_constant__ const causal_conv1d_args<float> args) {
-    causal_conv1d_main<float, Schedule_sm_80_t128_lanes32_owned64_time8_steps4_batch3_columns1, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f16_t128_lanes32_owned64_time8_steps4_batch3_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_f16_t128_lanes32_owned64_time8_steps4_batch3_columns1_main(__grid_constant__ const causal_conv1d_args<f16> args) {
-    causal_conv1d_main<f16, Schedule_sm_80_t128_lanes32_owned64_time8_steps4_batch3_columns1, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_bf16_t128_lanes32_owned64_time8_steps4_batch3_columns1_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_bf16_t128_lanes32_owned64_time8_steps4_batch3_columns1_main(__grid_constant__ const causal_conv1d_args<bf16> args) {
-    causal_conv1d_main<bf16, Schedule_sm_80_t128_lanes32_owned64_time8_steps4_batch3_columns1, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_f64_t64_lanes32_owned64_time8_steps4_batch3_columns1_main
-extern "C" __global__ void __launch_bounds__(64, 1) causal_conv1d_f64_t64_lanes32_owned64_time8_steps4_batch3_columns1_main(__grid_constant__ const causal_conv1d_args<double> args) {
-    causal_conv1d_main<double, Schedule_sm_80_t64_lanes32_owned64_time8_steps4_batch3_columns1, Variant>(args);
-}
-#endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 -1 1 +1 1 +1 1 -1
-// @lines 1 -1 1 +2 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 1 -5 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 2 +1 1 +8
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 8 +1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 -1 1 +1 1 +1 1 -1
+// @lines 1 -1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 10

@@ -9,6 +9,10 @@
 namespace baracuda {
 
 // What the plan settled before compilation.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 struct Variant {
     static constexpr bool HAS_BIAS = BARACUDA_HAS_BIAS;
     static constexpr int WIDTH = BARACUDA_SETTING_WIDTH;
@@ -18,13 +22,6 @@ struct Variant {
 };
 template <typename T> using weight_type = BARACUDA_TYPE_WEIGHT;
 template <typename T> using bias_type = BARACUDA_TYPE_BIAS;
-struct Schedule_sm_80_t128_blocks_per_sm12 {
-    static constexpr int THREADS = 128;
-    static constexpr int BLOCKS_PER_SM = 12;
-};
-struct Schedule_sm_80_t128 {
-    static constexpr int THREADS = 128;
-};
 
 template <typename T> struct causal_conv1d_update_args {
     Strided<const T, 3> x;
@@ -44,28 +41,9 @@ template <typename T> struct causal_conv1d_update_args {
 
 using namespace baracuda;
 
-#ifdef SKU_causal_conv1d_update_f32_t128_blocks_per_sm12_main
-extern "C" __global__ void __launch_bounds__(128, 12) causal_conv1d_update_f32_t128_blocks_per_sm12_main(__grid_constant__ const causal_conv1d_update_args<float> args) {
-    causal_conv1d_update_main<float, Schedule_sm_80_t128_blocks_per_sm12, Variant>(args);
+extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_PER_SM)
+    BARACUDA_SYMBOL(__grid_constant__ const causal_conv1d_update_args<Element> args) {
+    BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-#endif
-
-#ifdef SKU_causal_conv1d_update_f16_t128_blocks_per_sm12_main
-extern "C" __global__ void __launch_bounds__(128, 12) causal_conv1d_update_f16_t128_blocks_per_sm12_main(__grid_constant__ const causal_conv1d_update_args<f16> args) {
-    causal_conv1d_update_main<f16, Schedule_sm_80_t128_blocks_per_sm12, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_update_bf16_t128_blocks_per_sm12_main
-extern "C" __global__ void __launch_bounds__(128, 12) causal_conv1d_update_bf16_t128_blocks_per_sm12_main(__grid_constant__ const causal_conv1d_update_args<bf16> args) {
-    causal_conv1d_update_main<bf16, Schedule_sm_80_t128_blocks_per_sm12, Variant>(args);
-}
-#endif
-
-#ifdef SKU_causal_conv1d_update_f64_t128_main
-extern "C" __global__ void __launch_bounds__(128, 1) causal_conv1d_update_f64_t128_main(__grid_constant__ const causal_conv1d_update_args<double> args) {
-    causal_conv1d_update_main<double, Schedule_sm_80_t128, Variant>(args);
-}
-#endif
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 4 +1 1 +2 1 -1 1 -1 1 +2 1 +1 1 +1 1 -1 1 +2 1 +1 1 -1 1 +1
-// @lines 1 -5 1 +1 1 +1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 6 +1 6 -6 6 -6 6 -6 5
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 8 +1 1 +2 1 -1 1 -1 1 +2 1 +1 1 +1 1 -1 2 +1 1 +8 1 -1 1 -1
+// @lines 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 10

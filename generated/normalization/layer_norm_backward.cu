@@ -9,7 +9,11 @@
 
 namespace baracuda {
 
-// What the caller's arrays are like, settled by the plan before compilation.
+// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
@@ -40,41 +44,47 @@ template <typename T> struct kernel_args {
     unsigned* tickets;  // one a strip of wide rows
 };
 
-// Block b takes rows b * ROWS, and if it stays (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
-// t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
-// stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
-// columns of it, and what is stored is computed again for the packs that memory is made of.
+// Block b works on rows b * ROWS and following, a persistent block then on rows (b + blocks) * ROWS, ... LANES threads
+// share a row; thread t of them owns packs t, t + LANES, ... of VEC columns. A held row stays in registers: each tensor
+// is read once and written once. A persistent block prefetches the next packed row into shared memory while it works on
+// one. Dense rows may be misaligned: threads own the same columns, and recompute what they store for the aligned packs.
 template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
-    constexpr bool SLID = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
-    constexpr bool ONCE = false;  // the grid has a block for all rows
-    constexpr bool KEPT = HELD && true;  // what all rows share
+    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP;
+    constexpr bool PREFETCH = HELD && Tile::PERSISTENT && LAYOUT == Layout::PACKED;
+    constexpr bool MISALIGNED = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
+    // The grid has a block for all rows.
+    constexpr bool ONCE = false;
+    constexpr bool ROW_INVARIANT = HELD;  // columns' values stay in registers
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
     const long long rows_size = space.rows;
     [[maybe_unused]] const long long cols_size = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
+    const long long block = WALK == Walk::STRIP ? blockIdx.y
+                            : ONCE              ? blockIdx.x + (long long)blockIdx.y * gridDim.x
+                                                : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
     // The columns of a held tile. Blocks of a cluster share those of a row evenly.
-    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
+    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols)
+                                                         : held_stretch<Tile, VEC, index_t>(space.cols);
     const index_t home = stretch.first;
     const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
     Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];
     [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
     [[maybe_unused]] acc_t dbeta_sum[CHUNKS][VEC] = {};
-    if constexpr (KEPT) {
-        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma_.data, args.gamma_.col_stride, space, column(home, 0), APART, stretch.end, false);
+    if constexpr (ROW_INVARIANT) {
+        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma_.data, args.gamma_.col_stride, space, column(home, 0),
+            APART, stretch.end, false);
     }
 
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
-    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
-    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> x_ahead(shared);
+    [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> dy_prefetch(shared);
+    [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> x_prefetch(shared);
     const auto fetch = [&](long long row) {
         if (row >= rows_size) return;
         const T* const dy_row = args.dy_.row(space, row);
@@ -82,8 +92,8 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (column(home, k) >= stretch.end) continue;
-            dy_ahead.fetch(k, dy_row + column(home, k));
-            x_ahead.fetch(k, x_row + column(home, k));
+            dy_prefetch.fetch(k, dy_row + column(home, k));
+            x_prefetch.fetch(k, x_row + column(home, k));
         }
     };
     const auto mu_at = [&](long long row) {
@@ -94,7 +104,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
     };
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
-    if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
+    if constexpr (PREFETCH) fetch(block * Tile::ROWS + own);
     acc_t mu_next = mu_at(block * Tile::ROWS + own);
     acc_t rstd_next = rstd_at(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
@@ -109,17 +119,17 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const T* const dy_row = args.dy_.row(space, row);
         const T* const x_row = args.x_.row(space, row);
         T* const dx_row = args.dx_.row(space, row);
-        [[maybe_unused]] const bool dy_inside = SLID && args.dy_.inside(row);
+        [[maybe_unused]] const bool dy_inside = MISALIGNED && args.dy_.inside(row);
         Pack<T, VEC> dy_slice[CHUNKS];
-        [[maybe_unused]] const bool x_inside = SLID && args.x_.inside(row);
+        [[maybe_unused]] const bool x_inside = MISALIGNED && args.x_.inside(row);
         Pack<T, VEC> x_slice[CHUNKS];
-        if constexpr (AHEAD) {
+        if constexpr (PREFETCH) {
             cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 if (column(home, k) >= cols) continue;
-                dy_ahead.take(k, dy_slice[k]);
-                x_ahead.take(k, x_slice[k]);
+                dy_prefetch.take(k, dy_slice[k]);
+                x_prefetch.take(k, x_slice[k]);
             }
             fetch(next);
         } else if constexpr (HELD) {
@@ -131,7 +141,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         [[maybe_unused]] acc_t proj_part = acc_t(0);
         if constexpr (HELD) keep_packed(dy_slice);
         if constexpr (HELD) keep_packed(x_slice);
-        if constexpr (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        if constexpr (ROW_INVARIANT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
@@ -142,8 +152,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
-                if constexpr (!KEPT) gamma_slice[k] = {};
-                if constexpr (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
+                if constexpr (!ROW_INVARIANT) gamma_slice[k] = {};
+                if constexpr (!ROW_INVARIANT && HAS_GAMMA)
+                    read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (LAYOUT != Layout::PACKED && i >= left) continue;
@@ -158,8 +169,10 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
             }
             if constexpr (HELD) break;
         }
-        const acc_t drift_ = WALK == Walk::STRIP ? args.drift_gathered[row] : mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(drift_part, turn), space);
-        const acc_t proj_ = WALK == Walk::STRIP ? args.proj_gathered[row] : mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(proj_part, turn), space);
+        const acc_t drift_ = WALK == Walk::STRIP ? args.drift_gathered[row]
+            : mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(drift_part, turn), space);
+        const acc_t proj_ = WALK == Walk::STRIP ? args.proj_gathered[row]
+            : mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(proj_part, turn), space);
         if (WALK == Walk::GATHER) {
             if (lane == 0) args.drift_gathered[row] = drift_;
             if (lane == 0) args.proj_gathered[row] = proj_;
@@ -168,7 +181,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
 
         if constexpr (HELD) keep_packed(dy_slice);
         if constexpr (HELD) keep_packed(x_slice);
-        if constexpr (KEPT && HAS_GAMMA) keep_packed(gamma_slice);
+        if constexpr (ROW_INVARIANT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = home; (HELD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!HELD) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
@@ -179,8 +192,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
-                if constexpr (!KEPT) gamma_slice[k] = {};
-                if constexpr (!KEPT && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
+                if constexpr (!ROW_INVARIANT) gamma_slice[k] = {};
+                if constexpr (!ROW_INVARIANT && HAS_GAMMA)
+                    read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
@@ -194,19 +208,20 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                     if (HAS_DBETA) dbeta_sum[k][i] = dbeta_sum[k][i] + dy_;
                     dx_pack.lane[i] = T(rstd_ * (wdy_ - drift_ - xhat_ * proj_));
                 }
-                if (!SLID) write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, home, cols);
+                if (!MISALIGNED) write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, home, cols);
             }
             if constexpr (HELD) break;
         }
-        if constexpr (SLID) {
-            Tile::row_barrier();  // what others own has been read when it is overwritten in place
-        if constexpr (HELD && !SLID) keep_packed(dy_slice);
-        if constexpr (HELD && !SLID) keep_packed(x_slice);
-        if constexpr (KEPT && !SLID && HAS_GAMMA) keep_packed(gamma_slice);
-        constexpr bool AGAIN = !HELD || SLID;
-        const int slide = SLID ? slide_of<VEC>(dx_row + home) : 0;
+        if constexpr (MISALIGNED) {
+            // What others own has been read when it is overwritten in place.
+            Tile::row_barrier();
+        if constexpr (HELD && !MISALIGNED) keep_packed(dy_slice);
+        if constexpr (HELD && !MISALIGNED) keep_packed(x_slice);
+        if constexpr (ROW_INVARIANT && !MISALIGNED && HAS_GAMMA) keep_packed(gamma_slice);
+        constexpr bool AGAIN = !HELD || MISALIGNED;
+        const int skew = MISALIGNED ? misalignment<VEC>(dx_row + home) : 0;
         Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];  // of other columns than those whose sums are kept
-        for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
+        for (index_t tile = home - skew; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
             if constexpr (AGAIN) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
                 read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
@@ -216,12 +231,13 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                 const index_t col = column(tile, k);
                 if (col >= cols) break;
                 [[maybe_unused]] const index_t left = cols - col;
-                if constexpr (!KEPT || SLID) gamma_slice[k] = {};
-                if constexpr ((!KEPT || SLID) && HAS_GAMMA) read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
+                if constexpr ((!ROW_INVARIANT || MISALIGNED)) gamma_slice[k] = {};
+                if constexpr ((!ROW_INVARIANT || MISALIGNED) && HAS_GAMMA)
+                    read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
+                    if (LAYOUT != Layout::PACKED && !MISALIGNED && i >= left) continue;
                     const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
                     const acc_t x_ = acc_t(value_of(x_slice[k], i));
                     const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
@@ -251,12 +267,14 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         }
     }
     if (WALK == Walk::GATHER && block == 0)
-        for (long long strip = threadIdx.x; strip * Tile::LANES * VEC < space.cols; strip += Tile::THREADS) args.tickets[strip] = 0;
+        for (long long strip = threadIdx.x; strip * Tile::LANES * VEC < space.cols; strip += Tile::THREADS)
+            args.tickets[strip] = 0;
 }
 
 // Adds the parts of the sums of columns [first, end), THREADS / SLICES columns at a time, in an order that is always
 // the same.
-template <typename T, class Tile, int SLICES> __device__ void kernel_columns(const kernel_args<T>& args, long long first, long long end) {
+template <typename T, class Tile, int SLICES>
+__device__ void kernel_columns(const kernel_args<T>& args, long long first, long long end) {
     using acc_t = acc_of<T>;
     constexpr int COLUMNS = Tile::THREADS / SLICES;
     const Space& space = args.space;
@@ -264,9 +282,11 @@ template <typename T, class Tile, int SLICES> __device__ void kernel_columns(con
     for (; first < end; first += COLUMNS) {
         const long long col = first + threadIdx.x % COLUMNS;
         acc_t dgamma_ = 0;
-        if (HAS_DGAMMA) dgamma_ = baracuda::fold_parts<Tile::THREADS, SLICES>(args.dgamma_parts + col, args.parts, space.cols, col < end);
+        if (HAS_DGAMMA) dgamma_ = baracuda::fold_parts<Tile::THREADS, SLICES>(args.dgamma_parts + col, args.parts,
+            space.cols, col < end);
         acc_t dbeta_ = 0;
-        if (HAS_DBETA) dbeta_ = baracuda::fold_parts<Tile::THREADS, SLICES>(args.dbeta_parts + col, args.parts, space.cols, col < end);
+        if (HAS_DBETA) dbeta_ = baracuda::fold_parts<Tile::THREADS, SLICES>(args.dbeta_parts + col, args.parts,
+            space.cols, col < end);
         if (threadIdx.x >= COLUMNS || col >= end) continue;
         if (HAS_DGAMMA) args.dgamma_.at(space, col) = dgamma_type<T>(dgamma_);
         if (HAS_DBETA) args.dbeta_.at(space, col) = dbeta_type<T>(dbeta_);
@@ -297,336 +317,18 @@ template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& a
 
 using namespace baracuda;
 
-#ifdef SKU_layer_norm_backward_f32_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row4x64x2(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<4, 64, 2, false, 1, true>>(args);
-}
-#endif
+using KernelTile = TileOf<Schedule>;
+constexpr int RESIDENT = LAYOUT <= Layout::DENSE ? Schedule::RESIDENT : 1;  // other rows may take more registers
 
-#ifdef SKU_layer_norm_backward_f32_row4x64x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row4x64x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<4, 64, 4, false, 1, true>>(args);
+extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::THREADS, RESIDENT)
+    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
+    kernel<Element, KernelTile>(args);
 }
-#endif
-
-#ifdef SKU_layer_norm_backward_f32_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row8x32x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<8, 32, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f32_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row16x16x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<16, 16, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f32_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row32x8x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<32, 8, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f32_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row64x4x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<64, 4, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f32_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row128x2x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<128, 2, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f32_row256x1x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<256, 1, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f32_row512x1x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<512, 1, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f32_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f32_row256x1x4x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<256, 1, 4, false, 4, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<256, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<512, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f32_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f32_wide384x1x2(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<384, 1, 2, true, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row4x64x2(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<4, 64, 2, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row4x64x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row4x64x3(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<4, 64, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row8x32x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row8x32x3(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<8, 32, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row16x16x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row16x16x3(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<16, 16, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row32x8x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row32x8x3(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<32, 8, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row64x4x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row64x4x3(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<64, 4, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row128x2x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row128x2x3(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<128, 2, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row256x1x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f16_row256x1x3(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<256, 1, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f16_row256x1x3x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f16_row256x1x3x2(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<256, 1, 3, false, 2, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_row512x1x3
-extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f16_row512x1x3(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<512, 1, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f16_row256x1x3x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f16_row256x1x3x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<256, 1, 3, false, 4, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f16_row256x1x3x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f16_row256x1x3x8(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<256, 1, 3, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f16_row512x1x3x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f16_row512x1x3x8(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<512, 1, 3, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f16_wide384x1x2(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<384, 1, 2, true, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row4x64x2(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<4, 64, 2, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row4x64x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row4x64x3(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<4, 64, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row8x32x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row8x32x3(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<8, 32, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row16x16x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row16x16x3(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<16, 16, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row32x8x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row32x8x3(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<32, 8, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row64x4x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row64x4x3(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<64, 4, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row128x2x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row128x2x3(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<128, 2, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row256x1x3
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_bf16_row256x1x3(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<256, 1, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_bf16_row256x1x3x2
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_bf16_row256x1x3x2(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<256, 1, 3, false, 2, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_row512x1x3
-extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_bf16_row512x1x3(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<512, 1, 3, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_bf16_row256x1x3x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_bf16_row256x1x3x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<256, 1, 3, false, 4, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_bf16_row256x1x3x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_bf16_row256x1x3x8(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<256, 1, 3, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_bf16_row512x1x3x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_bf16_row512x1x3x8(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<512, 1, 3, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_bf16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_bf16_wide384x1x2(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<384, 1, 2, true, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row4x64x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row4x64x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<4, 64, 2, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row4x64x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row4x64x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<4, 64, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row8x32x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row8x32x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<8, 32, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row16x16x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row16x16x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<16, 16, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row32x8x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row32x8x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<32, 8, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row64x4x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row64x4x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<64, 4, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row128x2x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row128x2x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<128, 2, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_f64_row256x1x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<256, 1, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, 1) layer_norm_backward_f64_row512x1x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<512, 1, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f64_row256x1x4x4
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f64_row256x1x4x4(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<256, 1, 4, false, 4, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f64_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 2 : 1) layer_norm_backward_sm_90_f64_row256x1x4x8(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<256, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_sm_90_f64_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) layer_norm_backward_sm_90_f64_row512x1x4x8(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<512, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_layer_norm_backward_f64_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) layer_norm_backward_f64_wide384x1x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<384, 1, 2, true, 1, true>>(args);
-}
-#endif
-// @lines templates/row.cu.jinja:63 3 +1 1 -1 1 -1 1 -1 1 +1 7 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 18 +3 8 +1 1 +2 1 -1 1 +1 1 +1 1 +1 2 +1 2 +1 1 -1
-// @lines 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 3 -3 3 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2
-// @lines 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +18 1 -1 1 -226 1 -1 1 -1 1 +8 2 +1 1 -1 1 +1 6 +1 2 +4 3 +4 1 -1 1 -1 1 +2 1
-// @lines -1 1 +3 1 -1 1 +8 1 +3 3 +182 1 -1 1 -25 1 +1 1 -1 1 +1 3 -222 1 -1 1 -1 1 +8 2 +1 1 -1 1 +1 6 +1 2 +2 1 +1 3
-// @lines +4 1 -1 1 -1 1 +2 1 -1 1 +6 1 -1 1 +3 1 +1 1 +1 1 +1 3 +174 1 +1 1 -234 1 -1 1 -1 1 +2 2 +1 1 +2 2 +1 1 -1 1
-// @lines +1 6 +1 2 +2 1 +1 3 +4 1 -1 1 -1 1 +2 1 -1 1 +10 1 +1 1 +1 1 +1 4 +178 1 +6 3 +1 4 +1 3 -3 3 +1 4 +1 2 +1 7 +3
-// @lines 2 +1 2 -2 2 +1 1 +7 1 -1 1 +1 3 +1 3 +1 15 +3 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/row.cu.jinja:74 3 +1 1 -1 1 -1 1 -1 1 +1 11 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1
+// @lines -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 20 +3 11 +1 1 +2 1 -1 1 +1 1 +1 1 -1 1 +2 2 +1
+// @lines 2 +2 1 -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 2 +1 1 -4 2 +1 1 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2 2 +2 1 -1
+// @lines 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +2 2 +19 1 -1 1 -248 1 -1 1 -1 1 +10 2 +1 1 -1 1 +2 6 +1 3 +5 3
+// @lines +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 -1 1 +8 1 +5 3 +197 1 -1 1 -1 1 -1 1 -26 1 +1 1 -1 1 +1 3 -244 1 -1 1 -1 1 +10 2
+// @lines +1 1 -1 1 +2 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +6 1 -1 1 +3 1 +1 1 +1 1 +3 3 +188 1 +1 2 -257 1 -1 1
+// @lines -1 1 +2 2 +1 1 +4 2 +1 1 -1 1 +2 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +10 1 +1 1 +2 1 +2 4 +193 1 +8 3 +1
+// @lines 4 +1 3 -3 3 +1 5 +1 2 +1 8 +3 2 +1 2 -1 1 -2 2 -1 1 +2 1 +8 1 -1 1 +1 3 +1 3 +1 15 +3 13

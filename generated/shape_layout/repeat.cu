@@ -6,7 +6,11 @@
 
 namespace baracuda {
 
-// What the caller's arrays are like, settled by the plan before compilation.
+// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 constexpr Walk WALK = Walk::BARACUDA_WALK;
 constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
@@ -31,7 +35,8 @@ template <typename T> struct kernel_args {
 
 // The values of cells.
 template <typename T, int N, int PACKS>
-__device__ void kernel_cells(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+__device__ void kernel_cells(
+    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> x_slice[PACKS];
     read(x_slice, args.x_, run, operand::x_, args.whole, live);
@@ -85,110 +90,15 @@ using namespace baracuda;
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
 constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
-template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;  // f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550
-template <typename T> constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
+// Of single cells f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550.
+template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;
+template <typename T>
+constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
 template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
 
-#ifdef SKU_repeat_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_f32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned> args) {
-    kernel<unsigned, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, RESIDENT<Element>)
+    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
+    kernel<Element, Schedule>(args);
 }
-#endif
-
-#ifdef SKU_repeat_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_f16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned short> args) {
-    kernel<unsigned short, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_bf16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned short> args) {
-    kernel<unsigned short, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_f64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<u64> args) {
-    kernel<u64, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_i8_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_i8_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
-    kernel<unsigned char, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_i16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_i16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned short> args) {
-    kernel<unsigned short, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_i32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_i32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned> args) {
-    kernel<unsigned, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_i64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_i64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<u64> args) {
-    kernel<u64, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_u8_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_u8_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
-    kernel<unsigned char, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_u16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned short>) repeat_u16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned short> args) {
-    kernel<unsigned short, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_u32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned>) repeat_u32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned> args) {
-    kernel<unsigned, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_u64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_u64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<u64> args) {
-    kernel<u64, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_bool_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_bool_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
-    kernel<unsigned char, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_f8e4m3_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_f8e4m3_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
-    kernel<unsigned char, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_f8e5m2_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<unsigned char>) repeat_f8e5m2_t256_packs4_blocks1056(__grid_constant__ const kernel_args<unsigned char> args) {
-    kernel<unsigned char, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_c64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<u64>) repeat_c64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<u64> args) {
-    kernel<u64, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_c128_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<uint4>) repeat_c128_t256_packs4_blocks1056(__grid_constant__ const kernel_args<uint4> args) {
-    kernel<uint4, Schedule<256, 4>>(args);
-}
-#endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +10 2 +1 3 +2 1 +7 2 +2 1 +1 4 +14 1 +4 2 +1 6 +1 1 +1 1
-// @lines +5 2 +108 4 +8 17 +1 15 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 +10 2 +1 4 +2 1 +7 2 +2 1 +1 4 +15 1 +4 2 +1 6 +2 1 +2 1
+// @lines +6 2 +111 4 +8 17 +1 21

@@ -6,7 +6,11 @@
 
 namespace baracuda {
 
-// What the caller's arrays are like, settled by the plan before compilation.
+// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 constexpr Walk WALK = Walk::BARACUDA_WALK;
 constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
@@ -32,7 +36,9 @@ template <typename T> struct kernel_args {
 
 // The values of cells, and what they add to the sums.
 template <typename T, int N, int PACKS>
-__device__ void kernel_terms(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
+__device__ void kernel_terms(
+    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS],
+        const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy_, run, operand::dy_, args.whole, live);
@@ -48,7 +54,9 @@ __device__ void kernel_terms(const kernel_args<T>& args, const Run<index_t, oper
 
 // What is made of the sums of kept cells.
 template <typename T, int N, int PACKS>
-__device__ void kernel_finish(const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
+__device__ void kernel_finish(
+    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS],
+        const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
     using acc_t = acc_of<T>;
     Pack<T, N> dx_pack[PACKS];
 #pragma unroll
@@ -72,7 +80,8 @@ template <typename T, class Schedule> __device__ void kernel_sums(const kernel_a
     constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
     const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
     const KeptCells<index_t, LAYOUT, KEPT> kept(share, args.kept.count);
-    Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
+    Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(
+        kept.first, kept.apart, kept.live, args.kept, args.kept_stride);
     const Units<index_t> units(args.cut, share);
     const index_t end = kept.live ? units.end : 0;
     Compensated<acc_t> dx_part[KEPT];
@@ -165,33 +174,16 @@ using namespace baracuda;
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
 constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
 template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
-template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;  // f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550
-template <typename T> constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
+// Of single cells f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550.
+template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;
+template <typename T>
+constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
 template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
 
-#ifdef SKU_repeat_backward_f32_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<float>) repeat_backward_f32_t256_packs4_blocks1056(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Schedule<256, 4>>(args);
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, RESIDENT<Element>)
+    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
+    kernel<Element, Schedule>(args);
 }
-#endif
-
-#ifdef SKU_repeat_backward_f16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<f16>) repeat_backward_f16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_backward_bf16_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<bf16>) repeat_backward_bf16_t256_packs4_blocks1056(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Schedule<256, 4>>(args);
-}
-#endif
-
-#ifdef SKU_repeat_backward_f64_t256_packs4_blocks1056
-extern "C" __global__ void __launch_bounds__(256, RESIDENT<double>) repeat_backward_f64_t256_packs4_blocks1056(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Schedule<256, 4>>(args);
-}
-#endif
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 10 +6 13 +1 1 -1 1 +8 1 +1 2 +1 3 +2 1 +7 2 +4 4 +5 1 +11 1 +1 2 +16 2 -62
-// @lines 3 +2 1 +11 1 +1 4 +8 1 +5 1 +4 2 +13 1 +2 2 +2 13 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2 +1 1 +1 18
-// @lines +1 1 +1 7 +1 1 +1 1 +1 2 +1 3 +1 2 +1 9 +1 2 +1 6 +1 4 +1 5 +20 15 +1 6 -6 6 -6 6 -6 5
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 +8 1 +1 2 +1 4 -1 1 +2 1 +7 2 +4 4 +5 1 +12 1 +1 2 +19 2
+// @lines -67 4 -1 1 +2 1 +11 1 +1 4 +9 1 +5 1 +4 2 +15 1 +3 2 +2 14 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2
+// @lines +1 1 +2 18 +1 1 +1 7 +1 1 +1 1 +1 2 +1 3 +1 2 +1 9 +1 2 +2 6 +1 4 +1 5 +20 21

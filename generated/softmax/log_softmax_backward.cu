@@ -6,7 +6,11 @@
 
 namespace baracuda {
 
-// What the caller's arrays are like, settled by the plan before compilation.
+// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
 constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
 
@@ -18,37 +22,42 @@ template <typename T> struct kernel_args {
     PerElement<T, ROW_AXES> dx_;
 };
 
-// Block b takes rows b * ROWS, and if it stays (b + blocks) * ROWS, ...; LANES threads share a row, and thread t of them owns packs t,
-// t + LANES, ... of VEC columns. A held row stays in registers: each tensor is read once and written once. While a block that
-// stays works on a packed row, the next is on its way to shared memory. A dense row begins anywhere: threads own the same
-// columns of it, and what is stored is computed again for the packs that memory is made of.
+// Block b works on rows b * ROWS and following, a persistent block then on rows (b + blocks) * ROWS, ... LANES threads
+// share a row; thread t of them owns packs t, t + LANES, ... of VEC columns. A held row stays in registers: each tensor
+// is read once and written once. A persistent block prefetches the next packed row into shared memory while it works on
+// one. Dense rows may be misaligned: threads own the same columns, and recompute what they store for the aligned packs.
 template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP, AHEAD = HELD && Tile::STAYS && LAYOUT == Layout::PACKED;
-    constexpr bool SLID = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
-    constexpr bool ONCE = ROW_AXES == 1 && !Tile::STAYS;  // the grid has a block for all rows
-    constexpr bool KEPT = HELD && false;  // what all rows share
+    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP;
+    constexpr bool PREFETCH = HELD && Tile::PERSISTENT && LAYOUT == Layout::PACKED;
+    constexpr bool MISALIGNED = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
+    // The grid has a block for all rows.
+    constexpr bool ONCE = ROW_AXES == 1 && !Tile::PERSISTENT;
+    constexpr bool ROW_INVARIANT = false;  // columns' values stay in registers
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
     constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
     const Space& space = args.space;
     const long long rows_size = space.rows;
     [[maybe_unused]] const long long cols_size = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y : ONCE ? blockIdx.x + (long long)blockIdx.y * gridDim.x : blockIdx.x / Tile::CLUSTER;
+    const long long block = WALK == Walk::STRIP ? blockIdx.y
+                            : ONCE              ? blockIdx.x + (long long)blockIdx.y * gridDim.x
+                                                : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
     // The columns of a held tile. Blocks of a cluster share those of a row evenly.
-    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols) : held_stretch<Tile, VEC, index_t>(space.cols);
+    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols)
+                                                         : held_stretch<Tile, VEC, index_t>(space.cols);
     const index_t home = stretch.first;
     const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
     [[maybe_unused]] int turn = 0;
-    if constexpr (KEPT) {
+    if constexpr (ROW_INVARIANT) {
     }
 
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
-    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> dy_ahead(shared);
-    [[maybe_unused]] const Ahead<T, VEC, CHUNKS, Tile::THREADS> y_ahead(shared);
+    [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> dy_prefetch(shared);
+    [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> y_prefetch(shared);
     const auto fetch = [&](long long row) {
         if (row >= rows_size) return;
         const T* const dy_row = args.dy_.row(space, row);
@@ -56,13 +65,13 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
             if (column(home, k) >= stretch.end) continue;
-            dy_ahead.fetch(k, dy_row + column(home, k));
-            y_ahead.fetch(k, y_row + column(home, k));
+            dy_prefetch.fetch(k, dy_row + column(home, k));
+            y_prefetch.fetch(k, y_row + column(home, k));
         }
     };
     const long long own = threadIdx.x / Tile::LANES;
     if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
-    if constexpr (AHEAD) fetch(block * Tile::ROWS + own);
+    if constexpr (PREFETCH) fetch(block * Tile::ROWS + own);
     for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
         const long long row = first + own;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
@@ -71,17 +80,17 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const T* const dy_row = args.dy_.row(space, row);
         const T* const y_row = args.y_.row(space, row);
         T* const dx_row = args.dx_.row(space, row);
-        [[maybe_unused]] const bool dy_inside = SLID && args.dy_.inside(row);
+        [[maybe_unused]] const bool dy_inside = MISALIGNED && args.dy_.inside(row);
         Pack<T, VEC> dy_slice[CHUNKS];
-        [[maybe_unused]] const bool y_inside = SLID && args.y_.inside(row);
+        [[maybe_unused]] const bool y_inside = MISALIGNED && args.y_.inside(row);
         Pack<T, VEC> y_slice[CHUNKS];
-        if constexpr (AHEAD) {
+        if constexpr (PREFETCH) {
             cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 if (column(home, k) >= cols) continue;
-                dy_ahead.take(k, dy_slice[k]);
-                y_ahead.take(k, y_slice[k]);
+                dy_prefetch.take(k, dy_slice[k]);
+                y_prefetch.take(k, y_slice[k]);
             }
             fetch(next);
         } else if constexpr (HELD) {
@@ -112,11 +121,11 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const acc_t dx_sum_ = baracuda::fold_row<Tile, Sum<acc_t>>(dx_sum_part, turn);
 
         {
-        if constexpr (HELD && !SLID) keep_packed(dy_slice);
-        if constexpr (HELD && !SLID) keep_packed(y_slice);
-        constexpr bool AGAIN = !HELD || SLID;
-        const int slide = SLID ? slide_of<VEC>(dx_row + home) : 0;
-        for (index_t tile = home - slide; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
+        if constexpr (HELD && !MISALIGNED) keep_packed(dy_slice);
+        if constexpr (HELD && !MISALIGNED) keep_packed(y_slice);
+        constexpr bool AGAIN = !HELD || MISALIGNED;
+        const int skew = MISALIGNED ? misalignment<VEC>(dx_row + home) : 0;
+        for (index_t tile = home - skew; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
             if constexpr (AGAIN) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
                 read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(tile, 0), APART, cols, y_inside);
@@ -129,7 +138,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                 Pack<T, VEC> dx_pack;
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && !SLID && i >= left) continue;
+                    if (LAYOUT != Layout::PACKED && !MISALIGNED && i >= left) continue;
                     const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
                     const acc_t y_ = acc_t(value_of(y_slice[k], i));
                     dx_pack.lane[i] = T(dy_ - math::exp_for<T>(y_) * dx_sum_);
@@ -154,338 +163,14 @@ template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& a
 
 using namespace baracuda;
 
-#ifdef SKU_log_softmax_backward_f32_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row4x32x2(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<4, 32, 2, false, 1, false>>(args);
-}
-#endif
+using KernelTile = TileOf<Schedule>;
+constexpr int RESIDENT = LAYOUT <= Layout::DENSE ? Schedule::RESIDENT : 1;  // other rows may take more registers
 
-#ifdef SKU_log_softmax_backward_f32_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row4x32x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<4, 32, 4, false, 1, false>>(args);
+extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::THREADS, RESIDENT)
+    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
+    kernel<Element, KernelTile>(args);
 }
-#endif
-
-#ifdef SKU_log_softmax_backward_f32_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row8x16x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<8, 16, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f32_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row16x8x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<16, 8, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f32_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row32x4x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<32, 4, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f32_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f32_row64x1x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<64, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f32_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f32_row128x1x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<128, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f32_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f32_row256x1x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<256, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f32_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f32_row512x1x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<512, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f32_row1024x1x4
-extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f32_row1024x1x4(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<1024, 1, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f32_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f32_row256x1x4x8(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<256, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f32_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f32_row512x1x4x8(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<512, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f32_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f32_row1024x1x4x8(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<1024, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f32_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f32_wide384x1x2(__grid_constant__ const kernel_args<float> args) {
-    kernel<float, Tile<384, 1, 2, true, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row4x32x2(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<4, 32, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row4x32x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<4, 32, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row8x16x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<8, 16, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row16x8x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<16, 8, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row32x4x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<32, 4, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f16_row64x1x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<64, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f16_row128x1x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<128, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f16_row256x1x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<256, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f16_row512x1x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<512, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f16_row1024x1x4
-extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f16_row1024x1x4(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<1024, 1, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f16_row256x1x4x8(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<256, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f16_row512x1x4x8(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<512, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f16_row1024x1x4x8(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<1024, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f16_wide384x1x2(__grid_constant__ const kernel_args<f16> args) {
-    kernel<f16, Tile<384, 1, 2, true, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row4x32x2(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<4, 32, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row4x32x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row4x32x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<4, 32, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row8x16x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row8x16x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<8, 16, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row16x8x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row16x8x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<16, 8, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row32x4x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row32x4x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<32, 4, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row64x1x4
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_bf16_row64x1x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<64, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row128x1x4
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_bf16_row128x1x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<128, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row256x1x4
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_bf16_row256x1x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<256, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_row512x1x4
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_bf16_row512x1x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<512, 1, 4, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_bf16_row1024x1x4
-extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_bf16_row1024x1x4(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<1024, 1, 4, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_bf16_row256x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_bf16_row256x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<256, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_bf16_row512x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_bf16_row512x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<512, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_bf16_row1024x1x4x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_bf16_row1024x1x4x8(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<1024, 1, 4, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_bf16_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_bf16_wide384x1x2(__grid_constant__ const kernel_args<bf16> args) {
-    kernel<bf16, Tile<384, 1, 2, true, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_row4x32x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row4x32x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<4, 32, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_row8x16x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row8x16x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<8, 16, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_row16x8x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row16x8x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<16, 8, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_row32x4x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row32x4x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<32, 4, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_row64x1x2
-extern "C" __global__ void __launch_bounds__(64, LAYOUT <= Layout::DENSE ? 16 : 1) log_softmax_backward_f64_row64x1x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<64, 1, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_row128x1x2
-extern "C" __global__ void __launch_bounds__(128, LAYOUT <= Layout::DENSE ? 8 : 1) log_softmax_backward_f64_row128x1x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<128, 1, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_row256x1x2
-extern "C" __global__ void __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_f64_row256x1x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<256, 1, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_row512x1x2
-extern "C" __global__ void __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_f64_row512x1x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<512, 1, 2, false, 1, false>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f64_row1024x1x2
-extern "C" __global__ void __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f64_row1024x1x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<1024, 1, 2, false, 1, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f64_row256x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, LAYOUT <= Layout::DENSE ? 4 : 1) log_softmax_backward_sm_90_f64_row256x1x2x8(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<256, 1, 2, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f64_row512x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, LAYOUT <= Layout::DENSE ? 2 : 1) log_softmax_backward_sm_90_f64_row512x1x2x8(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<512, 1, 2, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_sm_90_f64_row1024x1x2x8
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(1024, 1) log_softmax_backward_sm_90_f64_row1024x1x2x8(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<1024, 1, 2, false, 8, true>>(args);
-}
-#endif
-
-#ifdef SKU_log_softmax_backward_f64_wide384x1x2
-extern "C" __global__ void __launch_bounds__(384, 1) log_softmax_backward_f64_wide384x1x2(__grid_constant__ const kernel_args<double> args) {
-    kernel<double, Tile<384, 1, 2, true, 1, false>>(args);
-}
-#endif
-// @lines templates/row.cu.jinja:63 3 +1 1 +1 8 +6 3 +1 1 -1 1 -1 1 +14 18 +3 8 +6 1 +3 2 +1 2 +1 1 -1 1 +1 2 +1 1 -1 1
-// @lines +1 3 +1 1 -1 1 +1 2 +6 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +18 1 -226 1 +8
-// @lines 2 +1 1 +1 6 +7 3 +4 1 +6 1 +8 1 +3 3 +182 2 -10 1 -232 1 -1 1 +2 2 +4 2 +1 1 -1 1 +1 6 +5 1 +1 3 +4 1 -1 1 +13
-// @lines 1 +1 1 +1 1 +1 4 +178 1 +6 2 +16 2 +31 3 +17 1 +1 6 +1 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6
-// @lines 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 6 -6 5
+// @lines templates/row.cu.jinja:74 3 +1 1 +1 12 +6 3 +1 1 -1 1 -1 1 +14 20 +3 11 +6 1 +4 2 +1 2 +2 1 -1 1 +1 2 +1 1 -1
+// @lines 1 +1 3 +1 1 -1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +2 2 +19 1 -248 1
+// @lines +10 2 +1 1 +2 6 +9 3 +4 1 +7 1 +8 1 +5 3 +197 2 -11 1 -254 1 -1 1 +2 2 +6 2 +1 1 -1 1 +2 6 +7 1 +1 3 +4 1 -1 1
+// @lines +14 1 +1 1 +2 1 +2 4 +193 1 +8 2 +17 2 +34 3 +17 1 +1 13

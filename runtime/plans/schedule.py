@@ -25,6 +25,11 @@ class Schedule:
         return cls(threads, tuple(numbers.items()))
 
     @property
+    def constants(self) -> tuple[tuple[str, int], ...]:
+        """The numbers that kernels are compiled with."""
+        return ("THREADS", self.threads), *((name.upper(), value) for name, value in self.numbers)
+
+    @property
     def tag(self) -> str:
         """A part of entry points' names."""
         return str(self).replace(".", "_")

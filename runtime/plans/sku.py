@@ -84,11 +84,10 @@ class Tile:
         return "sm_90" if self.cluster > 1 or (self.blocks and self.threads > _THREADS_AHEAD) else ""
 
     @property
-    def attributes(self) -> str:
-        """Attributes of the tile's entry points. Rows that are not packed may use more registers."""
-        held = f"LAYOUT <= Layout::DENSE ? {self.resident} : 1" if self.resident > 1 else "1"
-        cluster = f"__cluster_dims__({self.cluster}, 1, 1) " if self.cluster > 1 else ""
-        return f"{cluster}__launch_bounds__({self.threads}, {held})"
+    def constants(self) -> tuple[tuple[str, int], ...]:
+        """The numbers that kernels are compiled with; the number of blocks is known at launch."""
+        flags = ("WIDE", int(self.wide)), ("CLUSTER", self.cluster), ("PERSISTENT", int(self.blocks > 0))
+        return ("LANES", self.lanes), ("ROWS", self.rows), ("CHUNKS", self.chunks), *flags, ("RESIDENT", self.resident)
 
     @property
     def threads(self) -> int:

@@ -132,8 +132,8 @@ def _line_at(text: str, start: int) -> str:
 
 def reached_by(row: Registered, text: str) -> list[Definition]:
     """The definitions in the pasted `text` that the kernel of `row` uses."""
-    tokens = tokenize(text, row.source.path, frozenset({f"SKU_{row.sku.symbol}"}))
-    return reached(list(definitions(tokens)), row.sku.symbol)
+    defined = {"BARACUDA_CLUSTER"} if row.sku.tile.cluster > 1 else set()
+    return reached(list(definitions(tokenize(text, row.source.path, frozenset(defined)))), "BARACUDA_SYMBOL")
 
 
 def _of_kernel(row: Registered, text: str) -> Iterator[Mutant]:

@@ -19,6 +19,7 @@ from ...plans.registry import Registered, SourceFile
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
 from ...values import as_shape
+from ..kernel_source import kernel_source
 from .layout import StructWords, layouts_of
 from .selection import BodySchedule, BodySelection, Launched, listed, own_first
 
@@ -91,21 +92,23 @@ class BodyPlan(BodySelection[B], Plan[B]):
         key = row.sku, kernel.name, kernel.shared, layout, held
         source = self._sources.get(key)
         if source is None:
-            symbol = f"{row.sku.symbol}_{kernel.name}"
-            defines = [f"SKU_{symbol}=1", f"BARACUDA_LAYOUT={self.LAYOUTS.index(layout)}"]
-            defines += [f"BARACUDA_{row.sku.arch.upper()}=1"] if row.sku.arch in self.BODIES else []
-            for argument in self.ARGUMENTS.values():
-                if argument.optional:
-                    defines.append(f"BARACUDA_HAS_{argument.name.upper()}={int(self.present(argument.name))}")
-            settings = self.settings_of(self.descriptor)
-            defines += [f"BARACUDA_SETTING_{name}={int(value)}" for name, value in settings.items()]
-            defines += [f"BARACUDA_TYPE_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
-            defines += [f"DYN_SHARED_BYTES={kernel.shared}"] if kernel.shared else []
-            file = row.source
-            only = row.sku.arch if row.sku.arch.endswith("a") else ""
-            policy = file.contraction, file.flush_subnormals, kernel.shared, only
-            source = KernelSource(file.path, file.text, symbol, tuple(defines), *policy)
-            self._sources[key] = source
+            schedule, settings = row.sku.schedule, self.settings_of(self.descriptor)
+            assert isinstance(schedule, Schedule)
+            source = self._sources[key] = kernel_source(
+                row,
+                {
+                    "LAYOUT": self.LAYOUTS.index(layout),
+                    "KERNEL": f"{row.sku.op}_{kernel.name}",
+                    "THREADS": kernel.threads,
+                    "BLOCKS_PER_SM": dict(schedule.numbers).get("blocks_per_sm", 1),
+                    **({row.sku.arch.upper(): 1} if row.sku.arch in self.BODIES else {}),
+                    **{f"SETTING_{name}": int(value) for name, value in settings.items()},
+                },
+                present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
+                types=dict(zip(self.CHOSEN, held, strict=True)),
+                kernel=kernel.name,
+                shared=kernel.shared,
+            )
         return source
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:

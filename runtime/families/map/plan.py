@@ -18,6 +18,7 @@ from ...plans.plan import Launch, Plan
 from ...plans.registry import Registered, SourceFile
 from ...plans.schedule import Schedule
 from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee
+from ..kernel_source import kernel_source
 from ..row.geometry import Geometry, Words
 from .geometry import MAX_AXES, Axis, CellCut, Cut, Group, IndexSpace, MapDescriptor, space_words
 from .layout import Placed, layout_of
@@ -25,6 +26,7 @@ from .layout import Placed, layout_of
 _REMEMBERED = 256  # geometries kept per plan
 _NARROW = 2**31  # cells that 32-bit indices can count, and elements that a place can be away
 _FAR_APART = 2**12  # bytes between copies of what is read: a block writes so much of each that memory is not in pieces
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "u64", 16: "uint4"}  # by their bytes
 _NO_AXIS: dict[Axis, int] = {}
 
 M = TypeVar("M", bound=MapDescriptor)
@@ -155,18 +157,21 @@ class MapPlan(Plan[M]):
         key = layout, walk, held, skipped, wide
         source = self._sources.get(key)
         if source is None:
-            defines = [f"SKU_{self.sku.symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}", f"BARACUDA_WIDE={int(wide)}"]
-            defines.append(f"BARACUDA_WALK={walk.upper()}")
-            for name, argument in self.ARGUMENTS.items():
-                if argument.optional:
-                    there = self.present(name) and name not in skipped
-                    defines.append(f"BARACUDA_HAS_{name.upper()}={int(there)}")
-            defines += [f"BARACUDA_TYPE_{n.upper()}={kind.row.cuda}" for n, kind in zip(self.CHOSEN, held, strict=True)]
-            file = self._row.source
-            source = self._sources[key] = KernelSource(
-                file.path, file.text, self.sku.symbol, tuple(defines), file.contraction, file.flush_subnormals
+            optional = [name for name, argument in self.ARGUMENTS.items() if argument.optional]
+            source = self._sources[key] = kernel_source(
+                self._row,
+                {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper()},
+                present={name: self.present(name) and name not in skipped for name in optional},
+                types=dict(zip(self.CHOSEN, held, strict=True)),
+                element=self._word,
             )
         return source
+
+    @cached_property
+    def _word(self) -> str:
+        """What an op moves that only copies, whatever its elements are; "" for one that computes."""
+        outputs = [name for name, argument in self.ARGUMENTS.items() if argument.written]
+        return _WORDS[self.element.row.bytes] if all(name in self.COPIES for name in outputs) else ""
 
     def _skipped(self, views: Views) -> tuple[str, ...]:
         """Outputs that already hold their value: all of them, or those that a kernel can leave out.

@@ -36,7 +36,7 @@ from .geometry import (
     reciprocal_word,
     strips_of,
 )
-from .source import ahead_bytes, row_axes_of, row_source
+from .source import prefetch_bytes, row_axes_of, row_source
 
 _TICKET_BYTES = 4
 
@@ -81,7 +81,7 @@ class RowPlan(Plan[R]):
         inputs = [a for a in cls.ARGUMENTS.values() if a.over == "element" and a.role != "out"]
         read = [a for a in inputs if not a.optional or getattr(descriptor, a.optional)]
         widest = [max(a.elements(sku.element), key=lambda kind: kind.row.bytes) for a in read]
-        needed, held = ahead_bytes(sku, widest), shared_bytes(arch)
+        needed, held = prefetch_bytes(sku, widest), shared_bytes(arch)
         return None if needed <= held else f"a block needs {needed} bytes of shared memory, {arch} has {held}"
 
     @classmethod

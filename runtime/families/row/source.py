@@ -9,6 +9,7 @@ from ...arrays.element import ElementKind
 from ...device import KernelSource
 from ...plans.registry import Registered
 from ...plans.sku import VECTOR_BYTES, KernelSku
+from ..kernel_source import kernel_source
 from .geometry import MAX_AXES
 
 
@@ -39,19 +40,18 @@ def row_source(
     """
     sku, given = row.sku, tuple(arguments)
     kinds = {a.name: (held or {}).get(a.name, a.elements(sku.element)[0]) for a in given}
-    defines = [f"SKU_{sku.symbol}=1", f"BARACUDA_LAYOUT={layout.upper()}"]
-    defines += [f"BARACUDA_ROW_AXES={row_axes or row_axes_of(sku, layout, given)[0]}"]
-    defines += [f"BARACUDA_HAS_{a.name.upper()}={int(present(a.name))}" for a in given if a.optional]
-    defines += [f"BARACUDA_TYPE_{a.name.upper()}={kinds[a.name].row.cuda}" for a in given if len(a.dtypes) > 1]
+    constants = {"LAYOUT": layout.upper(), "ROW_AXES": row_axes or row_axes_of(sku, layout, given)[0]}
     read = [a.name for a in given if a.over == "element" and a.role != "out" and present(a.name)]
-    shared = ahead_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0
-    defines += [f"DYN_SHARED_BYTES={shared}"] if shared else []
-    file, symbol = row.source, sku.symbol
-    policy = file.contraction, file.flush_subnormals, shared
-    return KernelSource(file.path, file.text, symbol, tuple(defines), *policy)
+    return kernel_source(
+        row,
+        constants | ({"CLUSTER": sku.tile.cluster} if sku.tile.cluster > 1 else {}),
+        present={a.name: present(a.name) for a in given if a.optional},
+        types={a.name: kinds[a.name] for a in given if len(a.dtypes) > 1},
+        shared=prefetch_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0,
+    )
 
 
-def ahead_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
+def prefetch_bytes(sku: KernelSku, read: Iterable[ElementKind]) -> int:
     """Shared memory of a block for prefetched packs, one per tensor and pack of a thread."""
     if not sku.tile.blocks:
         return 0

@@ -84,9 +84,6 @@ __device__ constexpr Layout layout_of(Layout layout, Walk walk) {
     return walk == Walk::COLUMNS && layout == Layout::FLAT ? Layout::STRIDED : layout;
 }
 
-// How a block works: a thread has PACKS packs of 16 bytes in flight.
-template <int THREADS_, int PACKS_> struct Schedule { static constexpr int THREADS = THREADS_, PACKS = PACKS_; };
-
 // How many of the N cells from `first` on there are.
 template <int N, class I> __device__ int live_of(I first, long long count) {
     return first >= I(count) ? 0 : I(count) - first < I(N) ? int(I(count) - first) : N;

@@ -82,10 +82,10 @@ template <typename T, Layout LAYOUT> struct PerCol {
 };
 
 // LANES threads share a row, ROWS rows share a block, and a thread owns CHUNKS packs of a row at a time; or CLUSTER blocks
-// share a row, each a stretch of it. A row that is longer than its tile is WIDE. A block STAYS for many rows or has ROWS.
-template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool STAYS_ = false> struct Tile {
+// share a row, each a stretch of it. A row that is longer than its tile is WIDE. A PERSISTENT block takes row after row.
+template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool PERSISTENT_ = false> struct Tile {
     static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS, CLUSTER = CLUSTER_;
-    static constexpr bool WIDE = WIDE_, STAYS = STAYS_;
+    static constexpr bool WIDE = WIDE_, PERSISTENT = PERSISTENT_;
     static_assert(CLUSTER == 1 || (LANES > WARP && !WIDE), "a cluster holds one row in whole warps");
     static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0, "a row is whole warps or a part of one");
     static_assert(LANES <= WARP || ROWS < 16, "a row of several warps has a barrier of its own, and a block has 16");
@@ -97,6 +97,15 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool
         else bar_sync(1 + threadIdx.x / LANES, LANES);
     }
 };
+
+// The tile that a plan settled by the numbers of a schedule.
+template <class S> using TileOf = Tile<S::LANES, S::ROWS, S::CHUNKS, S::WIDE, S::CLUSTER, S::PERSISTENT>;
+
+#ifdef BARACUDA_CLUSTER
+#define BARACUDA_CLUSTER_DIMS __cluster_dims__(BARACUDA_CLUSTER, 1, 1)
+#else
+#define BARACUDA_CLUSTER_DIMS
+#endif
 
 // What a block does with its rows.
 enum class Walk {
@@ -128,7 +137,7 @@ template <class Tile, int VEC, typename I> __device__ __forceinline__ Stretch<I>
 }
 
 // How many elements lie between an address and the multiple of a pack's alignment before it.
-template <int N, typename T> __device__ __forceinline__ int slide_of(const T* address) {
+template <int N, typename T> __device__ __forceinline__ int misalignment(const T* address) {
     return int(reinterpret_cast<unsigned long long>(address) % alignof(Pack<T, N>) / sizeof(T));
 }
 
@@ -159,14 +168,14 @@ __device__ void read_ones(Pack<T, N>& pack, const T* row, const long long* strid
 template <typename I, typename T, int N, int COUNT>
 __device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* row, const Space& space, I col, I apart, I cols, bool inside) {
     using Words = PackWords<T, N>;  // whose halves never part
-    const int slide = slide_of<N>(row + col), shift = slide * int(sizeof(T));
-    const T* const origin = row + (col - slide);
+    const int skew = misalignment<N>(row + col), shift = skew * int(sizeof(T));
+    const T* const origin = row + (col - skew);
     Words low[COUNT] = {}, high[COUNT] = {};
     if (inside) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
             if (col + k * apart < cols) low[k].load(origin + k * apart);
-        if (slide) {
+        if (skew) {
 #pragma unroll
             for (int k = 0; k < COUNT; ++k)
                 if (col + k * apart < cols) high[k].load(origin + k * apart + N);
@@ -176,7 +185,7 @@ __device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* r
     } else {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            const I at = col + k * apart, from = at - slide;
+            const I at = col + k * apart, from = at - skew;
             if (at >= cols) continue;
             if (from >= 0 && from + 2 * N <= I(space.cols)) {
                 low[k].load(row + from);
@@ -230,7 +239,7 @@ __device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, co
 // Columns [from, cols) of a row, as far as they are among the N from column `col` on.
 template <Layout LAYOUT, typename I, typename T, int N>
 __device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, I col, I from, I cols) {
-    if (LAYOUT == Layout::PACKED || (LAYOUT == Layout::DENSE && col >= from && col + N <= cols && slide_of<N>(row + col) == 0)) {
+    if (LAYOUT == Layout::PACKED || (LAYOUT == Layout::DENSE && col >= from && col + N <= cols && misalignment<N>(row + col) == 0)) {
         pack.store(row + col);  // who gets here has a column
     } else {
 #pragma unroll
@@ -241,9 +250,9 @@ __device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, c
 
 // What a thread reads next of one tensor, on its way to shared memory while the thread works: pack k of THREADS threads lies
 // side by side, and no thread touches another's. `shared` is where the first tensor's packs begin and the next one's will.
-template <typename T, int N, int CHUNKS, int THREADS> struct Ahead {
+template <typename T, int N, int CHUNKS, int THREADS> struct Prefetch {
     Pack<T, N>* own;
-    __device__ __forceinline__ explicit Ahead(unsigned char*& shared) : own(reinterpret_cast<Pack<T, N>*>(shared) + threadIdx.x) {
+    __device__ __forceinline__ explicit Prefetch(unsigned char*& shared) : own(reinterpret_cast<Pack<T, N>*>(shared) + threadIdx.x) {
         shared += CHUNKS * THREADS * sizeof(Pack<T, N>);
     }
     __device__ __forceinline__ void fetch(int k, const T* from) const {

@@ -1,4 +1,4 @@
-"""Invariant: `diff` names each row kernel that is not as in a revision, and runs nothing of that revision."""
+"""Invariant: `diff` names each kernel that is not as in a revision, and runs nothing of that revision."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from baracuda.checking.listing.variants import sources_of
 from baracuda.cli.kernels import diff as diff_module
-from baracuda.cli.kernels.generated_table import other_ops, read_table
 from baracuda.cli.main import main
 from baracuda.codegen.emit.generate import write
-from baracuda.codegen.lower.op import RowOp
-from baracuda.codegen.project import Project, installed, plans_of
-from baracuda.runtime import REGISTRY
+from baracuda.codegen.project import Project, installed
 from baracuda.runtime.compile.cubin import INCLUDE
 
-PROJECT = Project.read(installed("baracuda.specs"))
 TILES = 14  # of rms_norm, each in one layout below
 OP = "generated/normalization/rms_norm"
 
@@ -61,13 +56,6 @@ def commit(folder: Path) -> None:
     git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=all")
 
 
-def add_maps(repository: Path) -> Path:
-    """Ops of another family, generated into the same folder: where they are."""
-    folder = repository / "generated" / "shape_layout"
-    shutil.copytree(installed("baracuda.generated") / "shape_layout", folder)
-    return folder
-
-
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(a) for a in arguments], catch_exceptions=False)
 
@@ -86,50 +74,31 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_the_table_is_read_as_it_registers() -> None:
-    """Without importing: the same kernels, in order of preference, with the same sources as `compile` takes."""
-    plans_of("baracuda.generated")
-    held = list(read_table(installed("baracuda.generated"), "baracuda.generated"))
-    rows = {name: op for name, op in PROJECT.ops.items() if isinstance(op, RowOp)}
-    registered = [row for row in REGISTRY if row.source.package.startswith("baracuda.generated.")]
-    assert [h.row.sku for op in rows for h in held if h.row.sku.op == op] == [
-        row.sku for op in rows for row in registered if row.sku.op == op
-    ]
-    assert {h.row.sku.op for h in held} == {*rows}
-    for one in held:
-        assert one.sources() == sources_of(REGISTRY.lookup(one.row.sku), rows[one.row.sku.op])
-
-
-def test_ops_of_other_families_are_known() -> None:
-    """Each op is either in the table or named with its family, so that none is passed over in silence."""
-    found = other_ops(installed("baracuda.generated"))
-    assert found == {name: op.family for name, op in PROJECT.ops.items() if not isinstance(op, RowOp)}
-    assert {"map", "body"} == {*found.values()}
-
-
-def test_ops_of_other_families_are_said_to_be_left_out(repository: Path) -> None:
-    """On stderr, and only when nothing was asked for by name; the row kernels are compared all the same."""
-    add_maps(repository)
-    said = "only kernels of family row are compared, not those of repeat, repeat_backward\n"
-    result = run("diff", "HEAD")
-    assert (result.exit_code, result.stdout) == (0, f"{4 * TILES} kernels are as in HEAD\n")
-    assert result.stderr == said
-    assert run("diff", "HEAD", "--json").stdout.strip() == "[]"
-    assert run("diff", "HEAD", "rms_norm").stderr == ""
-    shutil.rmtree(repository / "generated" / "normalization")
+def test_kernels_of_every_family_are_compared(repository: Path) -> None:
+    """Those of other families in the variants that the spec's problems need."""
+    specs = repository / "specs" / "shape_layout"
+    shutil.copytree(installed("baracuda.specs") / "shape_layout", specs)
+    write(Project.read(repository / "specs").files, repository / "generated")
     commit(repository)
-    result = run("diff", "HEAD")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "0 kernels are as in HEAD\n", said)
+    assert run("diff", "HEAD").exit_code == 0
+    edit(repository / "generated/shape_layout/repeat.cu", "namespace baracuda {\n", "namespace baracuda {\n// said\n")
+    found = rows("repeat")
+    assert found and {row["what"] for row in found} == {"source only"}
+    assert {row["sku"].split("/")[1] for row in found} == {"repeat"}
 
 
-def test_an_op_of_another_family_is_refused(repository: Path) -> None:
-    """With its family, wherever it is: in the working tree, or in the revision alone."""
-    folder = add_maps(repository)
-    said = "'repeat' is of family map; `diff` compares kernels of family row"
-    assert said in refused("HEAD", "rms_norm", "repeat") and "did you mean 'repeat'?" in refused("HEAD", "repeats")
+def test_files_with_a_condition_around_each_entry_point(repository: Path) -> None:
+    """So they were once: the kernel of the condition is compared, and one that has none is new."""
+    path, macro = repository / f"{OP}.cu", "BARACUDA_SYMBOL"
+    text = path.read_text()
+    shown = "rms_norm_f32_row32x4x4"
+    entry = text[text.index('extern "C"') : text.index("// @lines")]
+    path.write_text(text.replace(entry, f"#ifdef SKU_{shown}\n{entry.replace(macro, shown)}#endif\n"))
     commit(repository)
-    shutil.rmtree(folder)
-    assert said in refused("HEAD", "repeat")
+    path.write_text(text)
+    found = {row["kernel"]: row["what"] for row in rows()}
+    assert len(found) == TILES and found.pop(shown) == "source only"
+    assert {*found.values()} == {"added"}
 
 
 def refused(*arguments: str) -> str:
@@ -143,7 +112,7 @@ def test_equal_trees_differ_in_nothing(repository: Path, monkeypatch: pytest.Mon
     """Nothing is compiled for that, and it does not matter where in the repository one is."""
     compared: list[object] = []
     monkeypatch.setattr(diff_module, "collect", lambda jobs, on_done: compared.extend(jobs))
-    assert run("diff", "HEAD").output == f"{4 * TILES} kernels are as in HEAD\n"
+    assert run("diff", "HEAD").output.endswith(f"{4 * TILES} kernels are as in HEAD\n")
     monkeypatch.chdir(repository / "specs")
     assert run("diff", "HEAD").exit_code == 0
     assert run("diff", "HEAD", "--out", "../generated", "--arch", "sm_80", "--arch", "sm_90").exit_code == 0
@@ -158,7 +127,9 @@ def test_a_comment_is_source_only(repository: Path) -> None:
     assert all(old == new for row in found for old, new in (row["ptx"], row["registers"], row["digest"]))
     assert all(old != new for row in found for old, new in (row["source"],))
     shown = run("diff", "HEAD", "--layouts", "packed")
-    assert shown.exit_code == 1 and shown.output.count("source only") == TILES
+    assert shown.exit_code == 1 and shown.output.count("source only") == TILES + 1
+    code = run("diff", "HEAD", "--layouts", "packed", "--machine-code")
+    assert code.exit_code == 0 and code.stdout == f"0 kernels are as in HEAD, {TILES} source only\n"
 
 
 def test_other_arithmetic_is_a_change(repository: Path) -> None:
@@ -172,15 +143,14 @@ def test_other_arithmetic_is_a_change(repository: Path) -> None:
 
 
 def test_kernels_come_and_go(repository: Path) -> None:
-    """A tile of another name is one kernel more and one less."""
-    for name in (f"{OP}.cu", f"{OP}.py"):
-        path = repository / name
-        path.write_text(path.read_text().replace("row32x4x4", "row32x8x4").replace("<32, 4, 4", "<32, 8, 4"))
-    found = {(row["what"], row["sku"].split("/")[7]): row for row in rows()}
-    assert found["added", "row32x8x4r8"]["digest"][0] is None
-    assert found["removed", "row32x4x4r8"]["digest"][1] is None
-    (repository / f"{OP}.cu").unlink()
-    (repository / f"{OP}.py").unlink()
+    """With their element types, and with their op."""
+    spec = repository / "specs/normalization/rms_norm.yaml"
+    edit(spec, "dtypes: [f32]", "dtypes: [f64]")
+    write(Project.read(repository / "specs").files, repository / "generated")
+    found = {(row["what"], row["sku"].split("/")[3]): row for row in rows()}
+    assert {*found} == {("added", "f64"), ("removed", "f32")}
+    assert found["added", "f64"]["digest"][0] is None and found["removed", "f32"]["digest"][1] is None
+    spec.unlink()
     assert [row["what"] for row in rows()] == ["removed"] * TILES
 
 
@@ -233,11 +203,3 @@ def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     result = run("diff", "HEAD")
     assert result.exit_code == 1 and "is in no git repository" in result.stderr
-
-
-def test_a_table_of_unknown_form_is_named(repository: Path) -> None:
-    """With its place, for it may be of a revision that registered kernels otherwise."""
-    edit(repository / f"{OP}.py", "row32x4x4r8", "warp32")
-    result = run("diff", "HEAD")
-    assert result.exit_code == 1 and result.stderr.count("\n") == 1
-    assert "normalization/rms_norm.py:" in result.stderr and "warp32" in result.stderr

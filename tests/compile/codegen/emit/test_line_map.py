@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -46,13 +47,16 @@ def pattern(template: list[str], line: int) -> str:
     """What a line of a template may become: its literal text with anything for each expression.
 
     The text of a loop within the line may come any number of times. A line that begins by taking back the end of the
-    line before is part of that.
+    line before is part of that, and so is one whose beginning the line before takes back.
     """
     text = template[line - 1]
     for following in template[line:]:
-        if not following.startswith("{%-"):
+        if text.endswith("-}}"):
+            text += following.lstrip()
+        elif following.startswith("{%-"):
+            text = text.rstrip() + following
+        else:
             break
-        text = text.rstrip() + following
     parts = re.split(r"{%-? for .*?%}(.*?){% endfor %}", text)
     return "".join(f"(?:{literal(part)})*" if index % 2 else literal(part) for index, part in enumerate(parts))
 
@@ -64,16 +68,20 @@ def literal(text: str) -> str:
 
 
 def wrong_lines(text: str) -> list[str]:
-    """The lines of a generated kernel that the template's line of the map cannot have become."""
-    (named,) = re.findall(r"\A// @generated .* and (\S+)\. Do not edit\.\n", text)
+    """The lines of a generated kernel, put together where wrapped, that their template's line cannot have become."""
+    (named,) = re.findall(r"\A// @generated .* and\s(?:// )?(\S+)\.\s", text)
     template = (ROOT / named).read_text().split("\n")
     found = list(seen(with_line_directives(text)))
     assert {place.file for place, _ in found} == {named}
-    return [
-        f"{place.line}: {content}"
-        for place, content in found
-        if content.strip() and not re.fullmatch(pattern(template, place.line), content)
-    ]
+    wrong = []
+    for place, run in groupby(found, lambda line: line[0]):
+        parts: list[str] = []
+        for _, content in run:
+            parts.append(content.strip().removeprefix("// ") if parts else content)
+            if not content.strip() or re.fullmatch(pattern(template, place.line), " ".join(parts)):
+                parts = []
+        wrong += [f"{place.line}: {part}" for part in parts]
+    return wrong
 
 
 @pytest.mark.parametrize("path", KERNELS)
@@ -95,7 +103,7 @@ def test_the_map_is_all_that_is_added(path: str) -> None:
     """It ends the file, in lines of comment; for compilers it is gone, and every other line is as it was."""
     text = KERNELS[path]
     body, *comment = re.split(r"^(?=// @lines )", text, flags=re.MULTILINE)
-    assert body.endswith("#endif\n") and comment
+    assert body.endswith("}\n") and comment
     assert all(len(line) <= 121 and line.count("\n") == 1 for line in comment)
     assert [content for _, content in seen(with_line_directives(text))] == body.splitlines()
 

@@ -45,7 +45,7 @@ DEFECTS = {
     "reads ahead of the wrong row": (r"fetch\(next\);", "fetch(row);", WARP),
     "copies not waited for": (r"cp_async_wait_all\(\);", "", WARP),
     "rows of a block left out": (r"group < GROUPS; \+\+group", "group + 1 < GROUPS; ++group", WARP),
-    "joined from the wrong byte": (r"slide \* int\(sizeof\(T\)\)", "(slide ^ 1) * int(sizeof(T))", WARP),
+    "joined from the wrong byte": (r"skew \* int\(sizeof\(T\)\)", "(skew ^ 1) * int(sizeof(T))", WARP),
     "the same pack twice": (r"origin \+ k \* apart \+ N\)", "origin + k * apart)", WARP),
     "stored before the row": (r"col >= from && col \+ N <= cols", "col + N <= cols", WARP),
     "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),

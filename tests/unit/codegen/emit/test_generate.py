@@ -286,8 +286,7 @@ def test_rms_norm_generates_in_under_a_second(tmp_path: Path) -> None:
     assert time.process_time() - started < 1
     assert len(changes.written) == 9
     text = (tmp_path / "out" / "normalization" / "rms_norm_backward.cu").read_text()
-    for part in ("_f32_", "_f16_", "_bf16_", "_f64_", "_row", "_wide"):
-        assert f"rms_norm_backward{part}" in text or re.search(rf"rms_norm_backward_\w+{part}", text)
+    assert text.count('extern "C"') == text.count("BARACUDA_SYMBOL") == 1
 
 
 def test_no_op_is_known_to_the_generator() -> None:

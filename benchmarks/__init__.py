@@ -1,1 +1,1 @@
-"""How fast plans are beside their peers: cases from specs, times of all contestants in one run, pages of them."""
+"""Speed of plans beside other libraries: cases from specs, interleaved timing, reports."""

@@ -1,4 +1,4 @@
-"""Which other kernels than the rule's could serve a case: of the same promises, and not beyond a block's means."""
+"""The kernels, besides the rule's choice, that could serve a case with the same guarantees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_RULE = PlanPreference(tuned=False)
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel beside the rule's, with the plan that is held to it, or the `problem` that rules it out untimed."""
+    """A kernel and a plan restricted to it, or the `problem` that excludes it without timing."""
 
     sku: KernelSku
     plan: Any = None
@@ -26,7 +26,7 @@ class Candidate:
 
 
 def candidates(case: Case, by_rule: KernelSku, machine: Machine) -> list[Candidate]:
-    """Every other kernel of the op that `case` may be given to, in the order of the table."""
+    """Every other kernel of the op that can serve `case`, in the table's order."""
     device = get_device(machine.device)
     verdicts = case.subject.plan.explain(case.descriptor, BY_RULE, device=device).verdicts
     others = [v for v in verdicts if v.sku != by_rule and v.sku.layout is None]
@@ -45,7 +45,7 @@ def candidates(case: Case, by_rule: KernelSku, machine: Machine) -> list[Candida
 
 
 def maker_of(plan: Any, machine: Machine) -> Maker:
-    """A plan as contestant: the inputs are what everybody gets, the outputs and the workspace its own."""
+    """A plan as a contestant: shared inputs, its own outputs and workspace."""
 
     def maker(case: Case) -> Body:
         fresh = [t for t in case.tensors(plan) if t.role == "out"]
@@ -68,7 +68,7 @@ def maker_of(plan: Any, machine: Machine) -> Maker:
 
 
 def _held_to(case: Case, sku: KernelSku, machine: Machine) -> Any:
-    """The plan that chooses `sku` and nothing else."""
+    """A plan restricted to `sku`."""
     only = PlanPreference(archs=frozenset({sku.arch}), schedules=frozenset({str(sku.schedule)}), tuned=False)
     plan = case.subject.plan.select(case.descriptor, only, device=machine.device)
     if plan.sku != sku:
@@ -77,13 +77,13 @@ def _held_to(case: Case, sku: KernelSku, machine: Machine) -> Any:
 
 
 def _unlike(sku: KernelSku, by_rule: KernelSku) -> str:
-    """What it promises otherwise: such a kernel is another choice, which is the caller's."""
+    """How its guarantees differ: choosing such a kernel is up to the caller."""
     guarantee, wanted = sku.precision_guarantee, by_rule.precision_guarantee
     return "" if guarantee == wanted else f"promises {guarantee}, the rule's choice {wanted}"
 
 
 def _idle(sku: KernelSku, case: Case) -> str:
-    """Whether most threads of a row's tile would have nothing to do."""
+    """Whether most threads of a row's tile would be idle."""
     if not isinstance(sku.schedule, Tile) or sku.schedule.wide:
         return ""
     lanes = sku.schedule.lanes * sku.schedule.cluster
@@ -92,7 +92,7 @@ def _idle(sku: KernelSku, case: Case) -> str:
 
 
 def _spilled(plan: Any, arch: str) -> int:
-    """Bytes that the kernels for arrays of the usual layout move for lack of registers; none on the host device."""
+    """Spill bytes of the kernels for the default layout; none on the host device."""
     if arch == "host":
         return 0
     wanted = f"BARACUDA_LAYOUT={next(iter(plan.LAYOUTS)).upper()}"

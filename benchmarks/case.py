@@ -1,4 +1,4 @@
-"""What is measured: the cases of a spec's `bench`, with the bytes and the arithmetic each must cost."""
+"""Cases to measure: those of a spec's `bench`, with their minimum traffic and flops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNSAID = ("scale", "norm_axes_mask", "softmax_axis", "is_causal", "dtype", "arc
 
 @dataclass(frozen=True)
 class Tensor:
-    """An argument that takes part: how it is passed, its shape and the type it is stored in."""
+    """An argument that is present: its role, shape and stored type."""
 
     name: str
     role: str  # "in", "out" or "inout"
@@ -64,12 +64,12 @@ class Case:
 
     @property
     def descriptor(self) -> Any:
-        """The problem as plans take it."""
+        """The problem's descriptor."""
         return self.subject.descriptor(self.given, self.element)
 
     @property
     def label(self) -> str:
-        """The case in a few words, which no other case of the op has."""
+        """A short name, unique within the op."""
         arch = [self.arch] if self.arch else []
         return " ".join([self.element.value, *_words(self.spec, self.given), *arch])
 
@@ -79,20 +79,20 @@ class Case:
         return self.subject.plan.select(self.descriptor, preference, device=device)
 
     def tensors(self, plan: Any) -> list[Tensor]:
-        """The arguments that take part, in their usual shapes and types."""
+        """The present arguments with default shapes and types."""
         shapes = plan.shapes()
         present = [(n, a) for n, a in plan.ARGUMENTS.items() if plan.present(n)]
         return [Tensor(n, a.role, tuple(shapes[n][0]), plan.elements_of(n)[0]) for n, a in present]
 
     def flops(self) -> int | None:
-        """Additions and multiplications, where the spec counts them."""
+        """Additions and multiplications, if the spec counts them."""
         text = self.spec.bench.flops
         return None if text is None else int(evaluate_condition(text, self.values))
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """The least that memory must see: inputs read once, outputs written once, what is updated in place both."""
+    """Minimum memory traffic: inputs read once, outputs written once, updated tensors both."""
 
     read: int
     written: int
@@ -111,13 +111,13 @@ class Traffic:
 
     @property
     def kind(self) -> str:
-        """Which ceiling it is held against: that of a read, of a write, or of a copy."""
+        """The applicable ceiling: read, write or copy."""
         share = self.read / max(1, self.total)
         return "read" if share > 0.75 else "write" if share < 0.25 else "copy"
 
 
 def cases_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
-    """All that the spec says is worth measuring, of `dtypes` where any are given."""
+    """The spec's benchmark cases, for `dtypes` if given."""
     bench = subject.spec.bench
     for given in bench.cases:
         fields = {name: value for name, value in given.items() if name not in ("dtype", "arch")}
@@ -127,9 +127,9 @@ def cases_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
 
 
 def sweep_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
-    """Rows of 64 to 131072 elements in problems of one size; nothing for other families than rows.
+    """Rows of 64 to 131072 elements at constant problem size; nothing for other families.
 
-    Of each power of two itself, a quarter more, which leaves most of a tile empty, and an odd length half way.
+    For each power of two: itself, a quarter more, which leaves most of a tile empty, and an odd length half way.
     """
     spec = subject.spec
     if spec.family != "row" or not spec.bench.cases:
@@ -144,7 +144,7 @@ def sweep_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
 
 
 def columns(case_label: str) -> int | None:
-    """The length of the rows that a label tells of, for pictures of sweeps."""
+    """The row length in a label, for sweep plots."""
     extents = next((w for w in case_label.split() if "x" in w and w.replace("x", "").isdigit()), "")
     return int(extents.rpartition("x")[2]) if extents.count("x") == 1 else None
 
@@ -154,7 +154,7 @@ def _usual(spec: OpSpec) -> str:
 
 
 def _words(spec: OpSpec, given: Mapping[str, Any]) -> Iterator[str]:
-    """Extents by letters, shapes by crosses, flags by name; what two fields share is said once."""
+    """Extents by letters, shapes by crosses, flags by name; a value that two fields share is given once."""
     shapes = ["x".join(map(str, value)) for name, value in given.items() if spec.descriptor[name].type == "shape"]
     if shapes:
         yield " by ".join(shapes)

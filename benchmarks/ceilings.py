@@ -1,4 +1,4 @@
-"""What the device can do at best, measured in the same run: copying, writing, reading, and a matrix product."""
+"""The device's limits, measured in the same run: copy, write, read, and matmul."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ceilings(machine: TorchMachine) -> dict[str, float]:
 
 
 def _reader(machine: TorchMachine, array: Any) -> Any:
-    """A kernel that only loads, faster than a sum; None without CuPy to compile it."""
+    """A load-only kernel, faster than a sum; None without CuPy to compile it."""
     try:
         import cupy
 

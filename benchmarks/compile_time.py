@@ -1,6 +1,6 @@
-"""What compiling costs: a kernel never seen before, one that is in the cache, and what other compilers take.
+"""Compilation times: cold, cached, and with other compilers.
 
-Where a first time counts it is had in a process of its own, with empty caches.
+First compilations are measured in fresh processes with empty caches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CACHES = ("BARACUDA_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", 
 
 
 def rows() -> list[Row]:
-    """A row of milliseconds for each route, or for one that cannot be had a row that says why."""
+    """One row of milliseconds per route, or a row with the reason it is unavailable."""
     light, heavy = samples()
     one = next(v for v in light if (v.row.sku.op, v.arch) == ("rms_norm", ARCHS[-1]))
     found = [*child("nvrtc"), *again(one), *compiled("light SKU", light), *compiled("flash SKU", heavy)]
@@ -52,7 +52,7 @@ def samples() -> tuple[list[Variant], list[Variant]]:
 
 
 def compiled(what: str, variants: Sequence[Variant], repeats: int = 3) -> list[Row]:
-    """NVRTC alone, without any cache: the median and the worst of the kernels, of each the best of some times."""
+    """NVRTC alone, without cache: median and worst kernel, each the best of several runs."""
     assemble(variants[0].source, variants[0].arch)  # loads the library
     took = {v: min(_ms(partial(assemble, v.source, v.arch)) for _ in range(repeats)) for v in variants}
     worst = max(took, key=lambda v: took[v])
@@ -63,7 +63,7 @@ def compiled(what: str, variants: Sequence[Variant], repeats: int = 3) -> list[R
 
 
 def again(variant: Variant, repeats: int = 30) -> list[Row]:
-    """NVRTC alone, one kernel over and over: the median and the worst of the times."""
+    """NVRTC alone, one kernel repeatedly: median and worst time."""
     assemble(variant.source, variant.arch)  # loads the library
     took = [_ms(partial(assemble, variant.source, variant.arch)) for _ in range(repeats)]
     what, note = f"{variant.row.sku.op}, cold", f"{variant.row.sku} for {variant.arch}"
@@ -71,7 +71,7 @@ def again(variant: Variant, repeats: int = 30) -> list[Row]:
 
 
 def warm(variant: Variant, repeats: int = 50) -> list[Row]:
-    """A kernel that is in the cache on disk: making its key, reading and checking it."""
+    """A cached kernel: making its key, reading and checking it."""
     with tempfile.TemporaryDirectory() as folder:
         ask = partial(compile_cubin, variant.source, variant.arch, folder=Path(folder))
         ask()
@@ -79,14 +79,14 @@ def warm(variant: Variant, repeats: int = 50) -> list[Row]:
 
 
 def loaded(variant: Variant) -> list[Row]:
-    """The same with loading the module, in a context that is there."""
+    """As `warm`, plus loading the module into an existing context."""
     CudaDevice(0).load(variant.source)
     devices = [CudaDevice(0) for _ in range(5)]  # each loads it anew
     return [row("warm, and loaded", median(_ms(partial(device.load, variant.source)) for device in devices))]
 
 
 def nvcc(variant: Variant) -> list[Row]:
-    """The toolkit's compiler on the same text, where it is installed."""
+    """The toolkit's compiler on the same source, if installed."""
     what, source = "nvcc of a light SKU", variant.source
     if not (program := shutil.which("nvcc")):
         return [row(what, None, "no nvcc on the PATH")]
@@ -102,7 +102,7 @@ def nvcc(variant: Variant) -> list[Row]:
 
 
 def child(what: str) -> list[Row]:
-    """The rows that a fresh process measures, all of its caches being empty."""
+    """The rows that a fresh process measures with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {name: f"{folder}/{name}" for name in _CACHES}
         command = [sys.executable, "-m", "baracuda.benchmarks.first_times", what]

@@ -1,4 +1,4 @@
-"""One case: every contestant computes, what disagrees with us is out, the rest is timed in turns."""
+"""One case: all contestants compute, those that disagree with us are excluded, the rest are timed in turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_SETS = 128
 
 @dataclass(frozen=True)
 class Measured:
-    """A contestant's device time for a case, or the `problem` that kept it from having one."""
+    """A contestant's device time for a case, or the `problem` that prevented it."""
 
     op: str
     case: str
@@ -49,7 +49,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Memory for one call of a plan: inputs of random numbers, outputs full of poison."""
+    """Memory for one call of a plan: random inputs, poisoned outputs."""
 
     plan: Any
     arrays: dict[str, Any]
@@ -76,7 +76,7 @@ class Buffers:
 
 
 def contest(case: Case, makers: Mapping[str, Maker], machine: Machine) -> list[Measured]:
-    """Measure ours and all of `makers` that have the op; a line for each, whatever becomes of it."""
+    """Measure our plan and all of `makers` that have the op; one result each."""
     with machine.working():
         try:
             return _contest(case, makers, machine)
@@ -112,7 +112,7 @@ def _contest(case: Case, makers: Mapping[str, Maker], machine: Machine) -> list[
 def _agreeing(
     case: Case, makers: Mapping[str, Maker], first: Buffers, machine: Machine
 ) -> tuple[dict[str, Body], dict[str, Call], dict[str, float], dict[str, str]]:
-    """Contestants whose results are ours, their calls on the first buffers, and what is wrong with the others."""
+    """Contestants that agree with us, their calls on the first buffers, and errors of the others."""
     bodies: dict[str, Body] = {}
     calls: dict[str, Call] = {OURS: first.bound}
     errors: dict[str, float] = {}
@@ -139,7 +139,7 @@ def _agreeing(
 
 
 def _error(ours: Mapping[str, Any], theirs: Mapping[str, Any], machine: Machine) -> float:
-    """The worst of all outputs that both have."""
+    """The largest error over the outputs that both have."""
     found = [machine.error(theirs[name], ours[name]) for name in ours if name in theirs]
     return float("nan") if not found or any(e != e for e in found) else max(found)
 
@@ -152,7 +152,7 @@ def _timed(
     calls: dict[str, Call],
     machine: Machine,
 ) -> tuple[Samples, dict[str, str], dict[str, str]]:
-    """Samples of each contestant, how they were taken, and notes on those that had to be timed in another way."""
+    """Samples of each contestant, the method, and notes on those timed differently."""
     guess = {name: median(samples) for name, samples in machine.cold(calls, 3).items()}
     if min(guess.values()) >= SHORT:
         return machine.cold(calls, _rounds(sum(guess.values()))), dict.fromkeys(calls, "events"), {}
@@ -184,7 +184,7 @@ def _bound(plan: Any, arrays: Mapping[str, Any], machine: Machine) -> Call:
 
 
 def _saved(case: Case, inputs: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
-    """What our own forward saves for these inputs, of the inputs' names."""
+    """What our forward saves for these inputs, by the inputs' names."""
     gradient = case.spec.gradient
     if gradient is None or not gradient.saved:
         return {}
@@ -202,5 +202,5 @@ def _saved(case: Case, inputs: Mapping[str, Any], machine: Machine) -> dict[str,
 
 
 def _said(error: Exception) -> str:
-    """An error in a line."""
+    """An error in one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]

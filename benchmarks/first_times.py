@@ -1,4 +1,4 @@
-"""First compilations, each kind to be had in a fresh process: `python -m baracuda.benchmarks.first_times nvrtc`."""
+"""First compilations, each in a fresh process: `python -m baracuda.benchmarks.first_times nvrtc`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Row = dict[str, Any]
 
 
 def row(what: str, ms: float | None, note: str = "") -> Row:
-    """A row of the table: what was measured and the milliseconds, or why there are none."""
+    """A row of the table: what was measured, and milliseconds or the reason there are none."""
     return {"what": what, "ms": None if ms is None else round(ms, 3), "note": note}
 
 
 def nvrtc() -> list[Row]:
-    """An empty kernel, by NVRTC alone: with loading the library, and once more."""
+    """An empty kernel with NVRTC: including loading the library, and again."""
     from cuda.core import Program, ProgramOptions
 
     options = ProgramOptions(arch="sm_90", no_cache=True)
@@ -47,7 +47,7 @@ def triton() -> list[Row]:
 
 
 def torch_compile() -> list[Row]:
-    """RMSNorm forward and backward by torch.compile, to the first result."""
+    """RMSNorm forward and backward with torch.compile, until the first result."""
     import torch
 
     x = torch.ones((4096, 4096), device="cuda", dtype=torch.bfloat16, requires_grad=True)
@@ -65,7 +65,7 @@ def torch_compile() -> list[Row]:
 
 
 def timed(what: str, call: Callable[[], object], drain: Callable[[], object] = int) -> Row:
-    """The time of one call, to its end on the device."""
+    """The time of one call, including the device's work."""
     start = time.perf_counter()
     call()
     drain()

@@ -1,6 +1,6 @@
-"""What one launch costs the processor: raw driver calls, plans, and other libraries, in one process on one GPU.
+"""Host time per launch: raw driver calls, plans, and other libraries, in one process on one GPU.
 
-Queues are drained between batches, so a route is charged for its own work and never for waiting for the device.
+Queues are drained between batches, so a route is never charged for waiting for the device.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ RAW = "raw: "  # how the routes begin that start a kernel and do nothing else
 
 
 def rows() -> list[Row]:
-    """A row for each route: its least microseconds a call, and how much more that is than the fastest raw launch.
+    """One row per route: minimum microseconds per call, and the difference to the fastest raw launch.
 
-    A group of routes that cannot be had, for lack of a library, is one row that says why. Raises DriverError without a
-    GPU.
+    A group of routes whose library is missing is one row with the reason. Raises DriverError without a GPU.
     """
     if not CudaDevice.available():
         raise DriverError("no CUDA device to launch on; 'baracuda-gen bench --compile' needs none")
@@ -36,7 +35,7 @@ def rows() -> list[Row]:
 
 
 def started(groups: Mapping[str, Callable[[], Calls]]) -> tuple[dict[str, Call], list[Row]]:
-    """The routes of the groups, each called once, and a row for each group that could not be had."""
+    """The routes of the groups, each called once, and a row for each unavailable group."""
     routes: dict[str, Call] = {}
     absent: list[Row] = []
     for name, group in groups.items():
@@ -50,7 +49,7 @@ def started(groups: Mapping[str, Callable[[], Calls]]) -> tuple[dict[str, Call],
 
 
 def timed(routes: Mapping[str, Call], drain: Callable[[], object]) -> list[Row]:
-    """The least time that a call of each route takes in batches, which take turns, on a queue that is never full."""
+    """The minimum time per call of each route, in interleaved batches, on a queue that is never full."""
     best = dict.fromkeys(routes, float("inf"))
     for _ in range(BATCHES):
         for route, call in routes.items():
@@ -69,7 +68,7 @@ def missing(route: str, why: str) -> Row:
 
 
 def compared(found: list[Row]) -> list[Row]:
-    """`found` with how much each row takes beyond the fastest raw launch."""
+    """The rows, with the difference to the fastest raw launch."""
     raw = min((row["us"] for row in found if row["route"].startswith(RAW) and row["us"] is not None), default=None)
     if raw is not None:
         for row in found:

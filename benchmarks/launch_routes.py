@@ -1,4 +1,4 @@
-"""Ways to start a kernel from Python: each group makes its arrays and kernels and returns calls by name."""
+"""Ways to launch a kernel from Python: each group makes its arrays and kernels and returns calls by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ extern "C" __global__ void k(const float* a, float* b, int n) {
 
 
 def raw() -> Calls:
-    """The driver, by three bindings, with everything prepared that can be."""
+    """The driver, through three bindings, with everything prepared in advance."""
     import cupy
     from cuda.bindings import driver
     from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
@@ -54,7 +54,7 @@ def raw() -> Calls:
 
 
 def plan_on_torch() -> Calls:
-    """RMSNorm of torch tensors by its plan, and by torch."""
+    """RMSNorm of torch tensors with its plan, and with torch."""
     import torch
 
     x = torch.ones((ROWS, COLS), device="cuda")
@@ -68,7 +68,7 @@ def plan_on_torch() -> Calls:
 
 
 def plan_on_cupy() -> Calls:
-    """RMSNorm of CuPy arrays by its plan, and a kernel of CuPy's."""
+    """RMSNorm of CuPy arrays with its plan, and a CuPy kernel."""
     import cupy
 
     x = cupy.ones((ROWS, COLS), cupy.float32)
@@ -99,7 +99,7 @@ def _plan(library: str, arrays: dict[str, Any]) -> Calls:
 
 
 def triton() -> Calls:
-    """A kernel of Triton's, with its own launcher."""
+    """A Triton kernel with its own launcher."""
     import torch
 
     from .triton_copy import copy

@@ -1,4 +1,4 @@
-"""The GPU that benchmarks run on, through torch: memory, random numbers, comparisons; `timing` has its clocks."""
+"""The GPU that benchmarks run on, through torch: memory, random numbers, comparisons; `timing` has the clocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIBRARIES = ("torch", "triton", "quack-kernels", "liger-kernel", "causal-conv1d
 
 
 class Machine(Protocol):
-    """What contests need of a GPU; tests have one of their own."""
+    """What contests need from a GPU; tests have their own."""
 
     device: str
     l2_bytes: int

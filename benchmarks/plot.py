@@ -1,4 +1,4 @@
-"""Pictures of measurements: a roofline, or for a sweep the share of the copy by the length of the rows."""
+"""Plots: a roofline, or for sweeps the share of the copy by row length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .report import rate_of
 
 
 def draw(measured: Sequence[Measured], path: Path, *, sweep: bool) -> None:
-    """Write an SVG or PNG, as the name ends."""
+    """Write an SVG or PNG, by the file's suffix."""
     timed = [one for one in measured if one.us is not None]
     if path.suffix not in (".svg", ".png"):
         raise InvalidProblem(f"--plot writes .svg or .png, got {path.name!r}")
@@ -39,7 +39,7 @@ def draw(measured: Sequence[Measured], path: Path, *, sweep: bool) -> None:
 
 
 def _roofline(axes: Any, timed: Sequence[Measured]) -> None:
-    """Speed over arithmetic a byte, with the ceilings of copies and matrix products."""
+    """Speed by arithmetic intensity, with the ceilings of copy and matmul."""
     tops = timed[-1].ceilings
     if "copy" in tops and "matmul" in tops:
         ridge = tops["matmul"] * 1e3 / tops["copy"]
@@ -79,7 +79,7 @@ def _tera(one: Measured) -> float:
 
 
 def _sweep(axes: Any, timed: Sequence[Measured]) -> None:
-    """GB/s of an op by the length of its rows, for each contestant a line of whole packs and one of others."""
+    """GB/s of an op by row length, with one line per contestant for aligned rows and one for others."""
     for number, peer in enumerate(dict.fromkeys(one.peer for one in timed)):
         for whole, style in ((True, "o-"), (False, "x--")):
             points = sorted((n, rate_of(one)) for one in timed if one.peer == peer
@@ -94,5 +94,5 @@ def _sweep(axes: Any, timed: Sequence[Measured]) -> None:
 
 
 def _is_whole(one: Measured, length: int) -> bool:
-    """Whether a row is packs of 16 bytes with nothing left over."""
+    """Whether a row is a whole number of 16-byte packs."""
     return length * ElementKind(one.element).row.bytes % 16 == 0

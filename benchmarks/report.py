@@ -1,4 +1,4 @@
-"""Measurements as rows: a row for each case with ours, its share of the ceiling and the best peer; CSV; a page."""
+"""Reports: one row per case with our time, its share of the ceiling and the best peer; CSV; a page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS = (
 
 
 def rows_of(measured: Iterable[Measured]) -> dict[str, list[Row]]:
-    """For each op, a row for each case."""
+    """One row per case, by op."""
     cases: dict[tuple[str, str], list[Measured]] = {}
     for one in measured:
         cases.setdefault((one.op, one.case), []).append(one)
@@ -49,19 +49,19 @@ def _row(case: str, contestants: Sequence[Measured]) -> Row:
 
 
 def _spread(one: Measured) -> str | None:
-    """How far the quartiles are apart."""
+    """The interquartile range."""
     if not one.us or one.low is None or one.high is None:
         return None
     return f"{(one.high - one.low) / one.us:.1%}"
 
 
 def is_intense(one: Measured) -> bool:
-    """Whether arithmetic bounds it rather than memory."""
+    """Whether it is compute-bound."""
     return bool(one.flops) and (one.flops or 0) > _INTENSE * (one.read + one.written)
 
 
 def rate(one: Measured) -> str | None:
-    """GB/s or TFLOP/s, whichever bounds the kernel."""
+    """GB/s or TFLOP/s, whichever is the limit."""
     value = rate_of(one)
     if value is None:
         return None
@@ -76,7 +76,7 @@ def rate_of(one: Measured) -> float | None:
 
 
 def share(one: Measured) -> str | None:
-    """The rate as a part of the ceiling measured in the same run, and which one that is."""
+    """The rate as a share of the ceiling measured in the same run, and which ceiling."""
     kind = "matmul" if is_intense(one) else Traffic(one.read, one.written).kind
     value, ceiling = rate_of(one), one.ceilings.get(kind)
     if value is None or ceiling is None or (kind == "matmul" and one.element not in _PRODUCTS):
@@ -85,12 +85,12 @@ def share(one: Measured) -> str | None:
 
 
 def problems_of(measured: Iterable[Measured]) -> list[str]:
-    """A line for each contestant that was not timed, or in another way."""
+    """One line per contestant that was not timed, or timed differently."""
     return [f"{m.op} {m.case}: {m.peer} {m.problem}" for m in measured if m.problem]
 
 
 def write_csv(measured: Iterable[Measured], path: Path) -> None:
-    """A line for each contestant and case."""
+    """Write one line per contestant and case."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(_COLUMNS)
@@ -98,7 +98,7 @@ def write_csv(measured: Iterable[Measured], path: Path) -> None:
 
 
 def markdown(measured: Sequence[Measured], command: str, title: str = "Benchmarks", picture: str = "") -> str:
-    """The page: what it was measured on and how, a table for each op, and what could not be timed."""
+    """The page: machine and method, one table per op, and what could not be timed."""
     parts = [f"# {title}\n", _about(measured), f"```sh\n{command}\n```\n"]
     parts += [f"![the same as a picture]({picture})\n"] * bool(picture)
     for op, rows in rows_of(measured).items():

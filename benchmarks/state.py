@@ -1,4 +1,4 @@
-"""What is measured already, a line of JSON for each contestant and case, so that an interrupted run goes on."""
+"""Measurements on disk, one line of JSON per contestant and case, so that an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .contest import OURS, Measured
 
 
 class State:
-    """Measurements of the kernels that `against` stands for: in a file, or in memory only."""
+    """Measurements of the kernels that `against` identifies, in a file or in memory."""
 
     def __init__(self, path: Path | None, against: str) -> None:
         self.path, self.against = path, against
@@ -23,7 +23,7 @@ class State:
                 self._take([measured])
 
     def known(self, op: str, case: str, device: str, peers: Iterable[str]) -> list[Measured] | None:
-        """The lines of a case that was measured on this device beside all of these peers, and not in vain."""
+        """The results of a case measured on this device with all of these peers, unless it failed."""
         found = self.measured.get((op, case), [])
         ours = next((m for m in found if m.peer == OURS), None)
         if ours is None or ours.us is None or ours.facts.get("device") != device:
@@ -31,7 +31,7 @@ class State:
         return found if set(peers) <= set(ours.asked) else None
 
     def add(self, found: list[Measured]) -> None:
-        """Remember the contestants of one case, and have them in the file before returning."""
+        """Record the contestants of one case in memory and in the file."""
         self._take(found)
         if self.path is not None:
             for measured in sorted(found, key=lambda m: m.peer == OURS):  # ours last: with it the case is complete
@@ -45,7 +45,7 @@ class State:
 
 
 def lines(paths: Iterable[Path]) -> Iterator[tuple[str, Measured]]:
-    """Every measurement in the files, with the digest of the texts; what is none is left out."""
+    """Every measurement in the files, with its source digest; invalid lines are skipped."""
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
@@ -57,6 +57,6 @@ def lines(paths: Iterable[Path]) -> Iterator[tuple[str, Measured]]:
 
 
 def latest(paths: Iterable[Path]) -> list[Measured]:
-    """The last measurement of each contestant of each case."""
+    """The latest measurement of each contestant and case."""
     found = {(m.op, m.case, m.peer): m for _, m in lines(paths)}
     return list(found.values())

@@ -1,7 +1,7 @@
-"""Clocks: device time of calls whose data is not in the L2 cache, contestants in turns.
+"""Device timing with a cold L2 cache, contestants in turns.
 
-Long calls are timed one at a time by events, behind a flush of the cache and a pause that lets the host run ahead.
-Short ones are captured in a CUDA graph, over sets of buffers that together exceed the cache: no host's part is left.
+Long calls are timed one by one with events, after an L2 flush and a pause that lets the host run ahead. Short ones are
+captured in a CUDA graph, over buffer sets that together exceed the L2, which excludes host time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REPLAY = 1000.0  # microseconds a graph should last, beside which events and la
 
 
 def spread(samples: Sequence[float]) -> tuple[float, float, float]:
-    """The median and the quartiles around it."""
+    """Median and quartiles."""
     if len(samples) < 2:
         return samples[0], samples[0], samples[0]
     low, _, high = quantiles(samples, n=4, method="inclusive")

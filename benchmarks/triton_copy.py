@@ -1,4 +1,4 @@
-"""A copy and a row norm in Triton, which reads its kernels' source from a file."""
+"""A copy and a row norm in Triton, which needs its kernels' source in a file."""
 
 import triton
 import triton.language as tl

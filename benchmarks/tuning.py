@@ -1,4 +1,4 @@
-"""A trial of a case: the rule's choice beside every candidate, and which of them, if any, is to take its place."""
+"""A tuning trial: the rule's choice against every candidate, and the winner, if any."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULE = OURS  # what the candidates are held against
 
 @dataclass(frozen=True)
 class Trial:
-    """What was measured of one case."""
+    """The measurements of one case."""
 
     case: Case
     lines: tuple[Measured, ...]
@@ -31,21 +31,21 @@ class Trial:
 
     @property
     def failed(self) -> bool:
-        """Whether nothing can be said, for the rule's choice was not timed beside the others."""
+        """Whether the trial is void because the rule's choice was not timed."""
         return self.rule.us is None and bool(self.rule.problem)
 
     @property
     def facts(self) -> Facts:
-        """What a measurement is looked up by; of extents that bits must not depend on, nothing."""
+        """The key of a measurement, without extents that bits must not depend on."""
         same, near = self.case.subject.plan.facts_of(self.case.descriptor)
         blind = batch_of(self.case.spec)
         return Facts(same, {name: value for name, value in near.items() if name not in blind})
 
 
 def tried(case: Case, machine: Machine) -> list[Measured]:
-    """Time the rule's choice and the candidates in turns; a line for each, also for those that are ruled out.
+    """Time the rule's choice and the candidates in turns; one line each, excluded ones included.
 
-    Where all of them are, nothing is timed.
+    If all are excluded, nothing is timed.
     """
     rule = Measured(case.op, case.label, case.element.value, RULE)
     try:
@@ -59,7 +59,7 @@ def tried(case: Case, machine: Machine) -> list[Measured]:
 
 
 def groups(trials: Iterable[Trial]) -> list[list[Trial]]:
-    """Trials that one measurement would decide for: their problems differ in what no choice may depend on."""
+    """Trials that one measurement decides: their problems differ only in what no choice may depend on."""
     found: dict[object, list[Trial]] = {}
     for trial in trials:
         found.setdefault(measurement(trial.case, trial.facts, "", {}, {}).key, []).append(trial)
@@ -69,12 +69,12 @@ def groups(trials: Iterable[Trial]) -> list[list[Trial]]:
 def measurement(
     case: Case, facts: Facts, sku: str, cases: Mapping[str, tuple[float, float]], about: Mapping[str, str]
 ) -> Measurement:
-    """That `sku` wins, as it is kept."""
+    """The record of a win of `sku`."""
     return Measurement(case.element.value, facts.same, facts.near, sku, cases, **about)
 
 
 def objection(line: Measured, rule: Measured, margin: float, *, exact: bool) -> str:
-    """Why a candidate may not take the rule's place in a case; empty where it may."""
+    """Why a candidate may not replace the rule's choice in a case; empty if it may."""
     if line.us is None or rule.us is None or line.high is None or rule.low is None:
         return line.problem or "was not timed"
     if exact and line.error != 0:
@@ -87,7 +87,7 @@ def objection(line: Measured, rule: Measured, margin: float, *, exact: bool) -> 
 
 
 def winner(group: Sequence[Trial], margin: float) -> str | None:
-    """The candidate that wins in every case of the group, and of several the one that gains the most."""
+    """The candidate that wins in every case of the group; among several, the one with the largest gain."""
     exact = promised(group[0].case.spec, "bit_stable_across_arch")
     gains: dict[str, list[float]] = {}
     for trial in group:
@@ -102,7 +102,7 @@ def winner(group: Sequence[Trial], margin: float) -> str | None:
 def decided(
     trials: Sequence[Trial], before: Sequence[Measurement], margin: float, about: Mapping[str, str]
 ) -> list[Measurement]:
-    """The table after these trials: what won, in place of what was measured of the same problems; the rest stays."""
+    """The table after these trials: winners replace older entries for the same problems, the rest stays."""
     table = {m.key: m for m in before}
     for group in groups(trials):
         first = group[0]

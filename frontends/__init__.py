@@ -1,1 +1,1 @@
-"""Generated kernels as ops of other libraries, each of which is imported on its own."""
+"""Generated kernels as ops of other libraries; each frontend is imported separately."""

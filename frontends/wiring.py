@@ -1,4 +1,4 @@
-"""How a backward op is called after its forward, as the specs say: for frontends of any library."""
+"""How a backward op follows from its forward's call, for frontends of any library."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from baracuda.ops.signature import Signature
 
 
 class Wiring:
-    """A forward and the op that is its gradient. Tensors that are called alike in both are the same.
+    """A forward and its gradient op. Tensors with equal names are the same in both.
 
-    What follows from the specs is found once: the rest is a part of the time that every call takes.
+    Everything that follows from the specs is computed once, because the rest adds to every call.
     """
 
     def __init__(self, forward: Signature, backward: Signature) -> None:
@@ -33,8 +33,9 @@ class Wiring:
         dtypes: Mapping[str, Any],
         allowed: Callable[[rt.Argument], Sequence[Any]],
     ) -> dict[str, Any]:
-        """The backward's keywords: `fields` of the same name as the forward's; of outputs, whether they are `wanted`,
-        and the type of what they are gradients of, where it is `allowed`."""
+        """The backward's keywords: `fields` with the same names, which outputs are `wanted`, and gradient types where
+        they are `allowed`.
+        """
         flags = {f: any(name in wanted for name, a in self.wrt if a.optional == f) for f in self._flags}
         known = {**fields, **flags}
         keywords = {name: known[name] for name in self.backward.parameters if known.get(name) is not None}
@@ -45,6 +46,6 @@ class Wiring:
 
 
 def wirings(signatures: Mapping[str, Signature]) -> dict[str, Wiring]:
-    """The wiring of each op that has a gradient, by its name."""
+    """The wiring of each op that has a gradient, by name."""
     backwards = {s.plan.GRADIENT.of: s for s in signatures.values() if s.plan.GRADIENT is not None}
     return {name: Wiring(s, backwards[name]) for name, s in signatures.items() if name in backwards}

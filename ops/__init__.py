@@ -1,7 +1,7 @@
-"""Generated kernels as functions that allocate what they return: `y, rms = baracuda.ops.rms_norm(x, gamma)`.
+"""Generated kernels as functions that allocate their results: `y, rms = baracuda.ops.rms_norm(x, gamma)`.
 
-Each op of `baracuda.generated` is a function here, made when it is first used; `functions` makes those of another
-package. See `Function` for what a call takes.
+Each op of `baracuda.generated` is a function here, made on first use; `functions` makes those of another package. See
+`Function` for the calling convention.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Function", "functions"]
 
 
 def functions(package: ModuleType) -> Mapping[str, Function]:
-    """A function for each op of a package that `baracuda-gen generate` has written, by the op's name:
+    """A function for each op of a package that `baracuda-gen generate` has written, by op name:
     `functions(mine)["row_center"](x)`. InvalidProblem for anything else.
     """
     if not issubclass(type(package), ModuleType) or not hasattr(package, "MODULES"):

@@ -1,4 +1,4 @@
-"""What functions of an op have in common, whichever library's arrays they take: how a call becomes a descriptor."""
+"""How a function call becomes a descriptor, for any library's arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Output = tuple[str, tuple[int, ...], rt.ElementKind]  # its name, shape and elem
 
 
 class Caller:
-    """An op to be called with arrays by position or name, and with keywords. Some or all `arrays` may be given."""
+    """An op that takes arrays by position or name, and keywords. Some or all `arrays` may be given."""
 
     def __init__(self, signature: Signature, arrays: Sequence[str]) -> None:
         self.signature = signature
@@ -50,7 +50,7 @@ class Caller:
         return arrays, fields
 
     def _typed(self, arrays: Mapping[str, Any]) -> Any:
-        """The array that shows the descriptor's element."""
+        """The array that determines the descriptor's element type."""
         name = self.signature.typed.name
         if not arrays:
             raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got no array")
@@ -59,7 +59,7 @@ class Caller:
         return arrays[name]
 
     def _descriptor(self, arrays: Mapping[str, Any], element: rt.ElementKind, given: Mapping[str, Any]) -> Any:
-        """The descriptor of a call with these inputs; fields that are left out are what they usually are."""
+        """The descriptor of a call; omitted fields get their defaults."""
         fields = self.signature.fields({name: arrays.get(name) for name in self._inputs}, given)
         needed, usual = [name for name in self.signature.needed if name not in fields], self.signature.usual
         for name in needed:
@@ -69,7 +69,7 @@ class Caller:
         return self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
 
     def _wanted(self, descriptor: Any, given: Mapping[str, Any]) -> Iterator[Output]:
-        """The outputs that there are."""
+        """The outputs that are present."""
         shapes = self.signature.plan.shapes_of(descriptor)
         for a in self.signature.outputs:
             if not a.optional or getattr(descriptor, a.optional):
@@ -86,7 +86,7 @@ class Caller:
 
 @cache
 def _named(op: str, *outputs: str) -> Any:
-    """The type of an op's results, which a pickle finds by these names."""
+    """The type of an op's results; pickles find it by these names."""
     made = {"__slots__": (), "__reduce__": lambda self: (_result, (op, outputs, tuple(self)))}
     return type(op, (namedtuple(op, outputs),), made)
 
@@ -96,7 +96,7 @@ def _result(op: str, outputs: Sequence[str], values: Sequence[Any]) -> Any:
 
 
 def element_of(dtype: Any, name: str = "dtype") -> rt.ElementKind:
-    """The element kind that a tag or a NumPy dtype names."""
+    """The element type of a tag or NumPy dtype."""
     if (tag := text_of(dtype)) is not None and tag in rt.ElementKind.__members__.values():
         return rt.ElementKind(tag)
     try:

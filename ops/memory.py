@@ -1,4 +1,4 @@
-"""Arrays for what a call returns: of its first input's library, on its device."""
+"""Allocation of results with the library of the first input, on its device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Allocate = Callable[[Sequence[int], rt.ElementKind], Any]
 
 
 def allocator(like: object, device: str) -> Allocate:
-    """What makes an uninitialised array as `like` is: of torch or CuPy, of NumPy on the host, else of CuPy."""
+    """A function that makes an uninitialised array like `like`: with torch or CuPy, NumPy on the host, else CuPy."""
     if by_ancestry(type(like), {"torch.Tensor": True}):
         return _of_torch(device)
     return _of_numpy if device == "host" else _of_cupy(int(device.removeprefix("cuda:")))

@@ -1,7 +1,7 @@
-"""What a plan looks like as a function: how a call's tensors and keywords become a descriptor.
+"""A plan as a function: how tensors and keywords become a descriptor.
 
-Tensors come first, in the plan's order; then, as keywords, the fields of the descriptor that no input shows by its
-shape or its presence, and the element types that the caller may choose for outputs.
+Tensors come first, in the plan's order; then keywords for the descriptor fields that no input determines and for the
+element types of outputs that the caller may choose.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Given = Mapping[str, Any]  # keywords; None or left out for the default
 
 
 def plans_of(package: ModuleType) -> Iterator[type[rt.Plan[Any]]]:
-    """The plan of each op of a generated package; not those that narrow another one's kernels."""
+    """The plan of each op of a generated package, without the plans pinned to an architecture."""
     for name in package.MODULES:
         plan = getattr(package, name)
         if issubclass(plan, rt.Plan) and "OP" in vars(plan):
@@ -40,7 +40,7 @@ _KINDS: dict[rt.Convert, str] = {
 
 @dataclass(frozen=True)
 class Signature:
-    """A plan class as a function of tensors: of all libraries' that have a `shape`."""
+    """A plan class as a function of tensors, of any library whose tensors have a `shape`."""
 
     plan: type[rt.Plan[Any]]
 
@@ -58,23 +58,23 @@ class Signature:
 
     @property
     def is_functional(self) -> bool:
-        """Whether it leaves its inputs as they are."""
+        """Whether it updates no input in place."""
         return not any(a.written for a in self.inputs)
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """Fields of the descriptor that a call must or may give."""
+        """Descriptor fields that are keywords, required or not."""
         shown = {e.field for e in self.plan.EXTENTS} | {a.optional for a in self.inputs}
         return tuple(name for name in self.plan.DESCRIPTOR._types if name not in shown)
 
     @cached_property
     def chosen(self) -> dict[str, rt.Argument]:
-        """Outputs whose element type the caller may choose, by the keyword for it."""
+        """Outputs whose element type the caller may choose, by keyword."""
         return {f"{a.name}_dtype": a for a in self.outputs if len(a.dtypes) > 1}
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """What keywords are when they are left out, but for those that are then another field's value."""
+        """Defaults of keywords, without those that default to another field's value."""
         declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
         return {f.name: f.default for f in declared if isinstance(f.default, bool | int | float)}
 
@@ -86,12 +86,12 @@ class Signature:
 
     @cached_property
     def usual(self) -> dict[str, Value]:
-        """What keywords are that a call may leave out because of their names."""
+        """Defaults of keywords that follow from their names."""
         return usual_of({name: _KINDS[convert] for name, convert in self.plan.DESCRIPTOR._types.items()})
 
     @cached_property
     def shown(self) -> Shown:
-        """How the function is called, for `inspect.signature`; None stands for what may be left out."""
+        """The signature for `inspect.signature`; None stands for what may be omitted."""
         inputs, left_out = [], False
         for argument in self.inputs:
             left_out = left_out or bool(argument.optional)
@@ -103,12 +103,12 @@ class Signature:
         return Shown([*inputs, *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items())])
 
     def named(self, tensors: Sequence[Any]) -> dict[str, Any]:
-        """The inputs by name; the last ones may be left out."""
+        """The inputs by name; trailing ones may be omitted."""
         missing = len(self.inputs) - len(tensors)
         return {a.name: t for a, t in zip(self.inputs, [*tensors, *[None] * missing], strict=True)}
 
     def fields(self, tensors: Tensors, given: Given) -> dict[str, Any]:
-        """The fields of the descriptor, but for those that are left at their defaults."""
+        """The descriptor's fields, without those left at their defaults."""
         found: dict[str, Any] = {}
         for argument in self.inputs:
             if argument.optional:  # one flag may stand for several
@@ -129,7 +129,7 @@ class Signature:
 
     @cached_property
     def typed(self) -> rt.Argument:
-        """The input that shows the descriptor's element: the first that can hold no other."""
+        """The input that determines the descriptor's element type: the first with no other choice."""
         found = next((a for a in self.inputs if a.dtypes == ("T",) and not a.optional), None)
         if found is None:
             raise rt.InvalidProblem(f"no input of {self.plan.OP} shows its element type; use {self.plan.__name__}")

@@ -1,4 +1,4 @@
-"""What fields of a descriptor usually are, by their names and types: for calls that leave them out."""
+"""Defaults of descriptor fields by name and type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Value = Callable[[Mapping[str, Any]], Any]  # of the fields that arrays show or 
 
 
 class Usual(NamedTuple):
-    """What a field of this `kind` usually is, where the descriptor has the fields that it `reads`."""
+    """The default of a field of this `kind`, if the descriptor has the fields that it `reads`."""
 
     kind: str
     value: Value
@@ -27,7 +27,7 @@ USUAL: Mapping[str, Usual] = {
 
 
 def usual_of(kinds: Mapping[str, str]) -> dict[str, Value]:
-    """Of a descriptor's fields, by their kinds ("shape", "int", "float", "bool"), those that are usually something."""
+    """Defaults for those of a descriptor's fields that have one; kinds are "shape", "int", "float", "bool"."""
     return {
         name: usual.value
         for name, usual in USUAL.items()

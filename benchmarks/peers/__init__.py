@@ -1,8 +1,8 @@
-"""What plans are measured against: a module for each library, asked for its peers when it can be imported.
+"""The other libraries: one module each, which is used if its library can be imported.
 
-A module has `peers()`, which imports its library and gives a maker for each name. A maker gets the case and answers
-with a function that turns tensors into a call without arguments, or with None when the peer has no such op; the call
-starts the work on the current stream and returns its outputs by the names of our arguments.
+A module has `peers()`, which imports its library and returns a maker per name. A maker takes the case and returns None
+if the library lacks the op, or a function that turns tensors into a call without arguments; the call starts the work on
+the current stream and returns its outputs by our arguments' names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Maker = Callable[[Case], Body | None]
 
 
 def found(names: tuple[str, ...] = ()) -> tuple[dict[str, Maker], dict[str, str]]:
-    """The peers that can be had, or those of `names` only, and why each missing module's cannot."""
+    """The available peers, or those of `names`, and why the other modules' are not."""
     makers: dict[str, Maker] = {}
     missing: dict[str, str] = {}
     for name in modules():

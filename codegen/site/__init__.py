@@ -1,1 +1,1 @@
-"""The catalogue: a page for each op made of its spec, its kernels and what was measured, as a site to read offline."""
+"""The catalogue: a static site with a page per op, made from its spec, its kernels and measurements."""

@@ -1,4 +1,4 @@
-"""The repository's own pages in the site: its README, `docs`, and what these link to."""
+"""The repository's own pages in the site: its README, `docs`, and files that they link to."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _PICTURES = (".png", ".svg")
 
 @dataclass(frozen=True)
 class Documents:
-    """Pages of the repository in `root`; none where it has none, as that of a project with specs alone."""
+    """Pages of the repository in `root`; none for a project of specs alone."""
 
     root: Path
 
     @cached_property
     def pages(self) -> dict[str, str]:
-        """For each page its path in the tree, by its path in the repository."""
+        """The path of each page in the tree, by its path in the repository."""
         found = {"README.md": "about.md"} if (self.root / "README.md").is_file() else {}
         return found | {path: path for path in self._below_docs(".md")}
 
     @property
     def known(self) -> dict[str, str]:
-        """All files that the tree has beside sources."""
+        """All files in the tree besides source pages."""
         return self.pages | {path: path for suffix in _PICTURES for path in self._below_docs(suffix)}
 
     @property
     def title(self) -> str:
-        """The heading of the README, or nothing."""
+        """The README's heading, or nothing."""
         first = self.text("README.md").partition("\n")[0] if "README.md" in self.pages else ""
         return first.removeprefix("# ") if first.startswith("# ") else ""
 
@@ -49,19 +49,19 @@ class Documents:
         return (self.root / path).read_text(encoding="utf-8")
 
     def add(self, tree: Tree, sources: SourcePages) -> None:
-        """Put pages and pictures into the tree, and a page for every file and folder that they link to."""
+        """Add pages and pictures to the tree, and a page for every file and folder that they link to."""
         for path, page in self.known.items():
             content = (self.root / path).read_bytes()
             tree.add(page, self._led(path, page, self.text(path), sources) if path in self.pages else content)
 
     def excerpts(self, op: str, page: str, sources: SourcePages) -> Iterator[tuple[str, str, str]]:
-        """What the pages below `docs` say of an op: heading, page, and Markdown for another page."""
+        """What the pages below `docs` say about an op: heading, page, and Markdown."""
         for path, home in self.pages.items():
             if home == path and (said := excerpt(self.text(path), op)):
                 yield heading_of(path), home, self._led(path, page, said, sources)
 
     def _led(self, path: str, page: str, text: str, sources: SourcePages) -> str:
-        """The text of the file at `path`, for a page of the tree."""
+        """The text of the file at `path` with its links adapted to the tree."""
 
         def lead(target: str) -> str:
             name, mark, anchor = target.partition("#")
@@ -74,6 +74,6 @@ class Documents:
 
 
 def heading_of(path: str) -> str:
-    """The file's name as words."""
+    """The file's name as a heading."""
     words = posixpath.basename(path).removesuffix(".md").replace("-", " ")
     return words[:1].upper() + words[1:]

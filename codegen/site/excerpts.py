@@ -1,4 +1,4 @@
-"""What pages say of one op: sections named like it or marked for it, and its rows of tables of ops."""
+"""Excerpts of pages about one op: sections with its name or marker, and its rows in tables of ops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TABLE = re.compile(r"(?:^\|.*\|$\n?)+", re.MULTILINE)
 
 
 def excerpt(text: str, op: str) -> str:
-    """Markdown of what the page says of `op`; empty when it says nothing."""
+    """Markdown of what the page says about `op`; empty if nothing."""
     title, *sections = _SECTION.split("".join(piece for fenced, piece in parts(text) if not fenced))
     found = [_body(section) for section in sections if op in _ops_of(section)]
     found += [rows for section in (title, *sections) for rows in _rows(section, op)]
@@ -21,12 +21,12 @@ def excerpt(text: str, op: str) -> str:
 
 
 def marked_ops(text: str) -> set[str]:
-    """Every op that a mark of the page names."""
+    """Every op in a marker of the page."""
     return {name for marked in _MARK.findall(text) for name in _names(marked)}
 
 
 def _ops_of(section: str) -> set[str]:
-    """The ops that a section is about: the one it is named like and those it is marked for."""
+    """The ops that a section is about: by heading and by marker."""
     heading = section.partition("\n")[0].strip().strip("`")
     return {heading} | marked_ops(section)
 
@@ -40,7 +40,7 @@ def _body(section: str) -> str:
 
 
 def _rows(section: str, op: str) -> Iterator[str]:
-    """The rows of tables whose first column, headed `op`, names it; without that column."""
+    """The op's rows of tables whose first column is headed `op`, without that column."""
     for match in _TABLE.finditer(section):
         head, rule, *rows = (line.strip().removeprefix("|") for line in match[0].strip().splitlines())
         first, _, names = head.partition("|")

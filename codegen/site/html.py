@@ -1,4 +1,4 @@
-"""From Markdown to HTML, with mkdocs: a site that needs no network and no server."""
+"""Markdown to HTML with mkdocs, for use without network and server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSING = "mkdocs-material is not installed; get it with 'pip install baracuda-
 
 
 def config(name: str, nav: list[Any], pages: str, out: Path) -> dict[str, Any]:
-    """What `mkdocs.yml` says. The shim lets search run where pages are files; its default is one of the network."""
+    """The content of `mkdocs.yml`. The shim makes search work on files; its default loads from the network."""
     return {
         "site_name": name,
         "docs_dir": pages,
@@ -51,12 +51,12 @@ def config(name: str, nav: list[Any], pages: str, out: Path) -> dict[str, Any]:
 
 
 def write_config(path: Path, given: dict[str, Any]) -> None:
-    """As JSON, which is YAML."""
+    """Write it as JSON, which is YAML."""
     path.write_text(json.dumps(given, indent=2) + "\n", encoding="utf-8")
 
 
 def build(path: Path, out: Path) -> None:
-    """Make the site of a `mkdocs.yml` in `out`; Unsupported when mkdocs is missing or a link leads nowhere."""
+    """Build the site of a `mkdocs.yml` in `out`; Unsupported if mkdocs is missing or a link is broken."""
     try:
         import_module("material")
         load, run = import_module("mkdocs.config").load_config, import_module("mkdocs.commands.build").build
@@ -74,7 +74,7 @@ def build(path: Path, out: Path) -> None:
 
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
-    """What mkdocs warns of meanwhile."""
+    """The warnings of mkdocs."""
     said: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]

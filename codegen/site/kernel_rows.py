@@ -1,4 +1,4 @@
-"""The kernels of an op as rows: how each cuts up its work, what it serves, and what it occupies."""
+"""An op's kernels as table rows: schedule, problems, resources."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resourc
 
 
 def by_arch(kernels: Sequence[Registered]) -> dict[str, int]:
-    """How many kernels are made for each architecture, the least first."""
+    """The number of kernels per architecture, lowest first."""
     count = Counter(kernel.sku.arch for kernel in kernels)
     return {arch: count[arch] for arch in sorted(count, key=lambda arch: (arch_number(arch), arch))}
 
 
 def grid_rows(op: Op, kernels: Sequence[Registered]) -> list[Row]:
-    """How many kernels each element type has for each architecture."""
+    """The number of kernels per element type and architecture."""
     archs = by_arch(kernels)
     rows: list[Row] = []
     for element in map(ElementKind, op.elements):
@@ -54,7 +54,7 @@ def grid_rows(op: Op, kernels: Sequence[Registered]) -> list[Row]:
 
 
 def tuned_rows(op: Op) -> list[Row]:
-    """The problems for which another kernel than the rule's was measured to be faster, microseconds of both."""
+    """Problems with a measured choice, and the microseconds of both kernels."""
     found = [
         (arch, case, KernelSku.parse(one.sku).symbol, times)
         for arch, measured in op.tuned
@@ -78,7 +78,7 @@ def _row(op: Op, sku: KernelSku) -> Row:
 
 
 def _serves(op: Op, sku: KernelSku) -> str | Ready:
-    """Which problems of its element and architecture a kernel may get."""
+    """The problems of its element type and architecture that a kernel may serve."""
     if isinstance(sku.schedule, Tile):
         longest = sku.schedule.columns(sku.element.row.bytes)
         return "rows of any length" if sku.schedule.wide else f"rows up to {longest}"

@@ -1,4 +1,4 @@
-"""Links of the repository's pages, led to where their targets are in the site."""
+"""Adapts relative links of the repository's pages to the site."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def parts(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def targets(text: str) -> list[str]:
-    """What a page links to within its site, fenced blocks left out."""
+    """The page's links within the site, without fenced blocks."""
     prose = "".join(piece for fenced, piece in parts(text) if not fenced)
     return [found for _, found, _ in _LINK.findall(prose) if not _ABSOLUTE.match(found)]
 
 
 def relinked(text: str, lead: Callable[[str], str]) -> str:
-    """The page with what `lead` makes of each relative link; blocks keep the language alone, for highlighting."""
+    """The page with each relative link replaced by `lead`; fenced blocks keep only their language."""
 
     def led(match: re.Match[str]) -> str:
         found = match[2]
@@ -38,6 +38,6 @@ def relinked(text: str, lead: Callable[[str], str]) -> str:
 
 
 def _bare(block: str) -> str:
-    """A fenced block without the words behind its language, which only tests read."""
+    """A fenced block without the word after its language, which only tests read."""
     head, _, rest = block.partition("\n")
     return f"{head.split(' ')[0]}\n{rest}"

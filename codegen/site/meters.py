@@ -1,4 +1,4 @@
-"""Bars below the figures of tables that are parts of a whole: of an error's bound, of what the machine can do."""
+"""Bars for figures that are shares: of an error bound, or of the machine's limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHOLES = {"worst / bound": re.compile(r"(\S+)()"), "ceiling": re.compile(r"(\d+
 
 
 def metered(text: str) -> str:
-    """The page with a bar below each figure of the columns that have one."""
+    """The page with a bar below each figure in columns of shares."""
     return _TABLE.sub(lambda found: _table(found[0]), text)
 
 
@@ -30,7 +30,7 @@ def _row(row: str, places: dict[int, re.Pattern[str]]) -> str:
 
 
 def _bar(figure: str, percent: str) -> str:
-    """Nothing for what is no number, such as a table's rule."""
+    """A bar, or nothing for non-numbers such as a table's rule."""
     try:
         part = float(figure) / (100 if percent else 1)
     except ValueError:

@@ -30,7 +30,7 @@ Named = tuple[str, str]  # a title and a path of the tree
 
 @dataclass(frozen=True)
 class Extras:
-    """What a page shows beside spec and kernels: paths in the tree, and Markdown of other pages."""
+    """What a page shows besides spec and kernels: paths in the tree, and Markdown of other pages."""
 
     sources: Sequence[Named]  # the generated kernels come first
     excerpts: Sequence[tuple[str, str, str]]  # heading, path of the page, Markdown
@@ -38,7 +38,7 @@ class Extras:
 
 
 def path_of(name: str) -> str:
-    """Where the page of an op is."""
+    """The path of an op's page."""
     return f"ops/{name}.md"
 
 
@@ -51,7 +51,7 @@ def op_page(
     extras: Extras,
     package: str,
 ) -> str:
-    """Everything that is known of an op, as Markdown."""
+    """The page of an op, as Markdown."""
     page, spec = path_of(op.name), loaded[op.name].spec
     sources = [(title, Code(link(page, path))) for title, path in extras.sources]
     return env.get_template("op.md.jinja").render(

@@ -1,4 +1,4 @@
-"""The tables of an op's page, as rows: arguments, fields, requirements, promises, bounds and allowances."""
+"""The tables of an op's page: arguments, fields, requirements, guarantees, bounds and resource limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STRIDES = {"any": "any", "contiguous": "contiguous", "inner": "any, the last 1"
 
 
 def argument_rows(op: Op, spec: OpSpec) -> list[Row]:
-    """The arrays that `run` takes, in the order of the plan's signature."""
+    """The arrays of `run`, in the order of its signature."""
     return [
         {
             "array": code(t.name),
@@ -62,12 +62,12 @@ def _default(spec: OpSpec, name: str) -> Ready:
 
 
 def requirement_rows(op: Op) -> list[Row]:
-    """What must hold of the fields, in the order it is checked."""
+    """The requirements on fields, in the order they are checked."""
     return [{"must hold": code(in_words(check.that)), "else": code(check.raises)} for check in op.checks]
 
 
 def promise_rows(op: Op) -> list[Row]:
-    """For each output, which of the four promises is made of its bits."""
+    """The bit-level guarantees of each output."""
     return [
         {"output": code(output), **{rung.replace("_", " "): rung in rungs for rung in RUNGS}}
         for output, rungs in op.promises
@@ -75,7 +75,7 @@ def promise_rows(op: Op) -> list[Row]:
 
 
 def precision_rows(spec: OpSpec) -> list[Row]:
-    """For each element type that rounds, the type that sums are kept in and the constants of its bound."""
+    """For each floating element type, the accumulator type and the constants of its bound."""
     rows: list[Row] = []
     for kind in map(ElementKind, spec.dtypes):
         if kind.row.unit_roundoff:
@@ -85,7 +85,7 @@ def precision_rows(spec: OpSpec) -> list[Row]:
 
 
 def allowance_rows(spec: OpSpec) -> list[Row]:
-    """What kernels of each architecture need and may use, where the spec says it."""
+    """The resource limits of kernels per architecture, where the spec has them."""
     return [_allowance(arch, given) for arch, given in spec.arch.items() if given != ArchSpec()]
 
 

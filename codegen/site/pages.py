@@ -30,7 +30,7 @@ _ASSETS = ("iframe-worker-shim.js", "site.css")
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What the site is made of; `files` are the generated ones by their path below the folder called `out`."""
+    """The input of the site; `files` are the generated ones by their path below the folder named `out`."""
 
     loaded: dict[str, Loaded]
     ops: dict[str, Op]
@@ -46,7 +46,7 @@ class Catalogue:
 
 
 def pages(catalogue: Catalogue) -> Tree:
-    """The Markdown, the pictures and what the site's pages load."""
+    """The Markdown, the pictures and the assets."""
     env, tree = _environment(), Tree()
     sources = SourcePages(env, tree, catalogue.documents.root, catalogue.documents.known)
     for op in catalogue.ops.values():
@@ -86,7 +86,7 @@ def _grouped(catalogue: Catalogue) -> list[tuple[str, list[Op]]]:
 
 
 def _sources(catalogue: Catalogue, op: Op, sources: SourcePages) -> list[Named]:
-    """Pages of all that the op is made of, the generated kernels first."""
+    """Pages of all sources of the op, generated kernels first."""
     found = [(f"{op.category}/{op.name}{suffix}", what) for suffix, what in ((".cu", "kernels"), (".py", "plan"))]
     shown = [(what, f"generated/{path}", catalogue.files[path]) for path, what in found]
     shown.append(("spec", op.spec_path, catalogue.loaded[op.name].source.path.read_text(encoding="utf-8")))
@@ -95,7 +95,7 @@ def _sources(catalogue: Catalogue, op: Op, sources: SourcePages) -> list[Named]:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """Our headers that a text includes, and those that these include, with their texts."""
+    """Our headers that a text includes, directly or not, with their texts."""
     found: dict[str, str] = {}
     names = _INCLUDED.findall(text)
     for name in names:  # which grows
@@ -121,7 +121,7 @@ def _index(env: jinja2.Environment, catalogue: Catalogue) -> str:
 
 
 def _grid(catalogue: Catalogue, op: Op, elements: Sequence[str]) -> Row:
-    """An op's row: a number of kernels for each element type."""
+    """An op's row: the number of kernels per element type."""
     page, kernels = link("index.md", path_of(op.name)), catalogue.kernels_of(op)
     counts = {e: sum(k.sku.element == e for k in kernels) for e in elements}
     return {

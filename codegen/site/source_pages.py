@@ -1,4 +1,4 @@
-"""Pages that show a file of the repository, highlighted, or what is in one of its folders."""
+"""Pages that show a source file, highlighted, or list a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SourcePages:
         self._folders: set[str] = set()
 
     def text(self, path: str, text: str) -> str:
-        """The page of a file that is called `path`; its lines have anchors."""
+        """The page of a file named `path`; its lines have anchors."""
         page = f"source/{path}.md"
         if page not in self._tree.files:
             language = _LANGUAGES.get(PurePosixPath(path).suffix, "text")
@@ -49,7 +49,7 @@ class SourcePages:
         return f"source/{path}/folder.md"
 
     def add_folders(self) -> None:
-        """Make the pages of folders that were linked to: their files, and of what is below those with a page."""
+        """Make the pages of linked folders: their files and subfolders that have pages."""
         for folder in sorted(self._folders):
             page = f"source/{folder}/folder.md"
             direct = {f"{folder}/{child.name}" for child in (self._root / folder).iterdir() if _is_shown(child)}

@@ -1,4 +1,4 @@
-"""Markdown of rows and words that are no Markdown themselves."""
+"""Markdown tables, and escaping of text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Ready(Code):
 
 
 def plain(text: str) -> Ready:
-    """Text that reads as it is."""
+    """Escaped text."""
     return Ready(in_markdown(text))
 
 
 def code(text: str) -> Ready:
-    """Text in a code span, whatever it holds; nothing when it is empty."""
+    """A code span of any text; empty for empty text."""
     if not text:
         return Ready("")
     ticks = "`" * (1 + max((len(found) for found in re.findall("`+", text)), default=0))
@@ -29,19 +29,19 @@ def code(text: str) -> Ready:
 
 
 def fenced(text: str, language: str, options: str = "") -> Ready:
-    """Text in a fence that none of its lines can end."""
+    """A fenced block that no line of the text can end."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return Ready(f"{ticks}{language} {options}".rstrip() + f"\n{text.rstrip()}\n{ticks}\n")
 
 
 def indented(text: Ready, width: int) -> Ready:
-    """The lines after the first, pushed to the right."""
+    """Indent all lines but the first."""
     return Ready(text.rstrip("\n").replace("\n", "\n" + " " * width))
 
 
 def table(rows: Sequence[Row]) -> Ready:
-    """A table of rows with the same keys, the headings; columns that are empty throughout are left out."""
+    """A table of rows that share their keys as headings, without empty columns."""
     if not rows:
         return Ready("")
     names = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]

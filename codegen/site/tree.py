@@ -1,4 +1,4 @@
-"""The Markdown of a site before it is one: pages and pictures by their path, and how they link to each other."""
+"""The Markdown sources of a site: pages and pictures by path, and links between them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Content = str | bytes
 
 @dataclass
 class Tree:
-    """Files by their path below the folder of Markdown; paths have `/` on every system."""
+    """Files by their path below the Markdown folder; paths use `/` on every system."""
 
     files: dict[str, Content] = field(default_factory=dict)
 
     def add(self, path: str, content: Content) -> str:
-        """Put a file where none is, or the same one again; returns its path."""
+        """Add a file, or the same one again; returns its path."""
         if self.files.setdefault(path, content) != content:
             raise AssertionError(f"two files of the site would be {path!r}")
         return path
@@ -30,6 +30,6 @@ class Tree:
 
 
 def link(page: str, target: str) -> str:
-    """The link from one file to another, both by their paths; an anchor stays behind."""
+    """The link from one file to another, with its anchor."""
     path, mark, anchor = target.partition("#")
     return posixpath.relpath(path, posixpath.dirname(page) or ".") + mark + anchor

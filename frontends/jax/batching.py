@@ -1,4 +1,4 @@
-"""What jax.vmap makes of an op: one call with a larger batch where the op has one, else one call after another."""
+"""jax.vmap of an op: one call with a larger batch where the op has one, else a loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHIFTED: Mapping[str, Callable[[int], int]] = {  # fields that name axes, by the
 
 
 def batched(primitive: Any, arrays: Sequence[Any], axes: Sequence[int | None], *, call: Call) -> Any:
-    """The batching rule of an op's primitive: all results are mapped along their first axis."""
+    """The batching rule of an op's primitive; results are mapped along their first axis."""
     size = next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
     front = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
     mapped = frozenset(n for n, axis in zip(call.given, axes, strict=True) if axis is not None)
@@ -36,7 +36,9 @@ def _one_by_one(primitive: Any, call: Call, arrays: Sequence[Any], mapped: froze
 
 
 def _at_once(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozenset[str], size: int) -> Any:
-    """What one call with a larger batch gives; None where it would have something once that each part has."""
+    """The result of one call with a larger batch; None if the parts need separate copies of something the
+    op has once.
+    """
     if (larger := _larger(call, mapped, size)) is None:
         return None
     before, after = call.plan.shapes_of(call.descriptor), call.plan.shapes_of(larger)
@@ -58,12 +60,12 @@ def _at_once(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozense
 
 
 def _grown(shape: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...]:
-    """Shapes of `size` arrays of a shape, one after the other in memory."""
+    """Shapes of `size` stacked arrays."""
     return ((size, *shape), (size * shape[0], *shape[1:])) if shape else ((size,),)
 
 
 def _larger(call: Call, mapped: frozenset[str], size: int) -> Any:
-    """The descriptor of `size` calls as one; None where it is not known which that is."""
+    """The descriptor of `size` calls as one; None if unknown."""
     now: Any = call.descriptor
     try:
         if issubclass(call.plan, rt.RowPlan):

@@ -1,4 +1,4 @@
-"""A call of an op but for its arrays: what jax keeps of it in a traced program."""
+"""A call of an op without its arrays: what jax keeps in a traced program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import baracuda.runtime as rt
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Call:
-    """A descriptor, the inputs that are given, and what comes out: first the outputs, then inputs that are changed."""
+    """A descriptor, the inputs that are present, and the results: outputs, then updated inputs."""
 
     plan: type[rt.Plan[Any]]
     descriptor: Any
@@ -27,11 +27,11 @@ class Call:
 
     @property
     def names(self) -> list[str]:
-        """Of what comes out."""
+        """Names of the results."""
         return [name for name, _ in self.outputs]
 
     def results(self) -> Iterator[tuple[str, tuple[int, ...], Any]]:
-        """Name, shape and NumPy dtype of what comes out."""
+        """Name, shape and NumPy dtype of the results."""
         shapes = self.plan.shapes_of(self.descriptor)
         for name, kind in self.outputs:
             yield name, shapes[name][0], kind.row.numpy

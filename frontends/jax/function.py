@@ -39,14 +39,14 @@ class Function(Caller):
         self._run = self._bind
 
     def derive(self, wiring: Wiring, backward: Function) -> None:
-        """Let `backward` compute the gradients, as `wiring` says."""
+        """Compute gradients with `backward`, as `wiring` says."""
         self._run = differentiable(wiring, self._bind, backward.named)
 
     def __call__(self, *inputs: Any, **given: Any) -> Any:
         return self._result(self.named(*inputs, **given))
 
     def named(self, *inputs: Any, **given: Any) -> dict[str, Any]:
-        """The outputs of a call by name."""
+        """A call's outputs by name."""
         arrays, fields = self._sorted(inputs, given)
         there = {name: jnp.asarray(arrays[name]) for name in self._inputs if arrays.get(name) is not None}
         call = self._call(there, fields)
@@ -63,6 +63,6 @@ class Function(Caller):
 
 
 def _varying_alike(arrays: Sequence[Any], others: Sequence[Any] = ()) -> list[Any]:
-    """`arrays`, said to vary over every axis of a mesh that one of them or of `others` varies over in a shard_map."""
+    """`arrays`, marked as varying over every mesh axis that one of them or of `others` varies over in a shard_map."""
     axes = frozenset[Any]().union(*(jax.typeof(a).mat.varying for a in (*arrays, *others)))
     return [jax.lax.pcast(a, tuple(axes - jax.typeof(a).mat.varying), to="varying") for a in arrays]

@@ -1,4 +1,4 @@
-"""A forward op's derivative: a call of the op whose spec says that it is the forward's gradient."""
+"""The derivative of a forward op: a call of the op whose spec declares itself the forward's gradient."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Bind = Callable[..., Any]  # takes a Call and its arrays, gives a list of arrays
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class _Kept:
-    """What a backward must know of its forward beside arrays: which gradients are wanted, and of what type."""
+    """What a backward needs to know besides arrays: which gradients are requested, and their types."""
 
     wanted: frozenset[str]
     like: tuple[tuple[str, tuple[int, ...], Any], ...]  # of each input: name, shape and dtype
 
 
 def differentiable(wiring: Wiring, forward: Bind, backward: Callable[..., Any]) -> Bind:
-    """`forward` with its derivative; `backward` takes arrays and keywords by name and gives gradients by name."""
+    """`forward` with its derivative; `backward` takes arrays and keywords by name and returns gradients by name."""
     name = wiring.forward.name
 
     def keep(call: Call, *primals: Any) -> Any:
@@ -55,7 +55,7 @@ def differentiable(wiring: Wiring, forward: Bind, backward: Callable[..., Any]) 
 
 
 def _array(cotangent: Any, optional: bool) -> Any:
-    """A cotangent as the backward takes it: None for zeros that it may do without."""
+    """A cotangent for the backward; None for zeros that it can do without."""
     if not isinstance(cotangent, SymbolicZero):
         return cotangent
     return None if optional else jnp.zeros(cotangent.shape, cotangent.dtype)

@@ -1,4 +1,4 @@
-"""What XLA calls: a plan, run on the buffers and the stream that XLA gives it."""
+"""The callback of XLA: a plan, run on XLA's buffers and stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, 
 
 
 class _Place(NamedTuple):
-    """An argument of the plan: all of its view that is known before XLA gives it memory."""
+    """An argument of the plan: everything about its view that is known before XLA allocates it."""
 
     name: str
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class _Place(NamedTuple):
 class Launch:
     """A callback of `buffer_callback`: inputs and results are arguments of `plan` by these names.
 
-    A result of an input's name shares its memory, and is what the plan changes.
+    A result named like an input shares its memory and is updated in place.
     """
 
     def __init__(self, plan: Any, names: Sequence[str], inputs: Sequence[Any], results: Sequence[Any]) -> None:
@@ -50,7 +50,7 @@ class Launch:
         self._places = [_Place.of(name, *rest) for name, rest in zip(names, given, strict=True)]
 
     def load(self, device: str) -> None:
-        """Check all but addresses, and load on `device` the kernels that a call will start."""
+        """Check everything but addresses, and load the kernels that a call will need on `device`."""
         views, pointer = {}, _APART
         for place in self._places:
             views[place.name] = place.at(pointer, device, None)

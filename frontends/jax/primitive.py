@@ -1,4 +1,4 @@
-"""An op as jax traces it: a primitive whose plan is found when a program is compiled for a kind of device."""
+"""An op's jax primitive; its plan is selected when a program is compiled for a kind of device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORKSPACE = "workspace"
 
 
 def primitive_of(name: str) -> Any:
-    """A primitive that takes the arrays of a `Call`, its parameter, and gives the call's results."""
+    """A primitive that takes the arrays of a `Call`, its parameter, and returns the call's results."""
     primitive = Primitive(name)
     primitive.multiple_results = True
     primitive.def_impl(jax.jit(primitive.bind, static_argnames="call"))
@@ -37,7 +37,7 @@ def _traced(*_arrays: Any, call: Call) -> list[Any]:
 
 
 def _lowered(platform: str, *arrays: Any, call: Call) -> Any:
-    """The plan for the first device of its kind, checked and loaded on all of them, in XLA's hands."""
+    """The plan for the first device of its kind, checked, loaded on all of them, and handed to XLA."""
     devices = _devices(platform)
     plan = call.plan.select(call.descriptor, device=devices[0])
     results = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in call.results()}

@@ -1,8 +1,7 @@
-"""What an op's inputs become where autocast is on.
+"""What autocast does to an op's inputs.
 
-Kernels add in a wide type whatever their elements are, so tensors stay as they are where the op takes them: a norm of
-halves is not made wide, and its gain of singles not narrow. Inputs that must agree and do not become what autocast
-says.
+Kernels accumulate in a wide type, so tensors stay as they are where the op takes them: a norm of f16 data is not
+widened, and its f32 gain not narrowed. Inputs whose types must agree and do not are cast to autocast's type.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .signature import Signature
 
 
 def casting(signature: Signature, overload: Any, device: str) -> Callable[..., Any]:
-    """The op at autocast's dispatch key of a kind of device."""
+    """The op at autocast's dispatch key of a device type."""
     within = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
     within = within | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
@@ -35,7 +34,7 @@ def casting(signature: Signature, overload: Any, device: str) -> Callable[..., A
 
 @lru_cache(maxsize=1024)
 def _types(signature: Signature, seen: tuple[Any, ...], usual: Any) -> tuple[Any, ...]:
-    """For each input of a type that was seen, the type that it becomes; None for one that stays as it is."""
+    """For inputs of given types, the types that they are cast to; None for those that stay."""
     inputs = list(zip(signature.inputs, seen, strict=False))  # fewer, if the last are left out
     held = {d for a, d in inputs if a.dtypes == ("T",) and d is not None and d.is_floating_point}
     if len(held) > 1 and torch.float64 not in held:

@@ -1,6 +1,6 @@
-"""What autograd does with a call of an op: it keeps what the derivative needs, or says that there is none.
+"""Autograd for an op: saves what the derivative needs, or rejects the call.
 
-As torch.library.register_autograd has it, without what that does at every call for ops of any kind.
+Like torch.library.register_autograd, without its per-call overhead for arbitrary ops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Element kinds as torch calls them."""
+"""Element types and torch dtypes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _KINDS = {dtype: kind for kind, dtype in _TORCH.items()}
 
 
 def kind_of(dtype: Any) -> ElementKind:
-    """The element kind of a torch.dtype."""
+    """The element type of a torch.dtype."""
     if (kind := _KINDS.get(dtype)) is None:
         raise Unsupported(f"no kernels for {dtype}; there are some for {', '.join(map(str, _KINDS))}")
     return kind
 
 
 def dtype_of(kind: ElementKind) -> Any:
-    """The torch.dtype of an element kind."""
+    """The torch.dtype of an element type."""
     return _TORCH[kind]

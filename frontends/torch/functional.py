@@ -1,4 +1,4 @@
-"""Functions that are called as torch's own are, by way of the ops."""
+"""Functions with the signatures of torch's own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def scaled_dot_product_attention(
 
 
 def _attention(q: Any, k: Any, v: Any, mask: Any, scale: float, is_causal: bool) -> Any:
-    """Without keeping the probabilities, unless the mask is learnt, or heads are too wide or empty."""
+    """Without materialising the attention matrix, unless the mask is trainable, or heads are too wide or empty."""
     learnt = mask is not None and mask.requires_grad and torch.is_grad_enabled()
     sizes = q.shape[3], v.shape[3]
     if learnt or max(sizes) > _FLASH or min(sizes) < 1:
@@ -59,7 +59,7 @@ def _attention(q: Any, k: Any, v: Any, mask: Any, scale: float, is_causal: bool)
 
 
 def _autocast(*tensors: Any) -> tuple[Any, ...]:
-    """In the type that autocast has attention computed in."""
+    """In autocast's type for attention."""
     kind = tensors[0].device.type
     if not torch.is_autocast_enabled(kind) or any(t.dtype == torch.float64 for t in tensors):
         return tensors
@@ -67,7 +67,7 @@ def _autocast(*tensors: Any) -> tuple[Any, ...]:
 
 
 def _four_axes(tensor: Any) -> Any:
-    """Batches, heads, positions, features: with one batch, or all batches as one."""
+    """Batch, heads, sequence, features: with one batch, or all batches flattened."""
     if tensor.dim() < 2:
         raise ValueError(f"queries, keys and values have at least 2 axes, got shape {tuple(tensor.shape)}")
     while tensor.dim() < 4:
@@ -76,7 +76,7 @@ def _four_axes(tensor: Any) -> Any:
 
 
 def _added(mask: Any, query: Any, key: Any) -> Any:
-    """What is added to each score; of a mask of truths, minus infinity for the keys that are not to be seen."""
+    """The additive mask; for a bool mask, -inf where it is false."""
     if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
         raise ValueError(f"attn_mask is of {mask.dtype}; needs torch.bool, True where a key is seen, or floats to add")
     if mask.dtype == torch.bool:

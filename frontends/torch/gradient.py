@@ -1,4 +1,4 @@
-"""A forward op's derivative: a call of the op whose spec says that it is the forward's gradient."""
+"""The derivative of a forward op: a call of the op whose spec declares itself the forward's gradient."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .dtypes import dtype_of, kind_of
 
 
 class Derivative:
-    """What autograd keeps of a call, and how it goes back."""
+    """What autograd saves of a call, and the backward call."""
 
     def __init__(self, wiring: Wiring, call: Any) -> None:
         forward, backward = wiring.forward, wiring.backward
@@ -60,7 +60,7 @@ class Derivative:
         return [_shaped(named[name], ctx.like[name][0]) if name in wanted else None for name in names]
 
     def _is_constant(self, ctx: Any, output: rt.Argument) -> bool:
-        """Whether no gradient comes from `output`: the backward takes none, or it was not wanted."""
+        """Whether `output` has no gradient: the backward takes none, or it was not requested."""
         unwanted = output.optional and not ctx.fields.get(output.optional)
         return bool(unwanted) or output.name not in self._wiring.cotangents.values()
 
@@ -72,20 +72,20 @@ class Derivative:
 
 @lru_cache(maxsize=1024)
 def _dtypes(argument: rt.Argument, element: Any) -> tuple[Any, ...]:
-    """What `argument` may hold."""
+    """The dtypes that `argument` may have."""
     return tuple(map(dtype_of, argument.elements(kind_of(element))))
 
 
 def _shaped(gradient: Any, shape: Any) -> Any:
-    """A gradient with a value for each column, in the shape that the input has."""
+    """A per-column gradient in the input's shape."""
     return gradient if gradient.dim() == len(shape) else gradient.reshape(shape)
 
 
 def listed(output: Any) -> Sequence[Any]:
-    """An op's outputs, of which torch gives one alone as it is."""
+    """An op's outputs as a list; torch passes a single one by itself."""
     return (output,) if isinstance(output, torch.Tensor) else output
 
 
 def refuse(reason: str) -> NoReturn:
-    """Raise what torch raises for a formula that there is none of."""
+    """Raise what torch raises for a missing derivative formula."""
     raise NotImplementedError(reason)

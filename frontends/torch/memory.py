@@ -1,4 +1,4 @@
-"""Where an op's outputs lie in memory: as its first input does, which kernels and reshapes that follow are fast for."""
+"""The memory format of outputs: that of the first input, which suits kernels and following reshapes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 
 def fitting(tensor: Any, layout: str) -> Any:
-    """`tensor` as kernels that want `layout` can read it: itself, or a copy."""
+    """`tensor` in a form that kernels with `layout` can read: itself, or a copy."""
     if tensor is None or tensor.dim() == 0 or (layout == "inner" and tensor.stride(-1) == 1):
         return tensor
     return tensor.contiguous()
 
 
 def order_of(tensor: Any) -> tuple[int, ...] | None:
-    """The axes from the slowest to the fastest in memory; None for the usual order, and where elements share memory."""
+    """The axes from slowest to fastest in memory; None for row-major order, and if elements overlap."""
     if tensor.is_contiguous():
         return None
     strides = tensor.stride()
@@ -26,7 +26,7 @@ def order_of(tensor: Any) -> tuple[int, ...] | None:
 
 
 def empty(shape: Sequence[Any], order: tuple[int, ...] | None, dtype: Any, device: Any) -> Any:
-    """An array for an output, its axes in the `order` of an input that has as many."""
+    """An output array, with its axes in the `order` of an input of the same rank."""
     if order is None or len(order) != len(shape):
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.empty_permuted(shape, order, dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""Modules that take the place of torch's: they have the same parameters, and so the same state."""
+"""Drop-in replacements for torch modules, with the same parameters and state."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class CausalConv1d(torch.nn.Conv1d):
         return self._filtered(x, initial_states, cu_seqlens, wanted=False)[0]
 
     def forward_with_states(self, x: Any, initial_states: Any = None, cu_seqlens: Any = None) -> tuple[Any, Any]:
-        """As `forward`, and the last values of each sequence, which `step` or another call goes on from."""
+        """As `forward`, plus the last values of each sequence, from which `step` or another call continues."""
         y, states = self._filtered(x, initial_states, cu_seqlens, wanted=True)
         return y, states
 
     def step(self, x: Any, states: Any) -> Any:
-        """New time steps of sequences whose last values are `states`, which become the new last ones; no gradients."""
+        """Continue sequences from `states`, which are updated in place; no gradients."""
         with torch.no_grad():
             return torch.ops.baracuda.causal_conv1d_update(x, self.weight[:, 0], self.bias, states, use_silu=self.silu)
 

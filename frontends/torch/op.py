@@ -1,4 +1,4 @@
-"""An op's implementations: the kernel itself, on a GPU or the host device, and the fake one that tracers run."""
+"""An op's implementations: the real one, on a GPU or the host device, and the fake one for tracing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Spec = tuple[Sequence[Any], Any, bool]  # of an output: shape, dtype, and whethe
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A plan, and what it writes to."""
+    """A plan and its outputs."""
 
     plan: Any
     outputs: tuple[Spec, ...]
@@ -56,7 +56,7 @@ class Op:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def trace(self, *given_tensors: Any, **given: Any) -> Any:
-        """The same outputs with nothing in them, for extents that may be symbols."""
+        """The outputs without data, for symbolic extents too."""
         tensors = self._fitted(given_tensors)
         if len(places := {str(t.device) for t in tensors if t is not None}) > 1:
             raise rt.InvalidProblem(f"{self.signature.name}: tensors are on {sorted(places)}; move them to one device")
@@ -67,7 +67,7 @@ class Op:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _fitted(self, given: tuple[Any, ...]) -> Sequence[Any]:
-        """All inputs, those that torch leaves out as well, laid out as the kernels read them."""
+        """All inputs, including those that torch leaves out, in a layout that the kernels can read."""
         missing = len(self.signature.inputs) - len(given)
         if not missing and not self._laid_out:
             return given

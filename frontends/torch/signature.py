@@ -1,4 +1,4 @@
-"""What an op looks like to torch: its schema and its dtypes."""
+"""An op's torch schema and dtypes."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ class Signature(plain.Signature):
         return kind_of(tensors[self.typed.name].dtype)
 
     def dtypes(self, element: rt.ElementKind, given: plain.Given) -> dict[str, Any]:
-        """The torch.dtype of each output: the one asked for or the usual one."""
+        """The torch.dtype of each output: the requested one or the default."""
         usual = {a.name: dtype_of(a.elements(element)[0]) for a in self.outputs}
         return usual | {a.name: given[keyword] for keyword, a in self.chosen.items() if given.get(keyword)}

@@ -34,7 +34,7 @@ from .plans.prepared import BoundLaunch
 from .plans.registry import REGISTRY, KernelRegistry, Registered, SourceFile
 from .plans.schedule import Schedule
 from .plans.selection import Explanation, Verdict
-from .plans.sku import BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
+from .plans.sku import BackendKind, Direction, KernelSku, MathPrecision, PrecisionGuarantee, Tile
 from .plans.tuned import Facts, Measurement, Tuned
 from .values import as_bool, as_float, as_int, as_shape, table
 
@@ -69,6 +69,7 @@ __all__ = [
     "KernelSource",
     "MapDescriptor",
     "MapPlan",
+    "MathPrecision",
     "Measurement",
     "MisalignedOperand",
     "OutOfMemory",

@@ -96,6 +96,17 @@ def rounding(s: Subject) -> Iterator[str]:
         yield f"{_shown(s.facts.ptx.loose)} in the PTX; division and square root are correctly rounded"
 
 
+def products(s: Subject) -> Iterator[str]:
+    """Products on tensor cores of other types than the SKU's: what they multiply was rounded to that type."""
+    guarantee = s.sku.precision_guarantee
+    math = str(guarantee.math_precision).removesuffix("x3")
+    allowed = f"{math}.{guarantee.accumulator}" if math in _MULTIPLIED else "none"
+    found = {name: n for name, n in s.facts.sass.products.items() if name != allowed}
+    if found:
+        yield f"{_shown(found)} products on tensor cores; the SKU says {guarantee.math_precision}, so {allowed}"
+
+
+_MULTIPLIED = ("f16", "bf16", "tf32", "f64")  # by tensor cores
 _BULK = ("UBLKRED", "cp.reduce.")  # sums that the copy engine adds to memory
 
 
@@ -122,6 +133,7 @@ RULES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
     "flushing": flushing,
     "contraction": contraction,
     "rounding": rounding,
+    "products": products,
     "float atomics": float_atomics,
     "vector width": lambda s: vectors(s.op, s.sku, s.layout, s.facts),
     "wgmma": wgmma,

@@ -21,6 +21,7 @@ _FLOAT = re.compile(r"\.(?:BF16|F16|F32|F64)(?:x\d|_V\d)?(?:\.|$)")
 _ATOMIC = re.compile(r"(?:RED|ATOM)[A-Z]*\.|U?(?:BLK|TMA)RED[A-Z]*\.")
 _SWAP = re.compile(r"ATOM[A-Z]*\.(?:\w+\.)*CAS")
 _GLOBAL = {"LD": "loads", "LDG": "loads", "LDGSTS": "loads", "ST": "stores", "STG": "stores"}
+_PRODUCTS = ("HMMA", "HGMMA", "DMMA", "DGMMA", "IMMA", "IGMMA", "QMMA", "QGMMA", "OMMA", "UTCHMMA", "UTCQMMA")
 _LOCAL = ("LDL", "STL")
 
 
@@ -33,6 +34,7 @@ class Sass:
     stores: Mapping[int, int] = field(default_factory=dict)
     local: Mapping[str, int] = field(default_factory=dict)
     atomics: Mapping[str, int] = field(default_factory=dict)  # on floats, or compare-and-swap
+    products: Mapping[str, int] = field(default_factory=dict)  # of tensor cores: "bf16.f32" (factors, sums) -> how many
     fused: int = 0  # multiply-adds on floats, those inside divisions and functions included
 
 
@@ -80,6 +82,7 @@ def _sass(count: Counter[str]) -> Sass:
     widths: dict[str, dict[int, int]] = {"loads": {}, "stores": {}}
     local: dict[str, int] = {}
     atomics: dict[str, int] = {}
+    products: dict[str, int] = {}
     fused = 0
     for opcode, n in sorted(count.items()):
         kind, *parts = opcode.split(".")
@@ -90,9 +93,22 @@ def _sass(count: Counter[str]) -> Sass:
             local[kind] = local.get(kind, 0) + n
         elif _ATOMIC.match(opcode) and (_FLOAT.search(opcode) or _SWAP.match(opcode)):
             atomics[opcode] = n
+        elif kind in _PRODUCTS:
+            held_in = _factors(kind, parts)
+            products[held_in] = products.get(held_in, 0) + n
         elif kind in ("FFMA", "FFMA2", "DFMA") or (kind == "HFMA2" and "MMA" not in parts):
             fused += n
-    return Sass(sum(count.values()), widths["loads"], widths["stores"], local, atomics, fused)
+    return Sass(sum(count.values()), widths["loads"], widths["stores"], local, atomics, products, fused)
+
+
+def _factors(kind: str, parts: Sequence[str]) -> str:
+    """The types of what an instruction of the tensor cores multiplies and of what it adds up."""
+    if kind in ("DMMA", "DGMMA"):
+        return "f64.f64"
+    if kind not in ("HMMA", "HGMMA"):
+        return kind
+    factors = next((named for part, named in {"BF16": "bf16", "TF32": "tf32"}.items() if part in parts), "f16")
+    return f"{factors}.{'f32' if 'F32' in parts else 'f16'}"
 
 
 def _width(parts: Sequence[str]) -> int:

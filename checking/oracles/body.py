@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from baracuda.codegen.spec.spec import BodySpec, BoundSpec
-from baracuda.runtime import ElementKind
+from baracuda.runtime import ElementKind, KernelSku
 
 from ..problems.body import BodyProblem
 from .accuracy import stored
@@ -44,6 +44,12 @@ def reference(problem: BodyProblem, arrays: Mapping[str, Any]) -> dict[str, Any]
     return results | {here: np.zeros_like(arrays[there]) for there, here in wrt.items()}
 
 
+def _factors(sku: KernelSku) -> float:
+    """The roundoff of the type that the SKU says its factors are rounded to, where it is not the accumulator's."""
+    math, accumulator = sku.precision_guarantee.math_precision, sku.precision_guarantee.accumulator
+    return 0.0 if math in (accumulator, "tf32x3") else ElementKind(math).row.unit_roundoff
+
+
 def _values(spec: BodySpec) -> Any:
     found: Definition = definition(spec.oracle)
     assert found.values is not None, f"{spec.oracle} has no values"
@@ -55,7 +61,7 @@ def tolerances(
 ) -> dict[str, Any]:
     """The declared bound on each element of each output: ``c1 * u * |y| + c2 * E``, E as the definition bounds it."""
     spec, element = problem.spec, problem.element
-    units = Units(element.row.acc.row.unit_roundoff, element.row.unit_roundoff)
+    units = Units(element.row.acc.row.unit_roundoff, element.row.unit_roundoff, _factors(problem.plan.sku))
     slack = {}
     for name in problem.saved & exact.keys() & arrays.keys():
         with np.errstate(invalid="ignore"):

@@ -95,7 +95,9 @@ def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
 
 
 def _body(op: BodyOp) -> tuple[dict[str, Any], ...]:
-    rows = (rt.BodySchedule(str(r.arch), r.elements, str(r.schedule), r.fits, r.layout, r.first) for r in op.rows)
+    rows = tuple(
+        rt.BodySchedule(str(r.arch), r.elements, str(r.schedule), r.fits, r.layout, r.first, r.math) for r in op.rows
+    )
     plan = {
         "LAYOUT_AXES": {name: dict(axes) for name, axes in op.layouts},
         "BODIES": op.bodies,
@@ -105,7 +107,7 @@ def _body(op: BodyOp) -> tuple[dict[str, Any], ...]:
         "KERNELS": op.kernels,
         "WORKSPACE": tuple(rt.Scratch(w.name, w.dtype, w.size) for w in op.workspace),
         "MAPS": {m.arch: m.boxes for m in op.maps},
-        "SCHEDULES": tuple(rows),
+        "SCHEDULES": rows,
     }
     return {}, plan, {"schedules": Code(f"{op.plan}.SCHEDULES")}
 

@@ -99,4 +99,4 @@ def _rows(spec: BodySpec, formula: Callable[[str | int], str]) -> Iterable[Row]:
     for row in spec.schedules:
         schedule = Schedule(row.threads, tuple(row.numbers.items()))
         fits = formula(row.fits) if row.fits else ""
-        yield Row(Name(row.arch), names(row.dtypes), schedule, row.layout or "", row.first, fits)
+        yield Row(Name(row.arch), names(row.dtypes), schedule, row.layout or "", row.math, row.first, fits)

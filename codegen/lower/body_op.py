@@ -37,6 +37,7 @@ class Row:
     elements: tuple[Name, ...]
     schedule: Schedule
     layout: str  # the only one it works on, or ""
+    math: str  # what factors are rounded to: "acc", "T" or "tf32x3"
     first: bool  # whether it comes before those that are made for the device's own architecture
     fits: str  # the formula of which problems it serves, or ""
 

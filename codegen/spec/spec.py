@@ -429,6 +429,9 @@ class ScheduleSpec(Strict):
     """Which problems it serves, an expression; for example `d_k <= 128`."""
     layout: Layout | None = None
     """The only layout it works on; no other schedule that names none then does."""
+    math: Literal["acc", "T", "tf32x3"] = "acc"
+    """What intermediate results are rounded to where tensor cores multiply them: the element type (`T`), the sum of two
+    TF32 numbers (`tf32x3`, for f32 only), or nothing beyond the accumulator's type."""
     first: bool = False
     """Whether it comes before schedules that are made for the device's own architecture."""
 

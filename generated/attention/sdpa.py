@@ -127,14 +127,22 @@ class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
             ("f16", "bf16"),
             "t128.block_q64.block_k64.stages2.blocks_per_sm4",
             fits="max(DK, DV) <= 64",
+            math="T",
         ),
         rt.BodySchedule(
             "sm_80",
             ("f16", "bf16"),
             "t128.block_q64.block_k64.stages2.blocks_per_sm2",
             fits="max(DK, DV) <= 128",
+            math="T",
         ),
-        rt.BodySchedule("sm_80", ("f16", "bf16"), "t128.block_q64.block_k16.stages2", fits="max(DK, DV) <= 256"),
+        rt.BodySchedule(
+            "sm_80",
+            ("f16", "bf16"),
+            "t128.block_q64.block_k16.stages2",
+            fits="max(DK, DV) <= 256",
+            math="T",
+        ),
         rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t128.lanes32", fits="not tiled and key_len <= 4096"),
         rt.BodySchedule("sm_80", ("f32", "f16", "bf16", "f64"), "t128.lanes128", fits="not tiled"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -25,16 +26,39 @@ class BackendKind(StrEnum):
     BESPOKE = "bespoke"
 
 
+class MathPrecision(StrEnum):
+    """The type that factors are rounded to before they are multiplied; compares equal to the tag of its element type.
+
+    `tf32x3`: each factor is the sum of two TF32 numbers, and of their four products the smallest is left out.
+    """
+
+    F16 = "f16"
+    BF16 = "bf16"
+    TF32X3 = "tf32x3"
+    F32 = "f32"
+    F64 = "f64"
+    I64 = "i64"
+    C64 = "c64"
+    C128 = "c128"
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
 @dataclass(frozen=True, slots=True)
 class PrecisionGuarantee:
     """What is promised of a result's bits, each rung with a test behind it.
+
+    `math_precision` is what intermediate results are rounded to where they are factors of a product, as attention's
+    weights and its gradients of scores are before tensor cores take them. `accumulator` is the type that products are
+    added up in, and that everything else is computed in.
 
     `deterministic`: the same call gives the same bits. `bit_stable_on_same_hardware`: so do other runs, alignments,
     strides and workspaces. `batch_invariant`: a row's bits do not depend on how many rows there are.
     `bit_stable_across_arch`: the same bits on every GPU and on the host device, NaN payloads aside.
     """
 
-    math_precision: ElementKind
+    math_precision: MathPrecision
     accumulator: ElementKind
     deterministic: bool = False
     bit_stable_on_same_hardware: bool = False
@@ -50,7 +74,14 @@ class PrecisionGuarantee:
         """The guarantee that prints as `text`."""
         math, accumulator, rungs = text.split(".")
         held = {name: letter != "-" for name, letter in zip(RUNGS, rungs, strict=True)}
-        return cls(ElementKind(math), ElementKind(accumulator), **held)
+        return cls(MathPrecision(math), ElementKind(accumulator), **held)
+
+    @classmethod
+    def of(cls, element: ElementKind, rungs: Iterable[str], math: str = "acc") -> PrecisionGuarantee:
+        """That of kernels of `element`; `math` is a MathPrecision, "T" for the element or "acc" for its accumulator."""
+        acc = element.row.acc
+        kinds: dict[str, str] = {"T": element, "acc": acc}
+        return cls(MathPrecision(kinds.get(math, math)), acc, **dict.fromkeys(rungs, True))
 
     @property
     def rungs(self) -> frozenset[str]:

@@ -18,10 +18,14 @@ Values = Callable[[Any, Fields, Arrays], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Unit roundoffs: of the type sums are kept in, and of the element type."""
+    """Unit roundoffs: of the type sums are kept in, of the element type, and of what factors are rounded to.
+
+    The last is 0 where factors keep the accumulator's precision.
+    """
 
     acc: float
     element: float
+    factors: float = 0.0
 
 
 # (fields, inputs, slack, units) -> for each output an absolute bound on the error before it is rounded to what it is

@@ -6,7 +6,7 @@ chains are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,6 @@ import numpy as np
 
 from . import Arrays, Definition, Fields, Units
 from .attention_weights import distance, scores, shared, softmax, turned, visible
-
-_Errors = Callable[[Fields, Arrays, Mapping[str, Any], Units, bool], dict[str, Any]]
 
 # -------------------------------------------------------------------------------------------------------- definitions
 
@@ -43,8 +41,8 @@ class _Sums:
 
     @property
     def rounded(self) -> float:
-        """The roundoff of weights before they are multiplied: tensor cores take halves as they are stored."""
-        return self.units.element if self.tensor_cores and self.units.element > self.units.acc else 0.0
+        """The roundoff of weights before they are multiplied."""
+        return self.units.factors
 
     @property
     def lost(self) -> float:
@@ -115,18 +113,7 @@ def _forward_errors(fields: Fields, arrays: Arrays, units: Units, tensor_cores: 
 
 
 def _sdpa_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
-    return _of_either(lambda f, a, _, u, cores: _forward_errors(f, a, u, cores), fields, arrays, slack, units)
-
-
-def _of_either(
-    errors: _Errors, fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units
-) -> dict[str, Any]:
-    """Bounds for kernels of halves with tensor cores and, for wide heads, without; others are without."""
-    plain = errors(fields, arrays, slack, units, False)
-    if units.element <= units.acc:
-        return plain
-    tiled = errors(fields, arrays, slack, units, True)
-    return {name: np.maximum(bound, tiled[name]) for name, bound in plain.items()}
+    return _forward_errors(fields, arrays, units, tensor_cores=units.factors > 0)
 
 
 def _flash_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
@@ -134,13 +121,7 @@ def _flash_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], unit
 
 
 def _sdpa_backward_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
-    return _of_either(_kept_backward_errors, fields, arrays, slack, units)
-
-
-def _kept_backward_errors(
-    fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units, tensor_cores: bool
-) -> dict[str, Any]:
-    arrays, sums = _plain(arrays), _Sums(units, tensor_cores)
+    arrays, sums = _plain(arrays), _Sums(units, tensor_cores=units.factors > 0)
     attn, off = arrays["attn"], slack.get("attn", 0.0)
     most = attn + off
     dp, dp_error, dp_size = _dp(fields, arrays, sums)

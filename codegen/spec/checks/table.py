@@ -76,6 +76,13 @@ def _symbols(spec: BodySpec, row: ScheduleSpec) -> set[str]:
     return {f"{row.arch}_{dtype}_{tag}_{kernel.name}" for dtype in row.dtypes for kernel in spec.kernels}
 
 
+def factors(spec: BodySpec) -> Iterator[Finding]:
+    """Sums of two TF32 numbers stand for an f32, of which they keep nearly all bits."""
+    for i, row in enumerate(spec.schedules):
+        if row.math == "tf32x3" and (other := [dtype for dtype in row.dtypes if dtype != "f32"]):
+            yield ("schedules", i, "math"), 0, f"is for f32 only, but the schedule is for {', '.join(other)} too"
+
+
 def threads(spec: BodySpec) -> Iterator[Finding]:
     """The number that a kernel names is one of threads in each schedule that may launch it."""
     for i, row in enumerate(spec.schedules):
@@ -105,4 +112,4 @@ def sizes(spec: BodySpec, known: dict[str, Kind]) -> Iterator[Finding]:
             yield place, 0, f"{text!r} is never more than {most}; needs what is 0 or more"
 
 
-RULES: tuple[Rule, ...] = (constants, entries, threads)
+RULES: tuple[Rule, ...] = (constants, entries, factors, threads)

@@ -28,7 +28,7 @@ _REMEMBERED = 256  # geometries kept per plan
 
 
 class BodyPlan(BodySelection[B], Plan[B]):
-    """Everything that a generated plan of the body family does not declare."""
+    """Everything a generated plan of the body family does not declare."""
 
     BODIES: ClassVar[tuple[str, ...]] = ()  # architectures with a header of their own
 
@@ -54,7 +54,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
         return bool(self._layouts_of(sku)) and super()._is_candidate(sku, device)
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """One source for each kernel and layout that the selected SKU may need."""
+        """One source for each kernel and layout that the chosen SKU may be given."""
         yield from self._sources_of(self._row, dtypes)
 
     def _sources_of(
@@ -76,7 +76,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
         return self
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
-        """Every layout with every choice of element types: all that the caller's arrays may need."""
+        """Every layout with every choice of element types: all that the caller's arrays may ask for."""
         for layout in self._layouts_of(self.sku):
             for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
                 for kernel in self._launched(self.descriptor, self.sku):
@@ -202,6 +202,6 @@ def body_kernels(
     """A row of the kernel table for each element type of each schedule, in the given order."""
     for row, tag in [(schedule, tag) for schedule in schedules for tag in schedule.elements]:
         element, schedule = ElementKind(tag), Schedule.parse(row.schedule)
-        guarantee = PrecisionGuarantee(element.row.acc, element.row.acc, **dict.fromkeys(rungs, True))
+        guarantee = PrecisionGuarantee.of(element, rungs, row.math)
         of = category, op, Direction(direction), element, row.arch, BackendKind.BESPOKE, guarantee, schedule
         yield Registered(KernelSku(*of, layout=row.layout or None), source, row.first)

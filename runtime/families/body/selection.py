@@ -102,6 +102,7 @@ class BodySchedule:
     fits: str = ""
     layout: str = ""  # the only one that it works on
     first: bool = False  # whether it precedes schedules made for the device's own architecture
+    math: str = "acc"  # what factors are rounded to: "acc", "T" or a MathPrecision
 
 
 @dataclass(frozen=True, slots=True)

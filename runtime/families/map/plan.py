@@ -312,6 +312,6 @@ def map_kernels(
     """
     for tag, schedule in ((tag, Schedule.parse(text)) for tags, text in schedules for tag in tags):
         element = ElementKind(tag)
-        guarantee = PrecisionGuarantee(element.row.acc, element.row.acc, **dict.fromkeys(rungs, True))
+        guarantee = PrecisionGuarantee.of(element, rungs)
         of = category, op, Direction(direction), element, arch, BackendKind.BESPOKE, guarantee, schedule
         yield Registered(KernelSku(*of), source)

@@ -287,7 +287,7 @@ def row_kernels(
     """
     for tag, tile in ((tag, Tile.parse(text)) for tags, texts in tiles for tag, text in product(tags, texts)):
         element = ElementKind(tag)
-        guarantee = PrecisionGuarantee(element.row.acc, element.row.acc, **dict.fromkeys(rungs, True))
+        guarantee = PrecisionGuarantee.of(element, rungs)
         # Elsewhere another tile takes its rows, and adds in another order.
         held = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
         of = category, op, Direction(direction), element, tile.arch or arch

@@ -27,7 +27,7 @@ from baracuda.cli.kernels.audit_report import Audit
 from baracuda.cli.kernels.check import every_arch
 from baracuda.codegen.lower.op import Allowance, RowOp
 from baracuda.codegen.project import Project, installed
-from baracuda.runtime import CompileError, KernelSource, Registered
+from baracuda.runtime import CompileError, KernelSource, MathPrecision, Registered
 from baracuda.runtime.compile.cubin import INCLUDE, Assembly, assemble
 from baracuda.runtime.families.row.geometry import WARP
 
@@ -65,6 +65,21 @@ ATOMICS = {
     "bulk": """__shared__ alignas(16) float s[4]; s[n & 3] = x[n]; __syncthreads();
         asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], 16;"
                      :: "l"(x), "r"((unsigned)__cvta_generic_to_shared(s)) : "memory");""",
+}
+
+_MMA = """float a = x[n], c[4] = {}; unsigned i = __float_as_uint(a); double d = a, e[2] = {};
+asm volatile("mma.sync.aligned.%s" : %s);
+x[0] = c[0] + c[1] + c[2] + c[3] + float(e[0] + e[1]);"""
+_FLOATS = '"+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(i)'
+_HALVES = "{%0,%1,%2,%3},{%4,%4,%4,%4},{%4,%4},{%0,%1,%2,%3};"
+PRODUCTS = {
+    "bf16.f32": _MMA % ("m16n8k16.row.col.f32.bf16.bf16.f32 " + _HALVES, _FLOATS),
+    "f16.f32": _MMA % ("m16n8k16.row.col.f32.f16.f16.f32 " + _HALVES, _FLOATS),
+    "tf32.f32": _MMA % ("m16n8k8.row.col.f32.tf32.tf32.f32 " + _HALVES, _FLOATS),
+    "f64.f64": _MMA % ("m8n8k4.row.col.f64.f64.f64.f64 {%0,%1},{%2},{%2},{%0,%1};", '"+d"(e[0]), "+d"(e[1]) : "d"(d)'),
+    "f16.f16": """unsigned c[2] = {}, i = n;
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1},{%2,%2,%2,%2},{%2,%2},{%0,%1};"
+                     : "+r"(c[0]), "+r"(c[1]) : "r"(i)); x[0] = __uint_as_float(c[0] + c[1]);""",
 }
 
 
@@ -143,6 +158,20 @@ def test_every_kind_of_float_atomic_is_seen() -> None:
     assert broken(integer) == set()
     in_turns = {name for name, f in seen.items() if not broken(f, in_turns=True)}
     assert in_turns == {name for name in ATOMICS if "bulk" in name}
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_products_are_of_the_precision_that_the_sku_says(arch: str) -> None:
+    seen = dict(zip(PRODUCTS, look_all([*map(written, PRODUCTS.values())], arch), strict=True))
+    assert {kind: set(facts.sass.products) for kind, facts in seen.items()} == {kind: {kind} for kind in PRODUCTS}
+    lowered, row, _ = kernel("rms_norm")
+    fitting = {"bf16": "bf16.f32", "f16": "f16.f32", "tf32x3": "tf32.f32", "f32": None}
+    for math, wanted in fitting.items():
+        precision = replace(row.sku.precision_guarantee, math_precision=MathPrecision(math))
+        subject = Subject(lowered, replace(row.sku, precision_guarantee=precision), "strided", arch, seen["f64.f64"])
+        broken_by = {k for k, facts in seen.items() if list(RULES["products"](replace(subject, facts=facts)))}
+        assert broken_by == PRODUCTS.keys() - {wanted}, math
+    assert list(RULES["products"](subject)) == ["1 f64.f64 products on tensor cores; the SKU says f32, so none"]
 
 
 def test_atomics_are_free_where_nothing_is_promised() -> None:
@@ -300,9 +329,9 @@ def test_serialised_wgmma_is_caught() -> None:
         for (int i = 0; i < 4; ++i) x[threadIdx.x * 4 + i] = a[i];
     }"""
     early = look(KernelSource("a.cu", text.replace("READ", "x[i] = a[1];"), "k"), "sm_90a")
-    assert broken(early, arch="sm_90a") == {"wgmma"}
+    assert broken(early, arch="sm_90a") == {"products", "wgmma"}
     late = look(KernelSource("a.cu", text.replace("READ", ""), "k"), "sm_90a")
-    assert broken(late, arch="sm_90a") == set()
+    assert broken(late, arch="sm_90a") == {"products"} and set(late.sass.products) == {"f16.f32"}
     assert (
         len(
             serialised(

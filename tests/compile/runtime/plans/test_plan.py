@@ -53,6 +53,27 @@ def test_precision_is_what_the_kernel_computes_in(element: str, acc: str) -> Non
     assert (guarantee.math_precision, guarantee.accumulator) == (acc, acc)
 
 
+@pytest.mark.parametrize(
+    ("op", "tiled", "kept"),
+    [
+        ("flash_sdpa", {"f16": "f16", "bf16": "bf16", "f32": "tf32x3", "f64": "f64"}, {}),
+        ("flash_sdpa_backward", {"f16": "f16", "bf16": "bf16", "f32": "tf32x3", "f64": "f64"}, {}),
+        ("sdpa", {"f16": "f16", "bf16": "bf16"}, {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64"}),
+        ("sdpa_backward", {"f16": "f16", "bf16": "bf16"}, {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64"}),
+        ("causal_conv1d", {}, {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64"}),
+    ],
+)
+def test_math_precision_is_what_factors_are_rounded_to(op: str, tiled: dict[str, str], kept: dict[str, str]) -> None:
+    """Kernels that keep all scores in memory, by lanes, and convolutions multiply in the accumulator's type."""
+    for sku in (row.sku for row in REGISTRY.candidates(op)):
+        assert isinstance(sku.schedule, rt.Schedule)
+        expected = kept if op == "causal_conv1d" or dict(sku.schedule.numbers).get("lanes") else tiled
+        guarantee = sku.precision_guarantee
+        assert guarantee.math_precision == expected[sku.element], sku
+        assert guarantee.accumulator == sku.element.row.acc
+        assert f"/{expected[sku.element]}.{sku.element.row.acc}." in str(sku)
+
+
 _SIDEWAYS = "normalization/rms_norm/sideways/f32/sm_80/bespoke/f32.f32.----/row1x1x1b1/-/-/-"
 
 

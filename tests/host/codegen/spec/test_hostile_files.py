@@ -75,6 +75,9 @@ TABLE: list[tuple[str, str]] = [
     (f"{GRID} => {GRID}, when: 1 % 0 == 0", "58: divides by zero"),
     ("threads: 128, numbers => threads: 1056, numbers", "65: 'schedules[0].threads' is 1056; needs a number <= 1024"),
     ("body: {sm_80: => workspace: {part: {size: '-1'}}\nbody: {sm_80:", "'-1' is never more than -1; needs what is 0"),
+    ("threads: 128, numbers => math: tf32x3, threads: 128, numbers",
+     "65: is for f32 only, but the schedule is for f16, bf16, f64 too"),
+    ("threads: 128, numbers => math: tf32, threads: 128, numbers", "65: 'schedules[0].math' is 'tf32'"),
     # names
     ("lanes: 4, => 'null': 4,", "65: 'null' is a reserved word: NULL is a macro; choose another name"),
     ("lanes: 4, => lanes: 4, k2: 1,", "65: key 'k2'; needs text that matches ^[a-z][a-z_]{0,31}$"),

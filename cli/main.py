@@ -34,6 +34,7 @@ def generate(**options: Any) -> None:
 @click.option("--all-archs", is_flag=True, help="Every architecture that specs may name and NVRTC supports.")
 @arguments.LAYOUTS
 @arguments.PACKAGE
+@click.option("--all", "all_kernels", is_flag=True, help="Audit every kernel, not a sample of each op's.")
 @arguments.JSON
 def check(**options: Any) -> None:
     """Validate specs, compare generated files and audit binaries; needs no GPU."""

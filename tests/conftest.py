@@ -1,12 +1,20 @@
-"""Tests marked `gpu` run where there are as many CUDA devices as they need; all others run everywhere, and none needs a
-CUDA toolkit."""
+"""Which tests run where.
+
+Tests marked `gpu` need as many CUDA devices as they say, and are skipped where there are fewer. Tests that are marked
+`frontends`, and all in folders of that name, need torch, jax or the tools of the site: they run with --frontends, and
+then nothing else does. No test needs a CUDA toolkit.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from costs import Costs
 
+from baracuda.checking.variables import SAMPLE
 from baracuda.runtime.devices.cuda import CudaDevice
 from baracuda.runtime.devices.driver import query
 
@@ -14,10 +22,56 @@ from baracuda.runtime.devices.driver import query
 for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
     os.environ.pop(name, None)
 
+FRONTENDS = "frontends"
+HARDWARE = "CUDA device"  # in the only reasons for a skip that --no-skips allows
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--everything", action="store_true", help="test all kernels and ops, not a sample of them")
+    parser.addoption("--frontends", action="store_true", help="test what needs torch, jax or the site's tools, alone")
+    parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped, but for missing hardware")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("everything"):
+        os.environ.pop(SAMPLE, None)
+    else:
+        os.environ.setdefault(SAMPLE, "0")
+    config.pluginmanager.register(Costs())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    without = collection_path.name == FRONTENDS and not config.getoption("frontends")
+    return True if without else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    others = [item for item in items if _needs_frontends(item) != config.getoption("frontends")]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
     devices = query("cuDeviceGetCount") if CudaDevice.available() else 0
     for item in items:
         needed = max((marker.args[0] if marker.args else 1 for marker in item.iter_markers("gpu")), default=0)
         if devices < needed:
-            item.add_marker(pytest.mark.skip(reason=f"{devices} CUDA devices, needs {needed}"))
+            item.add_marker(pytest.mark.skip(reason=f"{devices} {HARDWARE}s, needs {needed}"))
+
+
+def _needs_frontends(item: pytest.Item) -> bool:
+    return FRONTENDS in item.path.parts or item.get_closest_marker(FRONTENDS) is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    return _unless_skipped((yield), item.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    return _unless_skipped((yield), collector.config)
+
+
+def _unless_skipped(report, config: pytest.Config):  # type: ignore[no-untyped-def]
+    """The report, a failure if it is of a skip that --no-skips does not allow."""
+    if report.skipped and config.getoption("no_skips") and HARDWARE not in str(report.longrepr):
+        report.outcome, report.longrepr = "failed", f"skipped, which --no-skips forbids: {report.longrepr}"
+    return report

@@ -1,9 +1,16 @@
 """Where tests find what they need, whichever folder they are in."""
 
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
+
+from baracuda.checking.sampling import share
+from baracuda.checking.variables import FIRST, SAMPLE
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[1]
 SPECS = ROOT / "specs"
@@ -14,3 +21,15 @@ KERNELS = ROOT / "tests" / "host" / "kernels"
 def frozen_defects() -> Any:
     """The defects of frozen_defects.yaml: lists of `mutants` and `kernels`, and of each family of `host` kernels."""
     return YAML(typ="safe").load(ROOT / "tests" / "frozen_defects.yaml")
+
+
+def few(items: Iterable[T], count: int, name: Callable[[T], str] = str) -> list[T]:
+    """`count` of `items`, as BARACUDA_TEST_SAMPLE picks them by name; all when everything is to be tested.
+
+    For what is tested of every op or kernel, so that its cost does not grow with their number.
+    """
+    known = {name(item): item for item in items}
+    if (seed := os.environ.get(SAMPLE)) is None:
+        return list(known.values())
+    sampled = share({one: [one] for one in known}, count, seed, os.environ.get(FIRST, "").split())
+    return [item for one, item in known.items() if one in sampled]

@@ -40,9 +40,12 @@ class Audit:
     violations: list[Violation]
     seconds: float
     known: int = 0
+    listed: int = 0  # kernels that there are, where these are a sample of them
 
     @classmethod
-    def of(cls, variants: Sequence[Variant], ops: Mapping[str, Op], *, workers: int | None = None) -> Audit:
+    def of(
+        cls, variants: Sequence[Variant], ops: Mapping[str, Op], *, workers: int | None = None, listed: int = 0
+    ) -> Audit:
         """Compile `variants`, or find them in the cache, with a progress bar, and check their contracts."""
         start = time.perf_counter()
         outcomes: dict[int, Outcome] = {}
@@ -55,7 +58,7 @@ class Audit:
             collect([Job(v.source, v.arch) for v in variants], on_done=done, workers=workers)
         audited = [Audited(variant, outcomes[index]) for index, variant in enumerate(variants)]
         found = [v for one in audited for v in _violations(one, ops)]
-        return cls(audited, found, time.perf_counter() - start)
+        return cls(audited, found, time.perf_counter() - start, listed=listed)
 
     @property
     def failed(self) -> list[CompileError]:
@@ -76,7 +79,8 @@ class Audit:
             for s in (v.subject,)
         ]
         failed = [with_field(str(error), loaded) for error in self.failed]
-        return {"kernels": self.kernels, "cached": self.cached, "violations": broken, "failed": failed}
+        counts = {"kernels": self.kernels, "listed": max(self.listed, self.kernels), "cached": self.cached}
+        return {**counts, "violations": broken, "failed": failed}
 
     @property
     def kernels(self) -> int:
@@ -90,9 +94,11 @@ class Audit:
         return sum(not f.resources.seconds for f in facts) + self.known
 
     def __str__(self) -> str:
+        sampled = f" of {self.listed}" if self.listed > self.kernels else ""
+        every = "; --all audits every one" if sampled else ""
         return (
-            f"{self.kernels} kernels audited in {self.seconds:.1f} s: {self.cached} cached, "
-            f"{len({id(v.subject) for v in self.violations})} against their contracts, {len(self.failed)} failed"
+            f"{self.kernels}{sampled} kernels audited in {self.seconds:.1f} s: {self.cached} cached, "
+            f"{len({id(v.subject) for v in self.violations})} against their contracts, {len(self.failed)} failed{every}"
         )
 
 

@@ -12,6 +12,7 @@ import click
 
 from baracuda.checking.audit.facts import facts_key
 from baracuda.checking.audit.limits import ARCHS
+from baracuda.checking.listing.sample import sample
 from baracuda.codegen.emit.output import Changes, compare
 from baracuda.codegen.project import PACKAGE
 from baracuda.runtime import CompileError, KernelSource
@@ -39,17 +40,18 @@ def check(
     all_archs: bool = False,
     layouts: Sequence[str] = (),
     package: str = PACKAGE,
+    all_kernels: bool = False,
     as_json: bool = False,
 ) -> bool:
-    """Validate, lower, render, compare with `out` and audit the kernels; true if nothing is wrong."""
+    """Validate, lower, render, compare with `out` and audit a sample of the kernels, or all; true if all is well."""
     start = time.perf_counter()
     chosen = every_arch() if all_archs else tuple(archs)
-    asked = "check", tuple(ops), chosen, tuple(layouts), package
+    asked = "check", tuple(ops), chosen, tuple(layouts), package, all_kernels
     question = Question(specs, templates, asked, _compilers(chosen))
     warnings: list[str] = []
     loaded: dict[str, Loaded] = {}
     if known := Known.read(question.recall()):
-        count, audit = known.ops, Audit([], [], 0.0, known.kernels)
+        count, audit = known.ops, Audit([], [], 0.0, known.kernels, known.listed)
         changes, renewed = known.changes(specs, out), list[Path]()
         if changes is None:
             project = read_project(specs, templates)
@@ -59,7 +61,6 @@ def check(
         from baracuda.checking.problems.cases import refuse_bad_cases
         from baracuda.checking.problems.subject import Subject
         from baracuda.codegen.spec.tuned import stale
-
 
         project = read_project(specs, templates)
         refuse_bad_cases(Subject(project.loaded[op.name], project.loaded, package) for op in project.chosen(ops))
@@ -71,9 +72,10 @@ def check(
         warnings = [line for op in told for line in stale(*op)]
         for line in warnings if not as_json else ():
             click.echo(f"warning: {line}")
-        audit = Audit.of(variants, project.ops)
+        audit = Audit.of(variants if all_kernels else sample(variants), project.ops, listed=len(variants))
         if not (warnings or audit.failed or audit.violations):
-            question.remember(Known.of(count, len(variants), project.files, specs, renewed=bool(renewed)))
+            kernels = audit.kernels, len(variants)
+            question.remember(Known.of(count, *kernels, project.files, specs, renewed=bool(renewed)))
     seconds = time.perf_counter() - start
     if as_json:
         found = {"ops": count, **facts(changes, out, renewed), "warnings": warnings, **audit.facts(loaded)}

@@ -35,7 +35,7 @@ def generate(
         project = read_project(specs, templates)
         ops, renewed = len(project.ops), renew(specs, project.schema, check=check)
         changes = (compare if check else write)(project.files, out)
-        question.remember(Known.of(ops, 0, project.files, specs, renewed=check and bool(renewed)))
+        question.remember(Known.of(ops, 0, 0, project.files, specs, renewed=check and bool(renewed)))
     if as_json:
         show_json({"ops": ops, **facts(changes, out, renewed), "seconds": time.perf_counter() - start})
     else:

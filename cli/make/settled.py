@@ -1,4 +1,4 @@
-"""What `generate` and `check` remember: two counts and two digests."""
+"""What `generate` and `check` remember: three counts and two digests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _LARGEST = 64 << 20  # bytes of generated files that are looked at again; ours h
 
 
 class Known(NamedTuple):
-    """For a folder of specs: counts of ops and audited kernels, digests of its generated files and schema."""
+    """For a folder of specs: counts of ops, audited and listed kernels, digests of its generated files and schema."""
 
     ops: int
     kernels: int
+    listed: int
     files: str
     schema: str
 
@@ -27,14 +28,16 @@ class Known(NamedTuple):
     def read(cls, answer: object) -> Known | None:
         """The remembered answer, or None."""
         match answer:
-            case [int(ops), int(kernels), str(files), str(schema)]:
-                return cls(ops, kernels, files, schema)
+            case [int(ops), int(kernels), int(listed), str(files), str(schema)]:
+                return cls(ops, kernels, listed, files, schema)
         return None
 
     @classmethod
-    def of(cls, ops: int, kernels: int, files: Mapping[str, str], specs: Path, *, renewed: bool) -> Known:
+    def of(
+        cls, ops: int, kernels: int, listed: int, files: Mapping[str, str], specs: Path, *, renewed: bool
+    ) -> Known:
         """Where the schema is still to be `renewed`, it is none that will be found."""
-        return cls(ops, kernels, _digest_of(files), "" if renewed else _schema_of(specs))
+        return cls(ops, kernels, listed, _digest_of(files), "" if renewed else _schema_of(specs))
 
     def changes(self, specs: Path, out: Path) -> Changes | None:
         """None at all, where `out` holds those files and no more of ours; elsewhere what there are is unknown."""

@@ -1,4 +1,4 @@
-"""A kernel of each op and element type, compiled and audited with the CUDA of the Python that runs this; JSON."""
+"""Some kernels, as different as possible, compiled and audited with the CUDA of the Python that runs this; JSON."""
 
 from __future__ import annotations
 
@@ -9,21 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from baracuda.checking.audit.facts import Facts
-from baracuda.checking.listing.variant import Variant
+from baracuda.checking.listing.sample import sample
 from baracuda.checking.listing.variants import variants_of
 from baracuda.cli.kernels.audit_report import Audit, Audited
 from baracuda.codegen.project import Project
 from baracuda.runtime.compile.cubin import nvrtc_version
 
 ARCH = "sm_90"
-
-
-def sample(project: Project) -> list[Variant]:
-    """Of each op and element type, the first kernel in its first layout."""
-    found: dict[tuple[str, str], Variant] = {}
-    for variant in variants_of(project, archs=(ARCH,)):
-        found.setdefault((variant.row.sku.op, variant.row.sku.element), variant)
-    return list(found.values())
 
 
 def told(one: Audited) -> dict[str, Any]:
@@ -40,7 +32,7 @@ def told(one: Audited) -> dict[str, Any]:
 
 def main(specs: Path) -> None:
     project = Project.read(specs)
-    audit = Audit.of(sample(project), project.ops)
+    audit = Audit.of(sample(variants_of(project, archs=(ARCH,)), of_all=24), project.ops)
     kernels = {f"{a.variant.source.symbol} {a.variant.layout}": told(a) for a in audit.audited}
     cuda = [nvrtc_version(), version("cuda-bindings")]
     json.dump({"cuda": cuda, "kernels": kernels, "violations": list(map(str, audit.violations))}, sys.stdout)

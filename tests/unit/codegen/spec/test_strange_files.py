@@ -43,7 +43,7 @@ def test_of_a_large_schema_little_is_read(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         assert renew(tmp_path, schema_text()) == []
-        Known.of(0, 0, {}, tmp_path, renewed=False)
+        Known.of(0, 0, 0, {}, tmp_path, renewed=False)
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
@@ -57,7 +57,7 @@ def test_of_large_generated_files_little_is_read(tmp_path: Path) -> None:
         file.truncate(256 << 20)
     tracemalloc.start()
     try:
-        assert Known.of(0, 0, {}, tmp_path, renewed=False).changes(tmp_path, out) is None
+        assert Known.of(0, 0, 0, {}, tmp_path, renewed=False).changes(tmp_path, out) is None
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()

@@ -21,22 +21,36 @@ unexport CUDA_HOME CUDA_PATH CUDA_ROOT PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET
 identity := $(shell printf '%s' '$(CURDIR) $(PYTHON) $(CUDA)$(LOCKED:%= locked)' | cksum | cut -d ' ' -f 1)
 ready := .venv/.ready-$(identity)
 lint_ready := .venv-lint/.ready-$(identity)
+frontends_ready := .venv-frontends/.ready-$(identity)
 site_ready := .venv/.site-$(identity)
 pip := bin/python -m pip --disable-pip-version-check -qq
+
+comma := ,
 
 # Installs the extras $(1), or the versions of the locked list $(2).
 install = $(if $(LOCKED),install --require-hashes --requirement .ci/locked/$(2).txt \
 	&& .venv/$(pip) install --no-deps --no-build-isolation --editable .,install --editable '.[cuda$(CUDA),$(1)]')
 
-.PHONY: demo test fuzz site lint lock clean
+.PHONY: demo test test-all test-frontends fuzz site lint lock clean
 .DEFAULT_GOAL := test
 
 demo: $(ready)
 	@.venv/bin/baracuda-gen demo $(ARGS)
 
 # Each worker may hold a CUDA context, so a large machine's core count is no guide.
+pytest := bin/pytest --quiet --numprocesses auto --maxprocesses 8
+
+# A sample of kernels, of the same size whatever their number; BARACUDA_TEST_SAMPLE=WORD takes another one.
 test: $(ready)
-	@.venv/bin/pytest --quiet --numprocesses auto --maxprocesses 8 $(ARGS)
+	@.venv/$(pytest) $(ARGS)
+
+# Everything that checking/verify/table.py lists.
+test-all: $(ready)
+	@.venv/$(pytest) --everything $(ARGS)
+
+# What needs torch, jax or the site's tools.
+test-frontends: $(frontends_ready)
+	@.venv-frontends/$(pytest) --frontends $(ARGS)
 
 # Two minutes on two cores: 2,000 specs, 50 programs, 500 calls.
 fuzz: $(ready)
@@ -67,6 +81,16 @@ $(site_ready): $(ready)
 	@.venv/$(pip) $(call install,docs,site)
 	@touch $@
 
+# Apart from .venv, which has to do without them.
+$(frontends_ready): pyproject.toml
+	@echo "preparing .venv-frontends (once; about 2 GB)"
+	@test -f $@ || $(PYTHON) -m venv --clear .venv-frontends
+	@rm -f $@
+	@.venv-frontends/$(pip) install $(if $(LOCKED),--require-hashes --requirement .ci/locked/frontends.txt,\
+		--editable '.[test$(comma)torch$(comma)jax$(comma)docs]' playwright)
+	@$(if $(LOCKED),.venv-frontends/$(pip) install --no-deps --no-build-isolation --editable .)
+	@touch $@
+
 # Tools apart from what they check: their dependencies must not satisfy ours.
 project := tomllib.load(open("pyproject.toml", "rb"))["project"]
 lint_tools := import tomllib; print(*$(project)["optional-dependencies"]["lint"])
@@ -82,5 +106,5 @@ lock:
 	@.ci/lock
 
 clean:
-	@rm -rf .venv .venv-lint build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-lint .venv-frontends build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

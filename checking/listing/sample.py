@@ -10,6 +10,7 @@ from ..sampling import share, spread
 from .variant import Variant
 
 OF_AN_OP, OF_ALL = 32, 960  # kernels; half a processor second each
+_NAMED = "BARACUDA_SYMBOL=", "BARACUDA_SCHEDULE="  # macros that say what the SKU says
 
 
 def sample(variants: Sequence[Variant], of_an_op: int = OF_AN_OP, of_all: int = OF_ALL) -> list[Variant]:
@@ -41,7 +42,7 @@ def _traits(variant: Variant) -> Iterator[Hashable]:
     yield "schedule", sku.schedule
     if isinstance(sku.schedule, Schedule):
         yield from (("number", *number) for number in sku.schedule.numbers)
-    yield from (("constant", define) for define in variant.source.defines if not define.startswith("SKU_"))
+    yield from (("constant", define) for define in variant.source.defines if not define.startswith(_NAMED))
 
 
 def _name(variant: Variant) -> str:

@@ -111,6 +111,7 @@ def test_places_tell_apart_whatever_views_do() -> None:
     assert len(calls) <= 256 and calls.find((object(),)) is None and calls.find((arrays[0],)) is None
 
 
+@pytest.mark.frontends
 def test_a_tensor_whose_storage_shrank_is_looked_at_again() -> None:
     """It has moved, so that its place is another one."""
     torch = pytest.importorskip("torch")
@@ -140,6 +141,7 @@ def test_calls_are_found_by_their_place() -> None:
     _calls_of([(x, None, x[1:]) for x in np.zeros((3, 4, 4), np.float32)])
 
 
+@pytest.mark.frontends
 def test_calls_of_tensors_are_found() -> None:
     """Whether they are like the last ones that were prepared, or differ in more than their addresses."""
     torch = pytest.importorskip("torch")
@@ -148,6 +150,7 @@ def test_calls_of_tensors_are_found() -> None:
     _calls_of([(x[0], None, x[0]), (x[0], x[0].mT, None), (x[0], None, x[0].mT)])
 
 
+@pytest.mark.frontends
 def test_tensors_are_alike_only_where_their_places_are() -> None:
     """What a view, an owner's type or a lazy tensor's bits tell apart is not alike; other such memory is."""
     torch = pytest.importorskip("torch")
@@ -163,6 +166,7 @@ def test_tensors_are_alike_only_where_their_places_are() -> None:
     assert likeness_of((x, x)) is None and likeness_of((None,)) is None and likeness_of((x, x.numpy())) is None
 
 
+@pytest.mark.frontends
 def test_likeness_keeps_no_tensor() -> None:
     """A plan must not keep memory that its caller gave up."""
     torch = pytest.importorskip("torch")

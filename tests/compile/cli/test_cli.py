@@ -327,7 +327,7 @@ def test_check_knows_every_architecture_and_layout(
     asked: list[Any] = []
 
     def none(jobs: Any, *, on_done: Any, workers: Any) -> None:
-        asked.extend((job.arch, job.source.defines[1]) for job in jobs)
+        asked.extend((job.arch, d) for job in jobs for d in job.source.defines if d.startswith("BARACUDA_LAYOUT="))
         for index in range(len(jobs)):
             on_done(index, CompileError("refused"))
 

@@ -105,6 +105,7 @@ def test_snippets_of_projects_run_on_what_their_specs_generate(block: Block, tmp
     run(block.text, tmp_path)
 
 
+@pytest.mark.frontends
 @pytest.mark.parametrize("block", blocks("python", "torch", "jax"), ids=str)
 def test_snippets_for_a_frontend_run_on_the_host_device(block: Block, tmp_path: Path) -> None:
     """As above, with torch or jax."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from repository import SPECS
+from repository import SPECS, few
 
 import baracuda.generated
 from baracuda.checking.compare.torch_values import FORWARD
@@ -91,7 +91,7 @@ def slopes(problem: Problem, outputs: Mapping[str, Any], tensors: Mapping[str, A
 # ------------------------------------------------------------------------------------------------------ what shapes say
 
 
-@pytest.mark.parametrize("op", SUBJECTS)
+@pytest.mark.parametrize("op", few(SUBJECTS, 20))
 def test_a_descriptor_follows_from_shapes_and_keywords(op: str) -> None:
     known = signature(op)
     for case in SUBJECTS[op].spec.tests.cases:
@@ -103,7 +103,7 @@ def test_a_descriptor_follows_from_shapes_and_keywords(op: str) -> None:
         assert SUBJECTS[op].plan.DESCRIPTOR(element=problem.element, **fields) == problem.descriptor
 
 
-@pytest.mark.parametrize("op", SUBJECTS)
+@pytest.mark.parametrize("op", few(SUBJECTS, 20))
 def test_the_fake_op_says_what_the_plan_does(op: str) -> None:
     from baracuda.frontends.torch.op import Op
 
@@ -159,7 +159,7 @@ def test_gradcheck(op: str) -> None:
     assert torch.autograd.gradcheck(outputs, [tensors[n] for n in names], fast_mode=True)
 
 
-@pytest.mark.parametrize("op", FORWARDS)
+@pytest.mark.parametrize("op", few(FORWARDS, 10))
 def test_opcheck(op: str) -> None:
     for problem in problems(op, "f32"):
         tensors = needing(problem, numbers(problem))
@@ -167,7 +167,7 @@ def test_opcheck(op: str) -> None:
         torch.library.opcheck(overload(op), arguments, given(problem))
 
 
-@pytest.mark.parametrize("op", sorted({*SUBJECTS} - {*FORWARDS}))
+@pytest.mark.parametrize("op", few(sorted({*SUBJECTS} - {*FORWARDS}), 10))
 def test_there_is_no_second_derivative(op: str) -> None:
     problem = problems(op, "f32")[0]
     like = {a.name: torch.rand(problem.shape_of(a.name)) for a in signature(op).inputs if problem.plan.present(a.name)}

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from repository import SPECS
+from repository import SPECS, few
 
 import baracuda.generated
 import baracuda.ops
@@ -52,7 +52,7 @@ def named(found: Any, op: str) -> dict[str, Any]:
     return {name: found}
 
 
-@pytest.mark.parametrize("op", SUBJECTS)
+@pytest.mark.parametrize("op", few(SUBJECTS, 12))
 def test_a_call_gives_what_the_plan_does(op: str) -> None:
     problem, function = problem_of(op), getattr(baracuda.ops, op)
     inputs = drawn(problem)
@@ -139,7 +139,7 @@ def test_functions_are_of_a_generated_package() -> None:
             baracuda.ops.functions(wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("op", SUBJECTS)
+@pytest.mark.parametrize("op", few(SUBJECTS, 12))
 def test_plans_functions_and_results_are_copied_and_pickled(op: str) -> None:
     """After they have run, too, when they know of this process's memory."""
     problem, function = problem_of(op), baracuda.ops.Function(SUBJECTS[op].plan)
@@ -171,6 +171,7 @@ def test_the_module_lists_its_ops() -> None:
         _ = baracuda.ops.rmsnorm
 
 
+@pytest.mark.frontends
 def test_tensors_of_torch() -> None:
     torch = pytest.importorskip("torch")
     x = torch.from_numpy(X).bfloat16()
@@ -206,6 +207,7 @@ def test_what_cupy_cannot_hold() -> None:
         baracuda.ops.fp8_quantize(cupy.ones((2, 8), cupy.float32))
 
 
+@pytest.mark.frontends
 def test_gradients_are_not_lost_in_silence() -> None:
     torch = pytest.importorskip("torch")
     x = torch.ones(2, 8, requires_grad=True)

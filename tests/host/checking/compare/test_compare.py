@@ -192,6 +192,7 @@ def judged(op: str, index: int, settings: Settings = SETTINGS) -> Outcome:
     return judge(subject(op), index, settings, memory_of("host"), "cpu")
 
 
+@pytest.mark.frontends
 @pytest.mark.parametrize(("op", "index"), [("softmax", 0), ("softmax", 1), ("layer_norm_backward", 3)])
 def test_what_is_right_is_within_the_bound(op: str, index: int) -> None:
     outcome = judged(op, index)
@@ -199,6 +200,7 @@ def test_what_is_right_is_within_the_bound(op: str, index: int) -> None:
     assert outcome == state.outcome_of(json.loads(json.dumps(asdict(outcome))))
 
 
+@pytest.mark.frontends
 def test_a_wrong_result_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Arranged.run
 
@@ -216,6 +218,7 @@ def test_a_wrong_result_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.exit_code == 1 and outcome.descriptor in shown.stdout and "1 failures" in shown.stdout
 
 
+@pytest.mark.frontends
 def test_bits_that_change_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     one = subject("softmax")
     bind = one.plan.bind
@@ -237,6 +240,7 @@ def test_bits_that_change_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not judged("softmax", 0).failure
 
 
+@pytest.mark.frontends
 def test_an_exception_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise InvalidProblem("never")
@@ -245,6 +249,7 @@ def test_an_exception_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judged("softmax", 0).failure.startswith("InvalidProblem: never (test_compare.py:")
 
 
+@pytest.mark.frontends
 def test_the_command_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(commanded, "_against", lambda *_: "texts")  # which may be edited meanwhile
@@ -259,6 +264,7 @@ FIELDS = {"batch_size": 2, "num_heads": 4, "num_kv_heads": 2, "query_len": 5, "k
 BAND = {"is_causal": False, "bottom_right": False, "window_left": -1, "window_right": -1, "softcap": 0.0}
 
 
+@pytest.mark.frontends
 @pytest.mark.parametrize(
     "changed",
     [
@@ -302,6 +308,7 @@ def same(op: str, oracle: str, fields: Mapping[str, Any], arrays: Mapping[str, A
     assert all(torch.isfinite(slope).all() for slope in slopes)
 
 
+@pytest.mark.frontends
 @pytest.mark.parametrize("silu", [False, True])
 def test_convolution_in_torch_is_what_its_definition_says(silu: bool) -> None:
     rng = np.random.default_rng(0)

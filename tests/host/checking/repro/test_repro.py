@@ -263,6 +263,7 @@ def test_a_broken_kernel_is_kept_and_seen_until_it_is_mended(
     assert mended.stderr == "changed since: the kernel's text\n"
 
 
+@pytest.mark.frontends
 def test_compare_keeps_every_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the command that draws it anew comes the one that reads it."""
     pytest.importorskip("torch")
@@ -283,6 +284,7 @@ def test_compare_keeps_every_failure(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run(file).exit_code == 0
 
 
+@pytest.mark.frontends
 def test_what_a_process_died_of_is_kept_and_what_cannot_be_drawn_is_not(tmp_path: Path) -> None:
     """All that is known of either is its number."""
     pytest.importorskip("torch")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from repository import ROOT
+from repository import ROOT, few
 
 from baracuda.checking.compare.judge import Measured, Outcome, Settings
 from baracuda.checking.compare.state import State
@@ -30,6 +30,7 @@ from baracuda.codegen.site.tree import Tree, link
 from baracuda.runtime import Unsupported
 
 PACKAGE = "baracuda.generated"
+SPEC_FILES = sorted(installed("baracuda.specs").glob("*/*.yaml"))
 HELD = {"arch": "sm_90", "layout": "packed", "registers": 77, "shared": 0, "stack": 0, "spill": 12345}
 
 
@@ -77,7 +78,7 @@ def test_every_link_has_a_target() -> None:
             assert not anchor or anchor in anchors_of(found), f"{page}: {target}"
 
 
-@pytest.mark.parametrize("op", sorted(installed("baracuda.specs").glob("*/*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("op", few(SPEC_FILES, 20), ids=lambda path: path.stem)
 def test_a_page_has_all_that_the_spec_says(op: Path) -> None:
     spec, page = project().loaded[op.stem].spec, text_of(path_of(op.stem))
     assert plain(spec.doc) in page
@@ -93,7 +94,7 @@ def test_a_page_has_all_that_the_spec_says(op: Path) -> None:
         assert row.count("yes") == len(rungs)
 
 
-@pytest.mark.parametrize("op", sorted(path.stem for path in installed("baracuda.specs").glob("*/*.yaml")))
+@pytest.mark.parametrize("op", few([path.stem for path in SPEC_FILES], 20))
 def test_a_page_has_every_kernel(op: str) -> None:
     page, kernels = text_of(path_of(op)), catalogue().kernels_of(project().ops[op])
     elements = project().ops[op].elements
@@ -226,6 +227,7 @@ def state_file(path: Path) -> Path:
     return path
 
 
+@pytest.mark.frontends
 def test_histograms_are_the_same_each_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     measured = Measurements(accuracy=(state_file(tmp_path / "s.jsonl"),))
@@ -263,6 +265,7 @@ def test_only_an_earlier_site_is_emptied(tmp_path: Path, which: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.frontends
 @pytest.mark.filterwarnings("default")
 def test_the_site_is_whole(site: Path) -> None:
     assert dead_links(site) == []
@@ -271,6 +274,7 @@ def test_the_site_is_whole(site: Path) -> None:
     assert "Errors as a part of their bound" in (site / "ops" / "rms_norm.html").read_text()
 
 
+@pytest.mark.frontends
 @pytest.mark.filterwarnings("default")
 def test_a_browser_shows_it_without_a_complaint_and_without_a_network(site: Path) -> None:
     """Every page, from files; and search finds an op. BARACUDA_TEST_BROWSER is a Chromium other than playwright's."""

@@ -164,6 +164,7 @@ def test_what_is_no_tensor_is_refused_by_name(array, error, message):
 # --- torch
 
 
+@pytest.mark.frontends
 @pytest.mark.parametrize("kind", ELEMENTS)
 def test_every_element_is_read_from_its_torch_dtype(kind):
     """A torch tensor on the host has the strides, element, and storage that torch reports."""
@@ -177,6 +178,7 @@ def test_every_element_is_read_from_its_torch_dtype(kind):
     assert view(torch.nn.Parameter(torch.zeros(3)), "x").shape == (3,)
 
 
+@pytest.mark.frontends
 def test_torch_tensors_without_plain_memory_are_refused():
     """Sparse, meta, lazily conjugated, and foreign-dtype tensors hold nothing that a kernel could read."""
     torch = pytest.importorskip("torch")
@@ -249,6 +251,7 @@ def test_dlpack_objects_are_read_in_place():
     assert view(Exported(array), "x").readonly
 
 
+@pytest.mark.frontends
 def test_dlpack_carries_bfloat16():
     """bfloat16, which NumPy itself cannot export, arrives through DLPack; the 8-bit floats are refused."""
     torch = pytest.importorskip("torch")

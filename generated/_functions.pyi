@@ -40,9 +40,9 @@ def alibi(
     y: rt.Array = None,
     stream: rt.Stream = None,
 ) -> Any:
-    """Attention scores with a bias linear in the distance of key and query, whose slope is the head's.
+    """ALiBi: attention scores plus a bias linear in the distance of key and query, with a slope per head.
 
-    scores (in): what the bias is added to; [batch, head, query, key] of T, any strides
+    scores (in): attention scores; [batch, head, query, key] of T, any strides
     slopes (in): slope of each head; [head] of T, any strides
     y (out): the biased scores; [batch, head, query, key] of T, any strides; may be the memory of scores
     stream: a raw handle or a stream object; by default the current one of the arrays' library
@@ -65,8 +65,8 @@ def alibi_backward(
     """Gradients of ALiBi with respect to the scores and the slopes.
 
     dy (in): gradient of the loss with respect to y; [batch, head, query, key] of T, any strides
-    has_dscores: whether dscores is wanted
-    has_dslopes: whether dslopes is wanted
+    has_dscores: whether dscores is requested
+    has_dslopes: whether dslopes is requested
     dscores (out): gradient with respect to scores; [batch, head, query, key] of T, any strides; may be the memory
         of dy; there if has_dscores
     dslopes (out): gradient with respect to slopes; [head] of T or acc, any strides; there if has_dslopes
@@ -95,14 +95,16 @@ def causal_conv1d(
 ) -> Any:
     """Causal depthwise convolution along a sequence, with an optional SiLU.
 
-    x (in): what is filtered; (batch_size, channels, seq_len) of T, any strides
-    weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc, any strides
+    x (in): input; (batch_size, channels, seq_len) of T, any strides
+    weight (in): filter of each channel; the last tap is for the present step; (channels, width) of T or acc, any
+        strides
     bias (in): added to each channel; (channels,) of T or acc, any strides; may be left out
-    initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides; may be left out
-    cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,) of i32 or i64,
-        any strides; may be left out
-    use_silu: whether SiLU follows; when left out, what `baracuda.ops.usual` has
-    has_final_states: whether final_states is wanted
+    initial_states (in): initial state: the values before x; (num_sequences, channels, width - 1) of T, any strides;
+        may be left out
+    cu_seqlens (in): start of each sequence, and the end; never descending; (num_sequences + 1,) of i32 or i64, any
+        strides; may be left out
+    use_silu: whether to apply SiLU to the result; when left out, what `baracuda.ops.usual` has
+    has_final_states: whether final_states is requested
     y (out): the result; (batch_size, channels, seq_len) of T, any strides
     final_states (out): the last values of each sequence; (num_sequences, channels, width - 1) of T, any strides;
         there if has_final_states
@@ -140,14 +142,15 @@ def causal_conv1d_backward(
     weight (in): filter of each channel; (channels, width) of T or acc, any strides
     bias (in): bias of each channel; (channels,) of T or acc, any strides; may be left out
     dy (in): gradient of the loss with respect to y; (batch_size, channels, seq_len) of T, any strides
-    initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides; may be left out
+    initial_states (in): initial state: the values before x; (num_sequences, channels, width - 1) of T, any strides;
+        may be left out
     dfinal_states (in): gradient of the loss with respect to final_states; (num_sequences, channels, width - 1) of
         T, any strides; may be left out
-    cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,) of i32 or i64,
-        any strides; may be left out
-    use_silu: whether SiLU follows; when left out, what `baracuda.ops.usual` has
-    has_db: whether db is wanted
-    has_dinitial_states: whether dinitial_states is wanted
+    cu_seqlens (in): start of each sequence, and the end; never descending; (num_sequences + 1,) of i32 or i64, any
+        strides; may be left out
+    use_silu: whether to apply SiLU to the result; when left out, what `baracuda.ops.usual` has
+    has_db: whether db is requested
+    has_dinitial_states: whether dinitial_states is requested
     dx (out): gradient with respect to x; (batch_size, channels, seq_len) of T, any strides
     dw (out): gradient with respect to weight; (channels, width) of T or acc, any strides
     db (out): gradient with respect to bias; (channels,) of T or acc, any strides; there if has_db
@@ -173,14 +176,15 @@ def causal_conv1d_update(
     y: rt.Array = None,
     stream: rt.Stream = None,
 ) -> Any:
-    """A step of a causal depthwise convolution that goes on from a state, as decoding takes it.
+    """A decoding step of the causal depthwise convolution, which continues from a state.
 
     x (in): new values; (batch_size, channels, seq_len) of T, any strides
-    weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc, any strides
+    weight (in): filter of each channel; the last tap is for the present step; (channels, width) of T or acc, any
+        strides
     bias (in): added to each channel; (channels,) of T or acc, any strides; may be left out
     conv_state (inout): the last values of each sequence, replaced by the new last ones; (batch_size, channels,
         state_len) of T, any strides
-    use_silu: whether SiLU follows; when left out, what `baracuda.ops.usual` has
+    use_silu: whether to apply SiLU to the result; when left out, what `baracuda.ops.usual` has
     y (out): the result; (batch_size, channels, seq_len) of T, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
@@ -210,7 +214,7 @@ def flash_sdpa(
     lse: rt.Array = None,
     stream: rt.Stream = None,
 ) -> _flash_sdpa:
-    """Attention by tiles of keys with a running softmax, so that scores never reach memory.
+    """Flash attention: tiled, with an online softmax, so that scores never reach memory.
 
     q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
     k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
@@ -218,16 +222,16 @@ def flash_sdpa(
     mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides; may be left out
     alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,) of acc, any
         strides; may be left out
-    scale: factor of the scores; when left out, what `baracuda.ops.usual` has
-    is_causal: whether a query sees no key behind its own; when left out, what `baracuda.ops.usual` has
-    bottom_right: whether the last query stands at the last key; else the first at the first
-    softcap: what scores are softly held below; 0 for no such bound
-    window_left: how many keys before its own a query sees; -1 for all
-    window_right: how many keys behind its own a query sees; -1 for all
+    scale: scale of the scores; when left out, what `baracuda.ops.usual` has
+    is_causal: causal mask: whether queries see no later key; when left out, what `baracuda.ops.usual` has
+    bottom_right: causal mask aligned bottom right (last query at last key), else top left
+    softcap: soft limit of the scores (softcap); 0 for none
+    window_left: window: visible keys before the query's own; -1 for all
+    window_right: window: visible keys after the query's own; -1 for all
     y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T, any strides,
         the last 1
-    lse (out): natural logarithm of the sum of exponentials; -inf for a query that sees no key; (batch_size,
-        num_heads, query_len) of acc, any strides
+    lse (out): log-sum-exp of the scores; -inf for a query that sees no key; (batch_size, num_heads, query_len) of
+        acc, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
     Here T is the descriptor's element, acc f64 where that is f64, else f32.
@@ -262,24 +266,24 @@ def flash_sdpa_backward(
     dv: rt.Array = None,
     stream: rt.Stream = None,
 ) -> _flash_sdpa_backward:
-    """Gradients of attention by tiles, from the logarithms that its forward saved; probabilities are computed again.
+    """Gradients of flash attention; probabilities are recomputed from the forward's log-sum-exp.
 
     q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
     k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
     v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
     y (in): result of the forward; (batch_size, num_heads, query_len, d_v) of T, any strides, the last 1
-    lse (in): logarithms that the forward saved; (batch_size, num_heads, query_len) of acc, any strides
+    lse (in): log-sum-exp saved by the forward; (batch_size, num_heads, query_len) of acc, any strides
     dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any strides, the
         last 1
     mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides; may be left out
     alibi_slopes (in): slope of each head; (batch_size, num_heads) or (1, num_heads) or (num_heads,) of acc, any
         strides; may be left out
-    scale: factor of the scores; when left out, what `baracuda.ops.usual` has
-    is_causal: whether a query sees no key behind its own; when left out, what `baracuda.ops.usual` has
-    bottom_right: whether the last query stands at the last key; else the first at the first
-    softcap: what scores are softly held below; 0 for no such bound
-    window_left: how many keys before its own a query sees; -1 for all
-    window_right: how many keys behind its own a query sees; -1 for all
+    scale: scale of the scores; when left out, what `baracuda.ops.usual` has
+    is_causal: causal mask: whether queries see no later key; when left out, what `baracuda.ops.usual` has
+    bottom_right: causal mask aligned bottom right (last query at last key), else top left
+    softcap: soft limit of the scores (softcap); 0 for none
+    window_left: window: visible keys before the query's own; -1 for all
+    window_right: window: visible keys after the query's own; -1 for all
     dq (out): gradient with respect to q; (batch_size, num_heads, query_len, d_k) of T, any strides, the last 1
     dk (out): gradient with respect to k; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
     dv (out): gradient with respect to v; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
@@ -303,12 +307,12 @@ def fp8_quantize(
     scale: rt.Array = None,
     stream: rt.Stream = None,
 ) -> _fp8_quantize:
-    """Each row in 8-bit floats beside the factor that brings it back, as scaled FP8 matrix products take it.
+    """Row-wise FP8 quantisation: each row in f8e4m3 with its scale, as scaled FP8 matmuls take it.
 
-    x (in): what is quantized; [rows, cols] of T, any strides
-    quantize_axis: the axis along which numbers have one factor
-    q (out): x / scale, rounded to the nearest; [rows, cols] of f8e4m3, any strides
-    scale (out): factor of each row, at least 2**-126; [rows] of f32, any strides
+    x (in): input; [rows, cols] of T, any strides
+    quantize_axis: the axis along which elements share a scale
+    q (out): x / scale, rounded to nearest; [rows, cols] of f8e4m3, any strides
+    scale (out): scale of each row, at least 2**-126; [rows] of f32, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
     Here [rows, cols] is input_shape, [rows] that with 1 for each axis of cols, [cols] those axes or their product;
@@ -339,7 +343,7 @@ def layer_norm(
 ) -> _layer_norm:
     """Layer normalisation over a suffix of the axes.
 
-    x (in): what is normalized; [rows, cols] of T, any strides
+    x (in): input; [rows, cols] of T, any strides
     gamma (in): gain of each column; [cols] of T or acc, any strides; may be left out
     beta (in): offset of each column; [cols] of T or acc, any strides; may be left out
     norm_axes_mask: bit d set: axis d is normalized; a non-empty suffix of the axes; when left out, what
@@ -448,10 +452,10 @@ def repeat(
     y: rt.Array = None,
     stream: rt.Stream = None,
 ) -> Any:
-    """An array laid out several times along each of its axes.
+    """Repeats an array along each of its axes.
 
-    x (in): what is repeated; [cell] of T, any strides
-    repeats: how often each axis is laid out; y has the extents input_shape * repeats
+    x (in): input; [cell] of T, any strides
+    repeats: number of repeats along each axis; y has the extents input_shape * repeats
     y (out): the copies; [copy * cell] of T, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
@@ -472,7 +476,7 @@ def repeat_backward(
 
     dy (in): gradient of the loss with respect to y; [copy * cell] of T, any strides
     input_shape: extents of dx, rank 1 to 8
-    repeats: how often each axis was laid out; dy has the extents input_shape * repeats
+    repeats: number of repeats along each axis; dy has the extents input_shape * repeats
     dx (out): gradient with respect to x; [cell] of T, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
 
@@ -498,7 +502,7 @@ def rms_norm(
 ) -> _rms_norm:
     """Root-mean-square normalisation over a suffix of the axes.
 
-    x (in): what is normalized; [rows, cols] of T, any strides
+    x (in): input; [rows, cols] of T, any strides
     gamma (in): gain of each column; [cols] of T or acc, any strides; may be left out
     norm_axes_mask: bit d set: axis d is normalized; a non-empty suffix of the axes; when left out, what
         `baracuda.ops.usual` has
@@ -564,15 +568,15 @@ def sdpa(
     y: rt.Array = None,
     stream: rt.Stream = None,
 ) -> _sdpa:
-    """Scaled dot-product attention that keeps its probabilities, for sizes of any kind.
+    """Scaled dot-product attention that materialises the attention matrix, for any sizes.
 
     q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
     k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
     v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides
     mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of T, any strides; may be left out
-    scale: factor of the scores; when left out, what `baracuda.ops.usual` has
-    is_causal: whether a query sees no later key; when left out, what `baracuda.ops.usual` has
-    bottom_right: whether the last query stands at the last key; else the first at the first
+    scale: scale of the scores; when left out, what `baracuda.ops.usual` has
+    is_causal: causal mask: whether queries see no later key; when left out, what `baracuda.ops.usual` has
+    bottom_right: causal mask aligned bottom right (last query at last key), else top left
     attn (out): the probabilities, for the backward; (batch_size, num_heads, query_len, key_len) of T, any strides
     y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T, any strides
     stream: a raw handle or a stream object; by default the current one of the arrays' library
@@ -598,7 +602,7 @@ def sdpa_backward(
     dmask: rt.Array = None,
     stream: rt.Stream = None,
 ) -> Any:
-    """Gradients of attention from the probabilities that its forward kept.
+    """Gradients of attention from the probabilities that its forward saved.
 
     q (in): queries; (batch_size, num_heads, query_len, d_k) of T, any strides
     k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides
@@ -606,8 +610,8 @@ def sdpa_backward(
     attn (in): the probabilities as the forward saved them; (batch_size, num_heads, query_len, key_len) of T, any
         strides
     dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any strides
-    scale: factor of the scores; when left out, what `baracuda.ops.usual` has
-    has_dmask: whether the gradient of the mask is wanted
+    scale: scale of the scores; when left out, what `baracuda.ops.usual` has
+    has_dmask: whether the gradient of the mask is requested
     dq (out): gradient with respect to q; (batch_size, num_heads, query_len, d_k) of T, any strides
     dk (out): gradient with respect to k, summed over the heads it serves; (batch_size, num_kv_heads, key_len, d_k)
         of T, any strides

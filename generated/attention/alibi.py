@@ -1,4 +1,4 @@
-"""Attention scores with a bias linear in the distance of key and query, whose slope is the head's.
+"""ALiBi: attention scores plus a bias linear in the distance of key and query, with a slope per head.
 
     y[b, h, i, j] = scores[b, h, i, j] + slopes[h] * (j - i)
 
@@ -39,7 +39,7 @@ class AlibiDescriptor(rt.MapDescriptor):
 
 
 class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
-    """Attention scores with a bias linear in the distance of key and query, whose slope is the head's."""
+    """ALiBi: attention scores plus a bias linear in the distance of key and query, with a slope per head."""
 
     OP = "alibi"
     DESCRIPTOR = AlibiDescriptor
@@ -75,7 +75,7 @@ class AlibiPlan(rt.MapPlan[AlibiDescriptor]):
     ) -> None:
         """Check the arguments and start the kernels; nothing is allocated.
 
-        scores (in): what the bias is added to; [batch, head, query, key] of T, any strides
+        scores (in): attention scores; [batch, head, query, key] of T, any strides
         slopes (in): slope of each head; [head] of T, any strides
         y (out): the biased scores; [batch, head, query, key] of T, any strides; may be the memory of scores
         workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others

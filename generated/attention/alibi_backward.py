@@ -24,8 +24,8 @@ class AlibiBackwardDescriptor(rt.MapDescriptor):
     num_heads: extent of the second axis, and of dslopes
     query_len: extent of the third axis
     key_len: extent of the last axis
-    has_dscores: whether dscores is wanted
-    has_dslopes: whether dslopes is wanted
+    has_dscores: whether dscores is requested
+    has_dslopes: whether dslopes is requested
     element: type of the elements, one of f32, f16, bf16, f64
     """
 

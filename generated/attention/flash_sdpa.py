@@ -1,4 +1,4 @@
-"""Attention by tiles of keys with a running softmax, so that scores never reach memory.
+"""Flash attention: tiled, with an online softmax, so that scores never reach memory.
 
     s[i, j] = scale * q[i] . k[j], then softcap * tanh(s / softcap), minus slope * |i + shift - j|, plus mask
     y = softmax(s) v over the keys j that query i sees, lse = log(sum(exp(s)))
@@ -24,17 +24,17 @@ class FlashSdpaDescriptor(rt.Descriptor):
     num_heads: heads of q
     query_len: queries
     key_len: keys
-    d_k: size of a query and of a key
-    d_v: size of a value
-    scale: factor of the scores
-    is_causal: whether a query sees no key behind its own
-    num_kv_heads: heads of k and v, each of which serves as many heads of q
-    bottom_right: whether the last query stands at the last key; else the first at the first
-    softcap: what scores are softly held below; 0 for no such bound
-    window_left: how many keys before its own a query sees; -1 for all
-    window_right: how many keys behind its own a query sees; -1 for all
+    d_k: head dimension of q and k
+    d_v: head dimension of v
+    scale: scale of the scores
+    is_causal: causal mask: whether queries see no later key
+    num_kv_heads: heads of k and v, each shared by equally many heads of q
+    bottom_right: causal mask aligned bottom right (last query at last key), else top left
+    softcap: soft limit of the scores (softcap); 0 for none
+    window_left: window: visible keys before the query's own; -1 for all
+    window_right: window: visible keys after the query's own; -1 for all
     has_mask: whether mask is added to the scores
-    has_alibi_slopes: whether distant keys count less
+    has_alibi_slopes: whether ALiBi slopes penalise distant keys
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -69,7 +69,7 @@ class FlashSdpaDescriptor(rt.Descriptor):
 
 
 class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
-    """Attention by tiles of keys with a running softmax, so that scores never reach memory."""
+    """Flash attention: tiled, with an online softmax, so that scores never reach memory."""
 
     OP = "flash_sdpa"
     DESCRIPTOR = FlashSdpaDescriptor
@@ -337,8 +337,8 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
             strides; given exactly when has_alibi_slopes
         y (out): the result; 0 for a query that sees no key; (batch_size, num_heads, query_len, d_v) of T, any strides,
             the last 1
-        lse (out): natural logarithm of the sum of exponentials; -inf for a query that sees no key; (batch_size,
-            num_heads, query_len) of acc, any strides
+        lse (out): log-sum-exp of the scores; -inf for a query that sees no key; (batch_size, num_heads, query_len) of
+            acc, any strides
         workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 
@@ -354,7 +354,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
 
 
 class FlashSdpaSm90Plan(FlashSdpaPlan):
-    """Attention with Hopper's copy engine and warpgroup products.
+    """Flash attention with Hopper's TMA and wgmma.
 
     As FlashSdpaPlan, with the kernels for sm_90a only.
     """
@@ -363,7 +363,7 @@ class FlashSdpaSm90Plan(FlashSdpaPlan):
 
 
 class FlashSdpaSm89Plan(FlashSdpaPlan):
-    """Attention for Ada's 99 KiB of shared memory, also on later architectures.
+    """Flash attention within Ada's 99 KiB of shared memory, also on later architectures.
 
     As FlashSdpaPlan, with the kernels for sm_89 only.
     """

@@ -1,4 +1,4 @@
-"""Gradients of attention by tiles, from the logarithms that its forward saved; probabilities are computed again.
+"""Gradients of flash attention; probabilities are recomputed from the forward's log-sum-exp.
 
     p = exp(s - lse), dp = dy v^T, ds = p * (dp - sum over d_v of dy * y) * the slope of softcap
     dq = scale * ds k, dk = scale * ds^T q, dv = p^T dy, the last two summed over the heads that k and v serve
@@ -24,17 +24,17 @@ class FlashSdpaBackwardDescriptor(rt.Descriptor):
     num_heads: heads of q
     query_len: queries
     key_len: keys
-    d_k: size of a query and of a key
-    d_v: size of a value
-    scale: factor of the scores
-    is_causal: whether a query sees no key behind its own
-    num_kv_heads: heads of k and v, each of which serves as many heads of q
-    bottom_right: whether the last query stands at the last key; else the first at the first
-    softcap: what scores are softly held below; 0 for no such bound
-    window_left: how many keys before its own a query sees; -1 for all
-    window_right: how many keys behind its own a query sees; -1 for all
+    d_k: head dimension of q and k
+    d_v: head dimension of v
+    scale: scale of the scores
+    is_causal: causal mask: whether queries see no later key
+    num_kv_heads: heads of k and v, each shared by equally many heads of q
+    bottom_right: causal mask aligned bottom right (last query at last key), else top left
+    softcap: soft limit of the scores (softcap); 0 for none
+    window_left: window: visible keys before the query's own; -1 for all
+    window_right: window: visible keys after the query's own; -1 for all
     has_mask: whether mask is added to the scores
-    has_alibi_slopes: whether distant keys count less
+    has_alibi_slopes: whether ALiBi slopes penalise distant keys
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -69,7 +69,7 @@ class FlashSdpaBackwardDescriptor(rt.Descriptor):
 
 
 class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
-    """Gradients of attention by tiles, from the logarithms that its forward saved; probabilities are computed again."""
+    """Gradients of flash attention; probabilities are recomputed from the forward's log-sum-exp."""
 
     OP = "flash_sdpa_backward"
     DESCRIPTOR = FlashSdpaBackwardDescriptor
@@ -334,7 +334,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         k (in): keys; (batch_size, num_kv_heads, key_len, d_k) of T, any strides, the last 1
         v (in): values; (batch_size, num_kv_heads, key_len, d_v) of T, any strides, the last 1
         y (in): result of the forward; (batch_size, num_heads, query_len, d_v) of T, any strides, the last 1
-        lse (in): logarithms that the forward saved; (batch_size, num_heads, query_len) of acc, any strides
+        lse (in): log-sum-exp saved by the forward; (batch_size, num_heads, query_len) of acc, any strides
         dy (in): gradient of the loss with respect to y; (batch_size, num_heads, query_len, d_v) of T, any strides, the
             last 1
         mask (in): added to the scores; (batch_size, num_heads, query_len, key_len) of acc, any strides; given exactly

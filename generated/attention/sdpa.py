@@ -1,4 +1,4 @@
-"""Scaled dot-product attention that keeps its probabilities, for sizes of any kind.
+"""Scaled dot-product attention that materialises the attention matrix, for any sizes.
 
     attn = softmax(scale * q k^T + mask) over the keys that a query sees
     y = attn v
@@ -24,12 +24,12 @@ class SdpaDescriptor(rt.Descriptor):
     num_heads: heads of q
     query_len: queries
     key_len: keys
-    d_k: size of a query and of a key
-    d_v: size of a value
-    scale: factor of the scores
-    is_causal: whether a query sees no later key
-    bottom_right: whether the last query stands at the last key; else the first at the first
-    num_kv_heads: heads of k and v, each of which serves as many heads of q
+    d_k: head dimension of q and k
+    d_v: head dimension of v
+    scale: scale of the scores
+    is_causal: causal mask: whether queries see no later key
+    bottom_right: causal mask aligned bottom right (last query at last key), else top left
+    num_kv_heads: heads of k and v, each shared by equally many heads of q
     has_mask: whether mask is added to the scores
     element: type of the elements, one of f32, f16, bf16, f64
     """
@@ -57,7 +57,7 @@ class SdpaDescriptor(rt.Descriptor):
 
 
 class SdpaPlan(rt.BodyPlan[SdpaDescriptor]):
-    """Scaled dot-product attention that keeps its probabilities, for sizes of any kind."""
+    """Scaled dot-product attention that materialises the attention matrix, for any sizes."""
 
     OP = "sdpa"
     DESCRIPTOR = SdpaDescriptor

@@ -1,4 +1,4 @@
-"""Gradients of attention from the probabilities that its forward kept.
+"""Gradients of attention from the probabilities that its forward saved.
 
     ds = attn * (dy v^T - sum over keys of attn * (dy v^T))
     dq = scale * ds k, dk = scale * ds^T q, dv = attn^T dy, dmask = ds
@@ -24,11 +24,11 @@ class SdpaBackwardDescriptor(rt.Descriptor):
     num_heads: heads of q
     query_len: queries
     key_len: keys
-    d_k: size of a query and of a key
-    d_v: size of a value
-    scale: factor of the scores
-    num_kv_heads: heads of k and v, each of which serves as many heads of q
-    has_dmask: whether the gradient of the mask is wanted
+    d_k: head dimension of q and k
+    d_v: head dimension of v
+    scale: scale of the scores
+    num_kv_heads: heads of k and v, each shared by equally many heads of q
+    has_dmask: whether the gradient of the mask is requested
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -53,7 +53,7 @@ class SdpaBackwardDescriptor(rt.Descriptor):
 
 
 class SdpaBackwardPlan(rt.BodyPlan[SdpaBackwardDescriptor]):
-    """Gradients of attention from the probabilities that its forward kept."""
+    """Gradients of attention from the probabilities that its forward saved."""
 
     OP = "sdpa_backward"
     DESCRIPTOR = SdpaBackwardDescriptor

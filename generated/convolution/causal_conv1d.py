@@ -20,16 +20,16 @@ __all__ = ("CausalConv1dDescriptor", "CausalConv1dPlan")
 class CausalConv1dDescriptor(rt.Descriptor):
     """What CausalConv1dPlan works on. Keyword arguments:
 
-    batch_size: sequences; 1 when cu_seqlens packs several into one
+    batch_size: batch size; 1 with cu_seqlens
     channels: channels
     seq_len: length of each sequence, or of all together
     width: taps of the filter, 2 to 8
-    use_silu: whether SiLU follows
-    has_bias: whether bias takes part
-    has_initial_states: whether sequences go on from initial_states
-    has_final_states: whether final_states is wanted
-    has_cu_seqlens: whether cu_seqlens cuts one sequence into num_sequences
-    num_sequences: sequences that have a state each
+    use_silu: whether to apply SiLU to the result
+    has_bias: whether there is a bias
+    has_initial_states: whether sequences start from initial_states
+    has_final_states: whether final_states is requested
+    has_cu_seqlens: whether cu_seqlens packs num_sequences sequences into one
+    num_sequences: number of sequences, packed or not
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -153,13 +153,14 @@ class CausalConv1dPlan(rt.BodyPlan[CausalConv1dDescriptor]):
     ) -> None:
         """Check the arguments and start the kernels; nothing is allocated.
 
-        x (in): what is filtered; (batch_size, channels, seq_len) of T, any strides
-        weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc, any strides
+        x (in): input; (batch_size, channels, seq_len) of T, any strides
+        weight (in): filter of each channel; the last tap is for the present step; (channels, width) of T or acc, any
+            strides
         bias (in): added to each channel; (channels,) of T or acc, any strides; given exactly when has_bias
-        initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides; given exactly
-            when has_initial_states
-        cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,) of i32 or i64,
-            any strides; given exactly when has_cu_seqlens
+        initial_states (in): initial state: the values before x; (num_sequences, channels, width - 1) of T, any strides;
+            given exactly when has_initial_states
+        cu_seqlens (in): start of each sequence, and the end; never descending; (num_sequences + 1,) of i32 or i64, any
+            strides; given exactly when has_cu_seqlens
         y (out): the result; (batch_size, channels, seq_len) of T, any strides
         final_states (out): the last values of each sequence; (num_sequences, channels, width - 1) of T, any strides;
             given exactly when has_final_states

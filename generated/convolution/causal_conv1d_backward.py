@@ -21,18 +21,18 @@ __all__ = ("CausalConv1dBackwardDescriptor", "CausalConv1dBackwardPlan")
 class CausalConv1dBackwardDescriptor(rt.Descriptor):
     """What CausalConv1dBackwardPlan works on. Keyword arguments:
 
-    batch_size: sequences; 1 when cu_seqlens packs several into one
+    batch_size: batch size; 1 with cu_seqlens
     channels: channels
     seq_len: length of each sequence, or of all together
     width: taps of the filter, 2 to 8
-    use_silu: whether SiLU follows
+    use_silu: whether to apply SiLU to the result
     has_bias: whether the forward added bias
-    has_db: whether db is wanted
-    has_initial_states: whether sequences went on from initial_states
-    has_dinitial_states: whether dinitial_states is wanted
+    has_db: whether db is requested
+    has_initial_states: whether sequences started from initial_states
+    has_dinitial_states: whether dinitial_states is requested
     has_dfinal_states: whether the loss depends on final_states
-    has_cu_seqlens: whether cu_seqlens cuts one sequence into num_sequences
-    num_sequences: sequences that have a state each
+    has_cu_seqlens: whether cu_seqlens packs num_sequences sequences into one
+    num_sequences: number of sequences, packed or not
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -214,12 +214,12 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         weight (in): filter of each channel; (channels, width) of T or acc, any strides
         bias (in): bias of each channel; (channels,) of T or acc, any strides; given exactly when has_bias
         dy (in): gradient of the loss with respect to y; (batch_size, channels, seq_len) of T, any strides
-        initial_states (in): what came before x; (num_sequences, channels, width - 1) of T, any strides; given exactly
-            when has_initial_states
+        initial_states (in): initial state: the values before x; (num_sequences, channels, width - 1) of T, any strides;
+            given exactly when has_initial_states
         dfinal_states (in): gradient of the loss with respect to final_states; (num_sequences, channels, width - 1) of
             T, any strides; given exactly when has_dfinal_states
-        cu_seqlens (in): where each sequence begins, and the end; never descending; (num_sequences + 1,) of i32 or i64,
-            any strides; given exactly when has_cu_seqlens
+        cu_seqlens (in): start of each sequence, and the end; never descending; (num_sequences + 1,) of i32 or i64, any
+            strides; given exactly when has_cu_seqlens
         dx (out): gradient with respect to x; (batch_size, channels, seq_len) of T, any strides
         dw (out): gradient with respect to weight; (channels, width) of T or acc, any strides
         db (out): gradient with respect to bias; (channels,) of T or acc, any strides; given exactly when has_db

@@ -1,4 +1,4 @@
-"""A step of a causal depthwise convolution that goes on from a state, as decoding takes it.
+"""A decoding step of the causal depthwise convolution, which continues from a state.
 
     pre[b, c, t] = bias[c] + sum over k < width of weight[c, k] * (state, x)[b, c, t - (width - 1 - k)]
     y = pre, or pre * sigmoid(pre); the state becomes the last values of (state, x)
@@ -25,8 +25,8 @@ class CausalConv1dUpdateDescriptor(rt.Descriptor):
     seq_len: new time steps, often 1
     width: taps of the filter, 2 to 8
     state_len: time steps that the state holds, at least width - 1
-    use_silu: whether SiLU follows
-    has_bias: whether bias takes part
+    use_silu: whether to apply SiLU to the result
+    has_bias: whether there is a bias
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -48,7 +48,7 @@ class CausalConv1dUpdateDescriptor(rt.Descriptor):
 
 
 class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
-    """A step of a causal depthwise convolution that goes on from a state, as decoding takes it."""
+    """A decoding step of the causal depthwise convolution, which continues from a state."""
 
     OP = "causal_conv1d_update"
     DESCRIPTOR = CausalConv1dUpdateDescriptor
@@ -104,7 +104,8 @@ class CausalConv1dUpdatePlan(rt.BodyPlan[CausalConv1dUpdateDescriptor]):
         """Check the arguments and start the kernels; nothing is allocated.
 
         x (in): new values; (batch_size, channels, seq_len) of T, any strides
-        weight (in): filter of each channel, the last tap for the present; (channels, width) of T or acc, any strides
+        weight (in): filter of each channel; the last tap is for the present step; (channels, width) of T or acc, any
+            strides
         bias (in): added to each channel; (channels,) of T or acc, any strides; given exactly when has_bias
         conv_state (inout): the last values of each sequence, replaced by the new last ones; (batch_size, channels,
             state_len) of T, any strides

@@ -24,7 +24,7 @@ class LayerNormDescriptor(rt.RowDescriptor):
     input_shape: extents of x and y, rank 1 to 8
     norm_axes_mask: bit d set: axis d is normalized; a non-empty suffix of the axes
     eps: added to the variance
-    has_affine: whether gamma and beta take part
+    has_affine: whether there are gamma and beta
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -81,7 +81,7 @@ class LayerNormPlan(rt.RowPlan[LayerNormDescriptor]):
     ) -> None:
         """Check the arguments and start the kernels; nothing is allocated.
 
-        x (in): what is normalized; [rows, cols] of T, any strides
+        x (in): input; [rows, cols] of T, any strides
         gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_affine
         beta (in): offset of each column; [cols] of T or acc, any strides; given exactly when has_affine
         y (out): the result; [rows, cols] of T, any strides; may be the memory of x

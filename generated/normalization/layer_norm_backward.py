@@ -24,7 +24,7 @@ class LayerNormBackwardDescriptor(rt.RowDescriptor):
 
     input_shape: extents of dy, x and dx, rank 1 to 8
     norm_axes_mask: bit d set: axis d was normalized; a non-empty suffix of the axes
-    has_affine: whether gamma, dgamma and dbeta take part
+    has_affine: whether there are gamma, dgamma and dbeta
     element: type of the elements, one of f32, f16, bf16, f64
     """
 

@@ -23,7 +23,7 @@ class RMSNormDescriptor(rt.RowDescriptor):
     input_shape: extents of x and y, rank 1 to 8
     norm_axes_mask: bit d set: axis d is normalized; a non-empty suffix of the axes
     eps: added to the mean square; 0 makes a row of zeros NaN
-    has_gamma: whether gamma takes part
+    has_gamma: whether there is a gamma
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -76,7 +76,7 @@ class RMSNormPlan(rt.RowPlan[RMSNormDescriptor]):
     ) -> None:
         """Check the arguments and start the kernels; nothing is allocated.
 
-        x (in): what is normalized; [rows, cols] of T, any strides
+        x (in): input; [rows, cols] of T, any strides
         gamma (in): gain of each column; [cols] of T or acc, any strides; given exactly when has_gamma
         y (out): the result; [rows, cols] of T, any strides; may be the memory of x
         rms (out): root mean square of each row, saved for the backward; [rows] of acc or T, any strides

@@ -22,7 +22,7 @@ class RMSNormBackwardDescriptor(rt.RowDescriptor):
 
     input_shape: extents of dy, x and dx, rank 1 to 8
     norm_axes_mask: bit d set: axis d was normalized; a non-empty suffix of the axes
-    has_gamma: whether gamma and dgamma take part
+    has_gamma: whether there are gamma and dgamma
     element: type of the elements, one of f32, f16, bf16, f64
     """
 

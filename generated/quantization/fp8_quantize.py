@@ -1,4 +1,4 @@
-"""Each row in 8-bit floats beside the factor that brings it back, as scaled FP8 matrix products take it.
+"""Row-wise FP8 quantisation: each row in f8e4m3 with its scale, as scaled FP8 matmuls take it.
 
     scale = max(|x|) / 448, 448 being the largest number of e4m3; of a row of zeros 1
     q     = x / scale, so that x is about q * scale
@@ -21,7 +21,7 @@ class Fp8QuantizeDescriptor(rt.RowDescriptor):
     """What Fp8QuantizePlan works on. Keyword arguments:
 
     input_shape: extents of x and q, rank 1 to 8
-    quantize_axis: the axis along which numbers have one factor
+    quantize_axis: the axis along which elements share a scale
     element: type of the elements, one of f32, f16, bf16
     """
 
@@ -40,7 +40,7 @@ class Fp8QuantizeDescriptor(rt.RowDescriptor):
 
 
 class Fp8QuantizePlan(rt.RowPlan[Fp8QuantizeDescriptor]):
-    """Each row in 8-bit floats beside the factor that brings it back, as scaled FP8 matrix products take it."""
+    """Row-wise FP8 quantisation: each row in f8e4m3 with its scale, as scaled FP8 matmuls take it."""
 
     OP = "fp8_quantize"
     DESCRIPTOR = Fp8QuantizeDescriptor
@@ -67,9 +67,9 @@ class Fp8QuantizePlan(rt.RowPlan[Fp8QuantizeDescriptor]):
     ) -> None:
         """Check the arguments and start the kernels; nothing is allocated.
 
-        x (in): what is quantized; [rows, cols] of T, any strides
-        q (out): x / scale, rounded to the nearest; [rows, cols] of f8e4m3, any strides
-        scale (out): factor of each row, at least 2**-126; [rows] of f32, any strides
+        x (in): input; [rows, cols] of T, any strides
+        q (out): x / scale, rounded to nearest; [rows, cols] of f8e4m3, any strides
+        scale (out): scale of each row, at least 2**-126; [rows] of f32, any strides
         workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library
 

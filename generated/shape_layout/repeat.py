@@ -1,4 +1,4 @@
-"""An array laid out several times along each of its axes.
+"""Repeats an array along each of its axes.
 
     y[c] = x[c mod input_shape], axis by axis
 
@@ -20,7 +20,7 @@ class RepeatDescriptor(rt.MapDescriptor):
     """What RepeatPlan works on. Keyword arguments:
 
     input_shape: extents of x, rank 1 to 8
-    repeats: how often each axis is laid out; y has the extents input_shape * repeats
+    repeats: number of repeats along each axis; y has the extents input_shape * repeats
     element: type of the elements, one of f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool, f8e4m3,
         f8e5m2, c64, c128
     """
@@ -44,7 +44,7 @@ class RepeatDescriptor(rt.MapDescriptor):
 
 
 class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
-    """An array laid out several times along each of its axes."""
+    """Repeats an array along each of its axes."""
 
     OP = "repeat"
     DESCRIPTOR = RepeatDescriptor
@@ -64,7 +64,7 @@ class RepeatPlan(rt.MapPlan[RepeatDescriptor]):
     ) -> None:
         """Check the arguments and start the kernels; nothing is allocated.
 
-        x (in): what is repeated; [cell] of T, any strides
+        x (in): input; [cell] of T, any strides
         y (out): the copies; [copy * cell] of T, any strides
         workspace: any contiguous array of at least `workspace_bytes` bytes, on the device of the others
         stream: a raw handle or a stream object; by default the current one of the arrays' library

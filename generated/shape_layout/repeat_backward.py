@@ -20,7 +20,7 @@ class RepeatBackwardDescriptor(rt.MapDescriptor):
     """What RepeatBackwardPlan works on. Keyword arguments:
 
     input_shape: extents of dx, rank 1 to 8
-    repeats: how often each axis was laid out; dy has the extents input_shape * repeats
+    repeats: number of repeats along each axis; dy has the extents input_shape * repeats
     element: type of the elements, one of f32, f16, bf16, f64
     """
 

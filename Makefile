@@ -31,7 +31,7 @@ comma := ,
 install = $(if $(LOCKED),install --require-hashes --requirement .ci/locked/$(2).txt \
 	&& .venv/$(pip) install --no-deps --no-build-isolation --editable .,install --editable '.[cuda$(CUDA),$(1)]')
 
-.PHONY: demo test test-all test-frontends fuzz site lint lock clean
+.PHONY: demo test test-all test-frontends fuzz site stats lint lock clean
 .DEFAULT_GOAL := test
 
 demo: $(ready)
@@ -58,6 +58,10 @@ fuzz: $(ready)
 
 site: $(ready) $(site_ready)
 	@.venv/bin/baracuda-gen site $(ARGS)
+
+# Sizes of generated files and of what they rest on; ARGS=--json.
+stats: $(ready)
+	@.venv/bin/python -m baracuda.cli.tools.stats $(ARGS)
 
 lint: $(ready) $(lint_ready)
 	@.venv-lint/bin/ruff check --quiet .

@@ -83,24 +83,23 @@ def laid_out(value: object, indent: int, used: int = 0) -> Code:
         return flat
     inner = indent + 4
     if isinstance(value, str):  # in parts, one on each line
-        width = COLUMNS - indent - 12
-        parts = textwrap.wrap(value, width, drop_whitespace=False, break_on_hyphens=False, break_long_words=False)
+        parts = _filled(re.findall(r"[^ .]*[ .]|[^ .]+", value), COLUMNS - max(indent, used) - 2)
         return Code(f"\n{' ' * indent}".join(map(python, parts)))
     opens, items, closes = _items(value)
     width = COLUMNS - inner - 1
     if all(isinstance(item, str) and not key and len(python(item)) <= width for key, item in items):
-        lines = [f"{line}," for line in _filled([python(item) for _, item in items], width)]
+        lines = [f"{line}," for line in _filled([python(item) for _, item in items], width, ", ")]
     else:
         lines = [f"{key}{laid_out(item, inner, inner + len(key) + 1)}," for key, item in items]
     return Code("\n".join([opens, *(" " * inner + line for line in lines), " " * indent + closes]))
 
 
-def _filled(items: Iterable[str], width: int) -> list[str]:
-    """The items, separated by commas, on as few lines as possible."""
+def _filled(items: Iterable[str], width: int, between: str = "") -> list[str]:
+    """The items on as few lines as possible."""
     lines: list[str] = []
     for item in items:
-        if lines and len(lines[-1]) + 2 + len(item) <= width:
-            lines[-1] += f", {item}"
+        if lines and len(lines[-1]) + len(between) + len(item) <= width:
+            lines[-1] += between + item
         else:
             lines.append(item)
     return lines

@@ -194,8 +194,8 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
             "sm_90a",
             ("f16", "bf16"),
             "t512.block_q192.block_k128.stages4.query_stages2.query_registers0.passes0.persistent1",
-            fits="mappable and max(DK, DV) <= 64 and alike and (query_len >= 4096 or not (BAND or 1 <= query_len %"
-            " 192 <= 128))",
+            fits="mappable and max(DK, DV) <= 64 and alike and (query_len >= 4096 or not (BAND or 1 <= query_len % "
+            "192 <= 128))",
             math="T",
         ),
         rt.BodySchedule(

@@ -132,8 +132,8 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         kv_tiles="ceil_div(key_len, kv_block_k) * batch_size * num_kv_heads",
         q_tiles="ceil_div(query_len, max(q_block_q, 1)) * batch_size * num_heads",
         mappable="not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
-        "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= 536870912"
-        " and d_k % 8 == 0 and d_v % 8 == 0",
+        "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= "
+        "536870912 and d_k % 8 == 0 and d_v % 8 == 0",
     )
     KERNELS = (
         rt.BodyKernel("delta", ("ceil_div(batch_size * num_heads * queries, threads // 8)",)),
@@ -147,8 +147,8 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.BodyKernel(
             "dq",
             (
-                "ceil_div(batch_size * num_heads * queries * 2 // unit, threads // 128) if chained else "
-                "min(q_tiles, multiprocessors) if persistent else q_tiles",
+                "ceil_div(batch_size * num_heads * queries * 2 // unit, threads // 128) if chained else min(q_tiles, "
+                "multiprocessors) if persistent else q_tiles",
             ),
             shared="(fixed + itemsize * ((q_block_q + q_stages * q_block_k) * wide - once * q_block_k)) * (1 - "
             "chained)",
@@ -172,8 +172,8 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
             "sm_90a",
             ("f16", "bf16"),
             "t384.kv_block_k128.kv_block_q80.kv_stages2.kv_parts1.persistent1.chained1",
-            fits="mappable and DK == 128 and DV <= 128 and not SOFTCAP and not BAND and 6 * ceil_div(query_len, "
-            "80) < 5 * ceil_div(query_len, 64)",
+            fits="mappable and DK == 128 and DV <= 128 and not SOFTCAP and not BAND and 6 * ceil_div(query_len, 80) < "
+            "5 * ceil_div(query_len, 64)",
             math="T",
         ),
         rt.BodySchedule(
@@ -186,21 +186,24 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         rt.BodySchedule(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.kv_block_k128.kv_block_q64.kv_stages4.kv_parts1.q_block_q128.q_block_k128.q_stages2.persistent1.chained0",
+            "t384.kv_block_k128.kv_block_q64.kv_stages4.kv_parts1.q_block_q128.q_block_k128.q_stages2.persistent1."
+            "chained0",
             fits="mappable and max(DK, DV) <= 128 and not SOFTCAP",
             math="T",
         ),
         rt.BodySchedule(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.kv_block_k128.kv_block_q64.kv_stages4.kv_parts1.q_block_q128.q_block_k64.q_stages4.persistent1.chained0",
+            "t384.kv_block_k128.kv_block_q64.kv_stages4.kv_parts1.q_block_q128.q_block_k64.q_stages4.persistent1."
+            "chained0",
             fits="mappable and max(DK, DV) <= 128",
             math="T",
         ),
         rt.BodySchedule(
             "sm_90a",
             ("f16", "bf16"),
-            "t384.kv_block_k128.kv_block_q64.kv_stages2.kv_parts2.q_block_q128.q_block_k64.q_stages2.persistent1.chained0",
+            "t384.kv_block_k128.kv_block_q64.kv_stages2.kv_parts2.q_block_q128.q_block_k64.q_stages2.persistent1."
+            "chained0",
             fits="mappable and not SOFTCAP",
             math="T",
         ),

@@ -69,7 +69,7 @@ class Descriptor:
             object.__setattr__(made, name, given[value.field] if type(value) is _SameAs else value)
         return made
 
-    def value_of(self, text: str, values: Mapping[str, Any] | None = None) -> Any:
+    def _value_of(self, text: str, values: Mapping[str, Any] | None = None) -> Any:
         """Evaluate a formula over the fields, or over `values`; raises InvalidProblem if it has no value."""
         numbers = vars(self) if values is None else values
         try:
@@ -80,17 +80,17 @@ class Descriptor:
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""
         for requirement in self._requires:
-            if not self.value_of(requirement.condition):
+            if not self._value_of(requirement.condition):
                 names = names_in(requirement.condition)
                 raise self._violated(requirement.error, in_words(requirement.condition), names)
-        with self.computing():
+        with self._computing():
             self._check_extents()
         if self.element not in self._elements:
             known = ", ".join(self._elements)
             raise Unsupported(f"{self._plan}: needs element in ({known}); got element={str(self.element)!r}")
 
     @contextmanager
-    def computing(self) -> Iterator[None]:
+    def _computing(self) -> Iterator[None]:
         """Turn arithmetic errors into InvalidProblem."""
         try:
             yield

@@ -172,7 +172,7 @@ class Selectable(Generic[D]):
     def _check(cls, descriptor: D) -> None:
         """Raise what is wrong with `descriptor`, whichever kernel were to serve it."""
         descriptor.check()
-        with descriptor.computing():
+        with descriptor._computing():
             cls._check_sizes(descriptor)
 
     @classmethod

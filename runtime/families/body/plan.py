@@ -179,7 +179,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
             offset += size
         ranks = {name: len(shapes[0]) for name, shapes in self._shapes.items()}
         numbers = self._numbers(self.descriptor, sku)
-        boxes = [(box.tensor, self.descriptor.value_of(box.extent, numbers)) for box in self.MAPS.get(sku.arch, ())]
+        boxes = [(box.tensor, self.descriptor._value_of(box.extent, numbers)) for box in self.MAPS.get(sku.arch, ())]
         return StructWords(tuple(boxes), ranks, self._words_of(self._fields), tuple(offsets))
 
     @cached_property

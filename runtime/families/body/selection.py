@@ -45,7 +45,7 @@ class Numbers(dict[str, Any]):
         self._descriptor, self._terms = descriptor, terms
 
     def __missing__(self, name: str) -> Any:
-        value = self[name] = self._descriptor.value_of(self._terms[name], self)
+        value = self[name] = self._descriptor._value_of(self._terms[name], self)
         return value
 
 
@@ -166,12 +166,12 @@ class BodySelection(Selectable[B]):
     @classmethod
     def shapes_of(cls, descriptor: B) -> dict[str, tuple[tuple[int, ...], ...]]:
         """The allowed shapes of each argument, the default first."""
-        return {name: tuple([descriptor.value_of(text) for text in texts]) for name, texts in cls.SHAPES.items()}
+        return {name: tuple([descriptor._value_of(text) for text in texts]) for name, texts in cls.SHAPES.items()}
 
     @classmethod
     def settings_of(cls, descriptor: B) -> dict[str, int]:
         """The compile-time constants of the kernel."""
-        return {name: descriptor.value_of(text) for name, text in cls.SETTINGS.items()}
+        return {name: descriptor._value_of(text) for name, text in cls.SETTINGS.items()}
 
     @classmethod
     def _select(
@@ -264,7 +264,7 @@ class BodySelection(Selectable[B]):
     def cannot_hold(cls, descriptor: B, sku: KernelSku) -> str | None:
         """Why the schedule does not serve the problem, or needs too many blocks or too much shared memory."""
         fits = cls._conditions.get((sku.arch, sku.element, str(sku.schedule)), "")
-        if fits and not descriptor.value_of(fits, numbers := cls._numbers(descriptor, sku)):
+        if fits and not descriptor._value_of(fits, numbers := cls._numbers(descriptor, sku)):
             text = cls._written_out(fits)
             return f"needs {text}; here {', '.join(f'{n}={shown(numbers[n])}' for n in names_in(text))}"
         launched = cls._launched(descriptor, sku)
@@ -289,7 +289,7 @@ class BodySelection(Selectable[B]):
     def _launched(cls, descriptor: B, sku: KernelSku, multiprocessors: int = 1) -> tuple[Launched, ...]:
         """The kernels with a non-empty grid."""
         numbers = cls._numbers(descriptor, sku, multiprocessors)
-        launched = [kernel.launched(numbers, descriptor.value_of) for kernel in cls.KERNELS]
+        launched = [kernel.launched(numbers, descriptor._value_of) for kernel in cls.KERNELS]
         return tuple([kernel for kernel in launched if kernel])
 
     @classmethod
@@ -315,7 +315,7 @@ class BodySelection(Selectable[B]):
     @classmethod
     def _scratch_counts(cls, descriptor: B, sku: KernelSku) -> tuple[int, ...]:
         numbers = cls._numbers(descriptor, sku)
-        return tuple([descriptor.value_of(scratch.size, numbers) for scratch in cls.WORKSPACE])
+        return tuple([descriptor._value_of(scratch.size, numbers) for scratch in cls.WORKSPACE])
 
     @classmethod
     def _scratch_bytes(cls, descriptor: B, sku: KernelSku) -> list[int]:

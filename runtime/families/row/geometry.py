@@ -36,7 +36,7 @@ class RowDescriptor(Descriptor):
     @property
     def col_axes(self) -> tuple[int, ...]:
         """The axes that a row runs along."""
-        axes: tuple[int, ...] = self.value_of(self._cols)
+        axes: tuple[int, ...] = self._value_of(self._cols)
         return axes
 
 

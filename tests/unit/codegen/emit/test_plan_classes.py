@@ -69,7 +69,7 @@ def outcome(kind: Any, given: dict[str, Any], arch: str) -> tuple[Any, ...]:
         return "refused", type(error), str(error)
     verdicts = [(v.sku, v.accepted, v.reason) for v in explained.verdicts]
     maps = getattr(kind, "MAPS", {}).get(plan.sku.arch, ())
-    boxes = [problem.value_of(box.extent, kind._numbers(problem, plan.sku)) for box in maps]
+    boxes = [problem._value_of(box.extent, kind._numbers(problem, plan.sku)) for box in maps]
     launched = kind._launched(problem, plan.sku) if hasattr(kind, "_launched") else ()
     asked = plan.shapes(), plan.workspace_bytes, list(plan.variants()), list(plan.sources()), boxes, launched
     return repr(problem), verdicts, plan.sku, plan.facts_of(problem), *asked

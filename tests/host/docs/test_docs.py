@@ -235,7 +235,7 @@ def test_commands_exist_with_the_options_shown(page: str, line: str) -> None:
     """`baracuda-gen` has the command and the command its options; `make` has the target."""
     program, *words = shlex.split(re.sub(r"[][]", " ", line))
     if program == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         assert next(w for w in words if "=" not in w) in targets
         return
     command = main.get_command(click.Context(main), words[0])

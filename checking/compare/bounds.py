@@ -30,18 +30,18 @@ def allowed(problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[
     with np.errstate(all="ignore"):
         saved = _saved(problem, expected, hidden, held)
         bound = tolerances(problem, arrays, exact, held, saved=saved)
-        if not _as_torch(problem):
+        if not _computes_in_f64(problem):
             return bound
-        own = _of_torch(problem, arrays, exact, held, saved)
-    return {name: np.asarray(value) + own[name] for name, value in bound.items()}
+        torch_bounds = _torch_bounds(problem, arrays, exact, held, saved)
+    return {name: np.asarray(value) + torch_bounds[name] for name, value in bound.items()}
 
 
-def _as_torch(problem: Problem) -> bool:
+def _computes_in_f64(problem: Problem) -> bool:
     """Whether the plan computes in torch's type."""
     return problem.element.row.acc == ElementKind.F64
 
 
-def _of_torch(
+def _torch_bounds(
     problem: Problem,
     arrays: Arrays,
     exact: Mapping[str, Any],
@@ -51,25 +51,25 @@ def _of_torch(
     """A bound on torch's errors in the problem's outputs."""
     chained: Any = copy(problem)
     chained.depth = lambda dims, count: float(count)
-    found = tolerances(chained, arrays, exact, held, saved=saved)
-    return {name: _CHAINS[isinstance(problem, BodyProblem)] * np.asarray(value) for name, value in found.items()}
+    bounds = tolerances(chained, arrays, exact, held, saved=saved)
+    return {name: _CHAINS[isinstance(problem, BodyProblem)] * np.asarray(value) for name, value in bounds.items()}
 
 
 def _saved(
     problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[str, ElementKind]
 ) -> dict[str, Any] | None:
     """Saved inputs, moved from their stored values by as much as rounding may have."""
-    there = problem.saved & expected.arrays.keys()
-    if not there:
+    names = problem.saved & expected.arrays.keys()
+    if not names:
         return None
-    errors = _forward_errors(problem, expected, hidden) if _as_torch(problem) else {}
-    found = {}
-    for name in there:
+    errors = _forward_errors(problem, expected, hidden) if _computes_in_f64(problem) else {}
+    values = {}
+    for name in names:
         stored, exact = expected.arrays[name].astype(np.float64), expected.exact[name]
         value = problem.flat(name, stored).astype(np.longdouble)
-        own = problem.flat(name, errors[name].reshape(stored.shape)) if errors else _ROUNDOFFS * np.abs(exact)
-        found[name] = value - np.abs(value - exact) - own
-    return found
+        error = problem.flat(name, errors[name].reshape(stored.shape)) if errors else _ROUNDOFFS * np.abs(exact)
+        values[name] = value - np.abs(value - exact) - error
+    return values
 
 
 def _forward_errors(problem: Problem, expected: Expected, hidden: Hidden) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def _forward_errors(problem: Problem, expected: Expected, hidden: Hidden) -> dic
     inputs = {n: a for n, a in {**expected.arrays, **hidden.arrays}.items() if n in twin.spec.inputs}
     shapes = {name: twin.shape_of(name) for name in twin.results}
     exact = {n: twin.flat(a, expected.forward[n].reshape(shapes[a])) for a, n in twin.results.items()}
-    found = _of_torch(twin, inputs, exact, twin.held())
-    return {n: np.asarray(twin.caller(a, _filled(found[a], exact[n]), shapes[a])) for a, n in twin.results.items()}
+    bounds = _torch_bounds(twin, inputs, exact, twin.held())
+    return {n: np.asarray(twin.caller(a, _filled(bounds[a], exact[n]), shapes[a])) for a, n in twin.results.items()}
 
 
 def _filled(bound: Any, like: Any) -> np.ndarray[Any, Any]:

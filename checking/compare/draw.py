@@ -48,8 +48,8 @@ class Drawn:
             kind = [str(self.choice[name])] if name in self.choice else []
             pattern = [self.patterns[name]] if self.patterns[name] != "contiguous" else []
             flat = [f"stride 0 along axis {self.broadcast[name]}"] if name in self.broadcast else []
-            if found := kind + pattern + flat:
-                parts.append(f"{name} {' '.join(found)}")
+            if traits := kind + pattern + flat:
+                parts.append(f"{name} {' '.join(traits)}")
         return ", ".join(parts) or "contiguous"
 
 
@@ -69,14 +69,14 @@ def draw(subject: Subject, seed: int, index: int, device: str, limit: int = 1 <<
 
 def skus_for(subject: Subject, element: ElementKind, device: str) -> list[KernelSku]:
     """The kernels for an element type that the device can run."""
-    where = get_device(_called(device)).arch
-    found = [sku for sku in skus_of(subject) if sku.element == element and sku.fits(where) is None]
-    if not found:
-        raise Unsupported(f"{subject.spec.op}: no kernel for {element} runs on {where}")
-    return found
+    arch = get_device(_device_name(device)).arch
+    skus = [sku for sku in skus_of(subject) if sku.element == element and sku.fits(arch) is None]
+    if not skus:
+        raise Unsupported(f"{subject.spec.op}: no kernel for {element} runs on {arch}")
+    return skus
 
 
-def _called(device: str) -> str:
+def _device_name(device: str) -> str:
     return "cuda:0" if device == "cuda" else device
 
 
@@ -94,20 +94,20 @@ def _problems(
     device: str,
     limit: int,
 ) -> Iterator[Problem]:
-    where = get_device(_called(device))
+    target = get_device(_device_name(device))
     preference = PlanPreference(archs=frozenset({arch})) if arch else None
     if subject.spec.family == "row":
         of_arch = [sku for sku in skus if arch in (None, sku.arch)]
         cases = _row_cases(subject, of_arch, rng, limit)
     else:
         cases = _cases(subject, rng)
-    own = [None, *sorted({sku.layout for sku in skus if sku.layout})]
+    layouts = [None, *sorted({sku.layout for sku in skus if sku.layout})]
     for case in islice(cases, _TRIES):
-        layout = own[int(rng.integers(len(own)))]
+        layout = layouts[int(rng.integers(len(layouts)))]
         try:
             problem = Problem.of(subject, case, element, arch, layout)
-            asked = None if layout is None else [layout]
-            problem.plan = subject.plan.select(problem.descriptor, preference, device=where, layouts=asked)
+            requested = None if layout is None else [layout]
+            problem.plan = subject.plan.select(problem.descriptor, preference, device=target, layouts=requested)
         except (Unsupported, InvalidProblem):
             continue
         if cost(problem) <= limit and can_be_laid_out(problem):
@@ -125,17 +125,17 @@ def _cases(subject: Subject, rng: np.random.Generator) -> Iterator[Mapping[str, 
     if rng.random() < 0.5:
         yield from islice(drawn_cases(_stretched(subject, rng), rng), _TRIES // 2)
     yield from drawn_cases(subject, rng)
-    own = subject.spec.tests.cases
+    cases = subject.spec.tests.cases
     for _ in range(_TRIES):
-        yield {n: v for n, v in own[int(rng.integers(len(own)))].items() if n != "dtype"}
+        yield {n: v for n, v in cases[int(rng.integers(len(cases)))].items() if n != "dtype"}
 
 
 def _stretched(subject: Subject, rng: np.random.Generator) -> Subject:
     """The same op with the ranges that are not short extended up to 64-fold."""
     spec, longer = subject.spec, {}
-    for name, how in spec.tests.draw.items():
-        if isinstance(how, RangeSpec) and how.high >= 10:
-            longer[name] = how.model_copy(update={"high": how.high << int(rng.integers(0, 7))})
+    for name, rule in spec.tests.draw.items():
+        if isinstance(rule, RangeSpec) and rule.high >= 10:
+            longer[name] = rule.model_copy(update={"high": rule.high << int(rng.integers(0, 7))})
     tests = spec.tests.model_copy(update={"draw": {**spec.tests.draw, **longer}})
     loaded = replace(subject.loaded, spec=spec.model_copy(update={"tests": tests}))
     return replace(subject, loaded=loaded)
@@ -148,25 +148,25 @@ def _row_cases(
     spec = subject.spec
     while True:
         sku = skus[int(rng.integers(len(skus)))]
-        near = random_rows(subject, sku, 2, int(rng.integers(1 << 31)), limit)
-        own = spec.tests.cases[int(rng.integers(len(spec.tests.cases)))]
-        case = {n: v for n, v in own.items() if n != "dtype"}
-        if not near:
+        sizes = random_rows(subject, sku, 2, int(rng.integers(1 << 31)), limit)
+        spec_case = spec.tests.cases[int(rng.integers(len(spec.tests.cases)))]
+        case = {n: v for n, v in spec_case.items() if n != "dtype"}
+        if not sizes:
             yield case
             continue
-        size = near[int(rng.integers(len(near)))]
-        like = RowProblem(subject, case, sku.element)
+        size = sizes[int(rng.integers(len(sizes)))]
+        problem = RowProblem(subject, case, sku.element)
         rows, cols = size.rows, size.cols
         if rng.random() < 0.5:
             rows = int(math.exp(rng.uniform(0, math.log(max(1, limit // cols) + 1))))
         if rng.random() < 0.03:
             rows, cols = (0, cols) if rng.random() < 0.5 else (rows, 0)
-        shape = [1] * len(like.shape)
-        for axes, extent in ((like.row_axes, rows), (like.col_axes, cols)):
+        shape = [1] * len(problem.shape)
+        for axes, extent in ((problem.row_axes, rows), (problem.col_axes, cols)):
             for axis, part in zip(axes, _split(extent, len(axes), rng), strict=True):
                 shape[axis] = part
-        drawn = {n: _any_value(f.type, like.values[n], rng) for n, f in spec.descriptor.items() if f.type != "shape"}
-        yield {**like.values, **drawn, like.descriptor._shape: shape}
+        drawn = {n: _any_value(f.type, problem.values[n], rng) for n, f in spec.descriptor.items() if f.type != "shape"}
+        yield {**problem.values, **drawn, problem.descriptor._shape: shape}
 
 
 def _split(extent: int, axes: int, rng: np.random.Generator) -> list[int]:
@@ -202,21 +202,21 @@ def _arranged(problem: Problem, rng: np.random.Generator) -> Drawn:
             choice[name] = kind
     mixed = rng.random()
     mixed = mixed / 2 if _is_mapped(problem) else mixed  # the copy engine addresses no others
-    same = "contiguous" if mixed < 0.4 else "gap"
-    patterns = {n: str(rng.choice(list(PATTERNS))) if mixed >= 0.5 else same for n in problem.arguments}
+    default_pattern = "contiguous" if mixed < 0.4 else "gap"
+    patterns = {n: str(rng.choice(list(PATTERNS))) if mixed >= 0.5 else default_pattern for n in problem.arguments}
     shift = 16 * int(rng.integers(3))
     return Drawn(problem, style, int(rng.integers(1 << 31)), choice, patterns, _broadcast(problem, rng), shift)
 
 
 def _broadcast(problem: Problem, rng: np.random.Generator) -> dict[str, int]:
     """Some of the inputs, each with an axis that gets stride 0."""
-    found = {}
+    broadcast = {}
     for name, tensor in problem.arguments.items():
         shape, argument = problem.shape_of(name), problem.plan.ARGUMENTS[name]
         free = shape[:-1] if tensor.layout == "inner" else shape if tensor.layout == "any" else ()
         free = free[:-1] if _is_mapped(problem) else free  # a tensor map cannot repeat rows
         axes = [axis for axis, extent in enumerate(free) if extent > 1 and axis != problem.packed_axis(name)]
-        offsets = problem.held()[name].value[0] in "iu" and problem.element.value[0] not in "iu"
-        if axes and not argument.written and name not in problem.saved and not offsets and rng.random() < 0.1:
-            found[name] = int(rng.choice(axes))
-    return found
+        is_offset = problem.held()[name].value[0] in "iu" and problem.element.value[0] not in "iu"
+        if axes and not argument.written and name not in problem.saved and not is_offset and rng.random() < 0.1:
+            broadcast[name] = int(rng.choice(axes))
+    return broadcast

@@ -50,17 +50,17 @@ def expect(problem: Problem, arrays: Arrays, hidden: Hidden, held: Mapping[str, 
     tensors = {name: torch.from_numpy(_plain(array)).to(device) for name, array in {**arrays, **hidden.arrays}.items()}
     if problem.spec.gradient is None:
         outputs = values(torch, hidden.fields, tensors)
-        found = {argument: outputs[name] for argument, name in problem.results.items()}
-        flat = {problem.results[a]: problem.flat(a, _shaped(problem, a, t)) for a, t in found.items()}
+        returned = {argument: outputs[name] for argument, name in problem.results.items()}
+        flat = {problem.results[a]: problem.flat(a, _shaped(problem, a, t)) for a, t in returned.items()}
         return Expected(arrays, flat)
     results, outputs = _gradients(torch, values, problem, hidden.fields, tensors)
-    full, flat = dict(arrays), {}
+    inputs, flat = dict(arrays), {}
     for name, tensor in results.items():
         array = _shaped(problem, name, tensor)
         flat[name] = problem.flat(name, array)
         if name in problem.saved:
-            full[name] = array.astype(held[name].row.numpy)
-    return Expected(full, flat, {name: tensor.detach().cpu().numpy() for name, tensor in outputs.items()})
+            inputs[name] = array.astype(held[name].row.numpy)
+    return Expected(inputs, flat, {name: tensor.detach().cpu().numpy() for name, tensor in outputs.items()})
 
 
 def draw_hidden(problem: Problem, style: str, seed: int) -> Hidden:
@@ -90,15 +90,15 @@ def _gradient_of(problem: Problem, name: str) -> str:
     """The output that is the gradient of the forward's input `name`; both have the same shape."""
     gradient = problem.spec.gradient
     assert gradient is not None
-    return next((here for here, there in gradient.wrt.items() if there == name), "")
+    return next((grad for grad, source in gradient.wrt.items() if source == name), "")
 
 
 def _drawn(
     problem: Problem, tensor: TensorSpec, name: str, style: str, rng: np.random.Generator, shape: tuple[int, ...]
 ) -> Any:
-    how = tensor.test if isinstance(tensor, BodyTensor) else None
-    if isinstance(problem, BodyProblem) and how is not None:
-        return np.asarray(body_problem.DRAWN[how](problem, rng, shape)).astype(problem.element.row.numpy)
+    rule = tensor.test if isinstance(tensor, BodyTensor) else None
+    if isinstance(problem, BodyProblem) and rule is not None:
+        return np.asarray(body_problem.DRAWN[rule](problem, rng, shape)).astype(problem.element.row.numpy)
     return Problem._values(problem, rng, style, shape, problem.element, name)
 
 
@@ -108,18 +108,18 @@ def _gradients(
     """Saved values, gradients of the weighted outputs with respect to each input, and the outputs."""
     gradient = problem.spec.gradient
     assert gradient is not None
-    inputs = {here: tensors[there] for here, there in gradient.wrt.items() if here in problem.written}
+    inputs = {grad: tensors[source] for grad, source in gradient.wrt.items() if grad in problem.written}
     for tensor in inputs.values():
         tensor.requires_grad_()
     outputs = values(torch, fields, tensors)
-    cotangents = {there: tensors[here] for here, there in gradient.cotangents.items() if here in tensors}
+    cotangents = {output: tensors[grad] for grad, output in gradient.cotangents.items() if grad in tensors}
     loss = sum((outputs[n] * g.reshape(outputs[n].shape)).sum() for n, g in cotangents.items())
-    found = {name: outputs[name] if name in outputs else tensors[name] for name in gradient.saved}
-    there = {name: tensor.detach() for name, tensor in found.items() if name in problem.arguments}
+    saved = {name: outputs[name] if name in outputs else tensors[name] for name in gradient.saved}
+    detached = {name: tensor.detach() for name, tensor in saved.items() if name in problem.arguments}
     if not getattr(loss, "requires_grad", False):
-        return there | {name: torch.zeros_like(x) for name, x in inputs.items()}, outputs
-    slopes = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
-    return there | dict(zip(inputs, slopes, strict=True)), outputs
+        return detached | {name: torch.zeros_like(x) for name, x in inputs.items()}, outputs
+    grads = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
+    return detached | dict(zip(inputs, grads, strict=True)), outputs
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -128,5 +128,5 @@ def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _shaped(problem: Problem, name: str, tensor: Any) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = tensor.detach().cpu().numpy()
-    return found.reshape(problem.shape_of(name))
+    array: np.ndarray[Any, Any] = tensor.detach().cpu().numpy()
+    return array.reshape(problem.shape_of(name))

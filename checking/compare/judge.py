@@ -60,17 +60,17 @@ class Outcome:
 
 def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torch_device: str) -> Outcome:
     """Draw problem `index` and judge the plan on it; errors become part of the outcome."""
-    known: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     outputs: dict[str, Measured] = {}
     try:
         drawn = draw(subject, settings.seed, index, settings.device, settings.limit)
-        known = _described(drawn)
-        seen, failure = trial_of(drawn, torch_device, settings.repeats).verdict(memory)
-        outputs = {name: Measured(a.worst_ratio, a.max_error, a.relative) for name, a in seen.items()}
+        facts = _described(drawn)
+        measured, failure = trial_of(drawn, torch_device, settings.repeats).verdict(memory)
+        outputs = {name: Measured(a.worst_ratio, a.max_error, a.relative) for name, a in measured.items()}
     except Exception as error:
         failure = message_of(error)
-    dead = bool(failure) and not _alive(memory)
-    return Outcome(subject.spec.op, index, **known, outputs=outputs, failure=failure, fatal=dead)
+    is_dead = bool(failure) and not _alive(memory)
+    return Outcome(subject.spec.op, index, **facts, outputs=outputs, failure=failure, fatal=is_dead)
 
 
 def trial_of(drawn: Drawn, torch_device: str, repeats: int) -> Trial:
@@ -81,16 +81,16 @@ def trial_of(drawn: Drawn, torch_device: str, repeats: int) -> Trial:
     expected = expect(problem, _inputs(drawn, held), hidden, held, torch_device)
     exact = {argument: expected.exact[name] for argument, name in problem.results.items()}
     bound = allowed(problem, expected, hidden, held)
-    how = drawn.choice, drawn.patterns, drawn.broadcast, drawn.shift_workspace
-    return Trial(problem, expected.arrays, exact, bound, *how, repeats=repeats)
+    arrangement = drawn.choice, drawn.patterns, drawn.broadcast, drawn.shift_workspace
+    return Trial(problem, expected.arrays, exact, bound, *arrangement, repeats=repeats)
 
 
 def _described(drawn: Drawn) -> dict[str, Any]:
     problem = drawn.problem
     bound = problem.spec.precision.bound.get(problem.element.value, BoundSpec())  # type: ignore[call-overload]
-    sku, how = problem.plan.sku, {"style": drawn.style, "layouts": drawn.layouts}
-    named = {"element": str(problem.element), "arch": sku.arch, "kernel": sku.symbol}
-    return {**named, **how, "descriptor": str(problem.descriptor), "c1": bound.c1, "c2": bound.c2}
+    sku, numbers = problem.plan.sku, {"style": drawn.style, "layouts": drawn.layouts}
+    kernel = {"element": str(problem.element), "arch": sku.arch, "kernel": sku.symbol}
+    return {**kernel, **numbers, "descriptor": str(problem.descriptor), "c1": bound.c1, "c2": bound.c2}
 
 
 def _alive(memory: Memory) -> bool:

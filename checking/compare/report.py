@@ -19,22 +19,22 @@ def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
         for output, measured in outcome.outputs.items():
             key = outcome.op, outcome.element, outcome.arch, output
             groups.setdefault(key, []).append((outcome, measured))
-    return [_row(key, found) for key, found in sorted(groups.items())]
+    return [_row(key, pairs) for key, pairs in sorted(groups.items())]
 
 
-def _row(key: tuple[str, ...], found: Sequence[tuple[Outcome, Measured]]) -> Row:
+def _row(key: tuple[str, ...], pairs: Sequence[tuple[Outcome, Measured]]) -> Row:
     op, element, arch, output = key
-    worst, measured = max(found, key=lambda pair: (pair[1].ratio, -pair[0].index))
+    worst, measured = max(pairs, key=lambda pair: (pair[1].ratio, -pair[0].index))
     return {
         "op": op,
         "element": element,
         "arch": arch,
         "output": output,
-        "problems": len(found),
+        "problems": len(pairs),
         "bound": f"{worst.c1:g} u |y| + {worst.c2:g} E",
         "worst / bound": measured.ratio,
-        "worst error": max(m.error for _, m in found),
-        "relative": median(m.relative for _, m in found),  # the worst is of problems whose results are all but 0
+        "worst error": max(m.error for _, m in pairs),
+        "relative": median(m.relative for _, m in pairs),  # the worst is of problems whose results are all but 0
         "problem": worst.index,
     }
 
@@ -61,15 +61,15 @@ def failures_of(
 
 def replay(outcome: Outcome, settings: Settings, options: str = "") -> str:
     """The command that judges one problem again."""
-    how = f"--seed {settings.seed} --device {settings.device} --limit {settings.limit} --repeats {settings.repeats}"
-    return f"baracuda-gen compare {outcome.op} --only {outcome.index} {how}{options}"
+    flags = f"--seed {settings.seed} --device {settings.device} --limit {settings.limit} --repeats {settings.repeats}"
+    return f"baracuda-gen compare {outcome.op} --only {outcome.index} {flags}{options}"
 
 
 def markdown(paths: Sequence[Path]) -> str:
     """A page made from state files; for each op, the latest sources count."""
-    found = lines(paths)
-    latest = {o.op: against for _, against, o in found}
-    judged = {(o.op, o.index, settings): o for settings, against, o in found if against == latest[o.op]}
+    records = lines(paths)
+    latest = {o.op: against for _, against, o in records}
+    judged = {(o.op, o.index, settings): o for settings, against, o in records if against == latest[o.op]}
     parts = [_HEAD]
     parts.append(_table(rows_of(judged.values())) if judged else "Nothing was judged.\n")
     failed = [row for (_, _, s), o in sorted(judged.items(), key=_place) for row in failures_of([o], s)]
@@ -79,8 +79,8 @@ def markdown(paths: Sequence[Path]) -> str:
     by_seed = ", ".join(f"{seed} on {device}" for seed, device in sorted({(k[2].seed, k[2].device) for k in judged}))
     texts = ", ".join(dict.fromkeys(latest.values()))
     total = f"{len(judged)} problems, {len(failed)} failures; seed {by_seed}; texts {texts}."
-    left = sum(against != latest[o.op] for _, against, o in found)
-    parts.append(total + (f" {left} lines of other texts do not count." if left else "") + "\n")
+    skipped = sum(against != latest[o.op] for _, against, o in records)
+    parts.append(total + (f" {skipped} lines of other texts do not count." if skipped else "") + "\n")
     return "\n".join(parts)
 
 

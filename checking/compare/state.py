@@ -23,8 +23,8 @@ class State:
     def __init__(self, path: Path | None, settings: Settings, against: str) -> None:
         self.path, self.settings, self.against = path, settings, against
         self.outcomes: dict[Key, Outcome] = {}
-        for known, texts, outcome in lines([path]) if path is not None and path.exists() else ():
-            if (known, texts) == (settings, against):
+        for recorded, digest, outcome in lines([path]) if path is not None and path.exists() else ():
+            if (recorded, digest) == (settings, against):
                 self.outcomes[outcome.op, outcome.index] = outcome
 
     def add(self, outcome: Outcome) -> None:
@@ -37,16 +37,16 @@ class State:
 
 def lines(paths: Iterable[Path]) -> list[tuple[Settings, str, Outcome]]:
     """Every outcome in the files, with its settings and source digest; invalid lines are skipped."""
-    found = []
+    outcomes = []
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
-                given: dict[str, Any] = json.loads(line)
-                settings, against = Settings(**given.pop("settings")), given.pop("against")
-                found.append((settings, against, outcome_of(given)))
+                record: dict[str, Any] = json.loads(line)
+                settings, against = Settings(**record.pop("settings")), record.pop("against")
+                outcomes.append((settings, against, outcome_of(record)))
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
-    return found
+    return outcomes
 
 
 def outcome_of(given: dict[str, Any]) -> Outcome:

@@ -28,7 +28,7 @@ class Judge:
         plans_of(package)
         loaded = load_folder(specs)
         self.settings, self.memory = settings, memory_of(settings.device)
-        self.subjects = {op: Subject(one, loaded, package) for op, one in loaded.items()}
+        self.subjects = {op: Subject(loaded_spec, loaded, package) for op, loaded_spec in loaded.items()}
         torch = torch_module()
         on_gpu = settings.device == "cuda" and torch.cuda.is_available()
         self.torch_device = "cuda" if on_gpu else "cpu"
@@ -38,13 +38,13 @@ class Judge:
 
     def keep(self, outcome: Outcome, folder: Path) -> Path | None:
         """Save the problem of a failure in a file below `folder`; nothing if drawing it failed."""
-        given = self.settings
+        settings = self.settings
         try:
-            drawn = draw(self.subjects[outcome.op], given.seed, outcome.index, given.device, given.limit)
-            trial = trial_of(drawn, self.torch_device, given.repeats)
+            drawn = draw(self.subjects[outcome.op], settings.seed, outcome.index, settings.device, settings.limit)
+            trial = trial_of(drawn, self.torch_device, settings.repeats)
         except Exception:  # whatever it is, it is the failure
             return None
-        origin = {"compare": outcome.index, "style": drawn.style, **asdict(given)}
+        origin = {"compare": outcome.index, "style": drawn.style, **asdict(settings)}
         return write(trial, folder, outcome.failure, self.memory, origin)
 
 
@@ -57,10 +57,10 @@ def main() -> None:
         answers.write(json.dumps(value) + "\n")
         answers.flush()
 
-    given = json.loads(sys.stdin.readline())
+    setup = json.loads(sys.stdin.readline())
     torch_module().set_num_threads(1)
     try:
-        judged = Judge(Path(given["specs"]), given["package"], Settings(**given["settings"]))
+        judged = Judge(Path(setup["specs"]), setup["package"], Settings(**setup["settings"]))
     except Unsupported as error:
         sys.exit(str(error))
     answer({})

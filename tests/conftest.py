@@ -29,6 +29,7 @@ HARDWARE = "CUDA device"  # in the only reasons for a skip that --no-skips allow
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--everything", action="store_true", help="test all kernels and ops, not a sample of them")
     parser.addoption("--frontends", action="store_true", help="test what needs torch, jax or the site's tools, alone")
+    parser.addoption("--costs", metavar="FILE", help="write the processor seconds of every test to a file")
     parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped, but for missing hardware")
 
 
@@ -37,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(SAMPLE, None)
     else:
         os.environ.setdefault(SAMPLE, "0")
-    config.pluginmanager.register(Costs())
+    config.pluginmanager.register(Costs(config.getoption("costs")))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

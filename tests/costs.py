@@ -13,13 +13,13 @@ from baracuda.checking.variables import SAMPLE
 
 SHOWN = 10  # rows of a table
 WORTH_SHOWING = 60.0  # seconds of a whole run
-FILE = "BARACUDA_TEST_COSTS"  # where every test's cost is written to, if set
 
 
 class Costs:
     """A plugin that measures in the process that runs a test, and adds up in the one that reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str | None) -> None:
+        self.file = file  # where every test's cost is written to
         self.by_test: Counter[str] = Counter()
         self.op_of: dict[str, str] = {}
         self._last = 0.0
@@ -45,9 +45,9 @@ class Costs:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         total = sum(self.by_test.values())
-        if file := os.environ.get(FILE):
+        if self.file:
             lines = [f"{seconds:.2f} {test}\n" for test, seconds in self.by_test.most_common()]
-            Path(file).write_text("".join(lines), encoding="utf-8")
+            Path(self.file).write_text("".join(lines), encoding="utf-8")
         if total < WORTH_SHOWING:
             return
         write = terminalreporter.write_line

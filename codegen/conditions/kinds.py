@@ -58,11 +58,11 @@ class _Reader:
         self.names, self.work = names, 0
 
     def kind(self, node: ast.AST) -> Kind:
-        found = self._kind(node)
-        self.work += 1 + found.most
+        kind = self._kind(node)
+        self.work += 1 + kind.most
         if self.work > MAX_WORK:
             raise ConditionError(f"may take more than {MAX_WORK} operations; shorten it")
-        return found
+        return kind
 
     def _kind(self, node: ast.AST) -> Kind:
         match node:
@@ -73,7 +73,7 @@ class _Reader:
             case ast.Name(id=name):
                 return self.names[name]
             case ast.Tuple(elts=elements):
-                return _tuple([self._whole(e, "an element of a tuple") for e in elements])
+                return _tuple([self._strict_int(e, "an element of a tuple") for e in elements])
             case ast.Subscript(value=value, slice=index):
                 return _element(self._tuple(value, "what has an index"), self._int(index, "an index"))
             case ast.Call(func=ast.Name(id=name), args=arguments):
@@ -106,23 +106,23 @@ class _Reader:
         read = {"tuple": self._tuple, "int": self._int, "number": self._scalar}
         return gives(*(read[kind](part, f"an operand of {name}") for kind, part in zip(takes, arguments, strict=True)))
 
-    def _wanted(self, node: ast.AST, kinds: Iterable[str], needs: str, what: str) -> Kind:
-        found = self.kind(node)
-        if found.name not in kinds:
-            raise ConditionError(f"{what} must be {needs}, got {ast.unparse(node)[:60]!r}, a {found.name}")
-        return found
+    def _require(self, node: ast.AST, kinds: Iterable[str], needs: str, what: str) -> Kind:
+        kind = self.kind(node)
+        if kind.name not in kinds:
+            raise ConditionError(f"{what} must be {needs}, got {ast.unparse(node)[:60]!r}, a {kind.name}")
+        return kind
 
     def _scalar(self, node: ast.AST, what: str) -> Kind:
-        return self._wanted(node, ("bool", "int", "float"), "a number or a bool", what)
+        return self._require(node, ("bool", "int", "float"), "a number or a bool", what)
 
     def _int(self, node: ast.AST, what: str) -> Kind:
-        return self._wanted(node, ("bool", "int"), "an int", what)
+        return self._require(node, ("bool", "int"), "an int", what)
 
-    def _whole(self, node: ast.AST, what: str) -> Kind:
-        return self._wanted(node, ("int",), "an int", what)
+    def _strict_int(self, node: ast.AST, what: str) -> Kind:
+        return self._require(node, ("int",), "an int", what)
 
     def _tuple(self, node: ast.AST, what: str) -> Kind:
-        return self._wanted(node, ("tuple",), "a tuple", what)
+        return self._require(node, ("tuple",), "a tuple", what)
 
 
 def _constant(value: object) -> Kind:
@@ -153,10 +153,10 @@ def _tuple(elements: list[Kind]) -> Kind:
     return _bounded(Kind("tuple", min(bounds, default=0), max(bounds, default=0), len(elements), len(elements)))
 
 
-def _element(of: Kind, index: Kind) -> Kind:
-    if index.low >= of.most or index.high < -of.most:
-        raise ConditionError(f"index {_count(max(index.low, -index.high))} is outside a tuple of {of.most}")
-    return Kind("int", of.low, of.high)
+def _element(values: Kind, index: Kind) -> Kind:
+    if index.low >= values.most or index.high < -values.most:
+        raise ConditionError(f"index {_count(max(index.low, -index.high))} is outside a tuple of {values.most}")
+    return Kind("int", values.low, values.high)
 
 
 def _compared(kinds: list[Kind]) -> Kind:
@@ -175,10 +175,10 @@ def _joined(kinds: list[Kind]) -> Kind:
     return Kind(name, low, high, min(kind.least for kind in kinds), max(kind.most for kind in kinds))
 
 
-def _unary(op: ast.unaryop, of: Kind) -> Kind:
+def _unary(op: ast.unaryop, operand: Kind) -> Kind:
     if isinstance(op, ast.Not):
         return BOOL
-    return FLOAT if of.name == "float" else _int(-of.low, -of.high)
+    return FLOAT if operand.name == "float" else _int(-operand.low, -operand.high)
 
 
 def _binary(op: ast.operator, a: Kind, b: Kind) -> Kind:
@@ -196,8 +196,9 @@ def _of_tuples(op: ast.operator, a: Kind, b: Kind) -> Kind:
         joined = _joined([a, b])
         return _bounded(joined._replace(least=a.least + b.least, most=a.most + b.most))
     if isinstance(op, ast.Mult) and (times := {a.name: a, b.name: b}.get("int")):
-        of = a if b is times else b
-        return _bounded(of._replace(least=of.least * max(0, times.low), most=of.most * max(0, times.high)))
+        repeated = a if b is times else b
+        least, most = repeated.least * max(0, times.low), repeated.most * max(0, times.high)
+        return _bounded(repeated._replace(least=least, most=most))
     raise ConditionError("a tuple can be joined with a tuple by +, or repeated by a small int; use its elements")
 
 
@@ -234,21 +235,21 @@ _INT_OPERATORS: dict[type[ast.operator], Callable[[Kind, Kind], Kind]] = {
 }
 
 
-def _magnitude(of: Kind) -> Kind:
-    return FLOAT if of.name == "float" else _int(0, abs(of.low), abs(of.high))
+def _magnitude(operand: Kind) -> Kind:
+    return FLOAT if operand.name == "float" else _int(0, abs(operand.low), abs(operand.high))
 
 
-def _extreme(of: Kind) -> Kind:
-    if not of.most:
+def _extreme(values: Kind) -> Kind:
+    if not values.most:
         raise ConditionError("an empty tuple has no least and no largest element")
-    return Kind("int", of.low, of.high)
+    return Kind("int", values.low, values.high)
 
 
-def _prod(of: Kind) -> Kind:
-    if (bits := of.bits * of.most) > MAX_BITS:
+def _prod(values: Kind) -> Kind:
+    if (bits := values.bits * values.most) > MAX_BITS:
         raise ConditionError(f"an int may need {bits} bits, the most is {MAX_BITS}")
-    largest = max(abs(of.low), abs(of.high), 1) ** of.most
-    return _int(1, 0 if of.low >= 0 else -largest, largest)
+    largest = max(abs(values.low), abs(values.high), 1) ** values.most
+    return _int(1, 0 if values.low >= 0 else -largest, largest)
 
 
 def _axis(_: Kind, rank: Kind) -> Kind:

@@ -65,9 +65,9 @@ def parsed(text: str, fields: Collection[str]) -> ast.Expression:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name), keywords=[]):
-                _known(name, FUNCTIONS, "function")
+                _require_known(name, FUNCTIONS, "function")
             case ast.Name(id=name) if node not in called:
-                _known(name, fields, "field")
+                _require_known(name, fields, "field")
             case ast.Constant(value=int() as value) if not -(2**63) <= value < 2**63:
                 raise ConditionError("a literal must fit in 64 bits")
             case ast.Constant(value=float() as value) if not math.isfinite(value):
@@ -109,14 +109,14 @@ def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
     try:
         return meaning(text)(values)
     except NO_VALUE as error:  # the runtime's own for axes are ValueErrors
-        raise ConditionError(f"has no value for {_seen(text, values)}: {error}") from None
+        raise ConditionError(f"has no value for {_values_shown(text, values)}: {error}") from None
 
 
-def _seen(text: str, values: Mapping[str, Any]) -> str:
+def _values_shown(text: str, values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={shown(values[name])}" for name in fields_of(text)) or "any problem"
 
 
-def _known(name: str, allowed: Collection[str], what: str) -> None:
+def _require_known(name: str, allowed: Collection[str], what: str) -> None:
     if name not in allowed:
         near = get_close_matches(name[:64], list(allowed), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(allowed)}"

@@ -83,28 +83,28 @@ def _applied(function: Callable[..., Any], arguments: list[ast.expr]) -> Meaning
             return lambda values: function(*[part(values) for part in parts])
 
 
-def _first(parts: list[Meaning], wanted: bool) -> Meaning:
-    """The first value whose truth is `wanted`, or the last one."""
+def _first(parts: list[Meaning], stop_at: bool) -> Meaning:
+    """The first value whose truth is `stop_at`, or the last one."""
 
     def value_of(values: Values) -> Any:
-        found = None
+        value = None
         for part in parts:
-            found = part(values)
-            if bool(found) is wanted:
+            value = part(values)
+            if bool(value) is stop_at:
                 break
-        return found
+        return value
 
     return value_of
 
 
 def _chain(left: Meaning, steps: list[tuple[Callable[..., Any], Meaning]]) -> Meaning:
     def holds(values: Values) -> Any:
-        held, here = True, left(values)
+        result, left_value = True, left(values)
         for compare, part in steps:
-            there = part(values)
-            if not (held := compare(here, there)):
+            right_value = part(values)
+            if not (result := compare(left_value, right_value)):
                 break
-            here = there
-        return held
+            left_value = right_value
+        return result
 
     return holds

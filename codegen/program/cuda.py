@@ -121,5 +121,5 @@ class _Printer:
         return row.cuda.format(left, right), binds
 
     def _tight(self, expr: Expr, want: str, binds: int) -> str:
-        text, have = self._place(expr, want)
-        return text if have >= binds else f"({text})"
+        text, precedence = self._place(expr, want)
+        return text if precedence >= binds else f"({text})"

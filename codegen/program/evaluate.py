@@ -30,8 +30,8 @@ class Space:
         return tuple(names.index(d) for d in dims)
 
     def shape(self, dims: Iterable[str]) -> tuple[int, ...]:
-        kept = set(dims)
-        return tuple(n if d in kept else 1 for d, n in self.extents.items())
+        kept_dims = set(dims)
+        return tuple(n if d in kept_dims else 1 for d, n in self.extents.items())
 
     def index(self, dim: str) -> Any:
         return np.arange(self.extents[dim]).reshape(self.shape([dim]))

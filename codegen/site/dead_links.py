@@ -28,8 +28,8 @@ class _Page:
 def dead_links(site: Path) -> list[str]:
     """One line per broken link, and per file that a page loads from the network."""
     pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html")) if path.name != _ELSEWHERE}
-    found = ((path.relative_to(site.resolve()), what) for path in pages for what in _of(path, pages))
-    return [f"{path.as_posix()}: {what}" for path, what in found]
+    problems = ((path.relative_to(site.resolve()), problem) for path in pages for problem in _problems(path, pages))
+    return [f"{path.as_posix()}: {problem}" for path, problem in problems]
 
 
 def _read(path: Path) -> _Page:
@@ -47,7 +47,7 @@ def _read(path: Path) -> _Page:
     return page
 
 
-def _of(path: Path, pages: dict[Path, _Page]) -> Iterator[str]:
+def _problems(path: Path, pages: dict[Path, _Page]) -> Iterator[str]:
     page = pages[path]
     yield from (f"loads {url} from a network" for url in sorted(page.loaded) if urlsplit(url).netloc)
     for url in sorted(page.links | page.loaded):

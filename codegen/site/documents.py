@@ -28,8 +28,8 @@ class Documents:
     @cached_property
     def pages(self) -> dict[str, str]:
         """The path of each page in the tree, by its path in the repository."""
-        found = {"README.md": "about.md"} if (self.root / "README.md").is_file() else {}
-        return found | {path: path for path in self._below_docs(".md")}
+        readme = {"README.md": "about.md"} if (self.root / "README.md").is_file() else {}
+        return readme | {path: path for path in self._below_docs(".md")}
 
     @property
     def known(self) -> dict[str, str]:
@@ -52,25 +52,25 @@ class Documents:
         """Add pages and pictures to the tree, and a page for every file and folder that they link to."""
         for path, page in self.known.items():
             content = (self.root / path).read_bytes()
-            tree.add(page, self._led(path, page, self.text(path), sources) if path in self.pages else content)
+            tree.add(page, self._for_page(path, page, self.text(path), sources) if path in self.pages else content)
 
     def excerpts(self, op: str, page: str, sources: SourcePages) -> Iterator[tuple[str, str, str]]:
         """What the pages below `docs` say about an op: heading, page, and Markdown."""
         for path, home in self.pages.items():
-            if home == path and (said := excerpt(self.text(path), op)):
-                yield heading_of(path), home, self._led(path, page, said, sources)
+            if home == path and (markdown := excerpt(self.text(path), op)):
+                yield heading_of(path), home, self._for_page(path, page, markdown, sources)
 
-    def _led(self, path: str, page: str, text: str, sources: SourcePages) -> str:
+    def _for_page(self, path: str, page: str, text: str, sources: SourcePages) -> str:
         """The text of the file at `path` with its links adapted to the tree."""
 
-        def lead(target: str) -> str:
+        def page_link(target: str) -> str:
             name, mark, anchor = target.partition("#")
-            found = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-            if found.startswith("..") or not (self.root / found).exists():
+            linked_path = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+            if linked_path.startswith("..") or not (self.root / linked_path).exists():
                 raise Unsupported(f"{path}: links to {target!r}, which is not in {self.root}")
-            return link(page, sources.on_disk(found)) + mark + anchor
+            return link(page, sources.on_disk(linked_path)) + mark + anchor
 
-        return metered(relinked(text, lead))
+        return metered(relinked(text, page_link))
 
 
 def heading_of(path: str) -> str:

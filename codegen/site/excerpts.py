@@ -15,9 +15,9 @@ _TABLE = re.compile(r"(?:^\|.*\|$\n?)+", re.MULTILINE)
 def excerpt(text: str, op: str) -> str:
     """Markdown of what the page says about `op`; empty if nothing."""
     title, *sections = _SECTION.split("".join(piece for fenced, piece in parts(text) if not fenced))
-    found = [_body(section) for section in sections if op in _ops_of(section)]
-    found += [rows for section in (title, *sections) for rows in _rows(section, op)]
-    return "\n".join(found)
+    passages = [_body(section) for section in sections if op in _ops_of(section)]
+    passages += [rows for section in (title, *sections) for rows in _rows(section, op)]
+    return "\n".join(passages)
 
 
 def marked_ops(text: str) -> set[str]:
@@ -46,6 +46,6 @@ def _rows(section: str, op: str) -> Iterator[str]:
         first, _, names = head.partition("|")
         if first.strip() != "op":
             continue
-        own = [rest for cell, _, rest in (row.partition("|") for row in rows) if cell.strip().strip("`") == op]
-        if own:
-            yield "".join(f"|{line}\n" for line in (names, rule.partition("|")[2], *own))
+        own_rows = [rest for cell, _, rest in (row.partition("|") for row in rows) if cell.strip().strip("`") == op]
+        if own_rows:
+            yield "".join(f"|{line}\n" for line in (names, rule.partition("|")[2], *own_rows))

@@ -50,9 +50,9 @@ def config(name: str, nav: list[Any], pages: str, out: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_config(path: Path, given: dict[str, Any]) -> None:
+def write_config(path: Path, settings: dict[str, Any]) -> None:
     """Write it as JSON, which is YAML."""
-    path.write_text(json.dumps(given, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def build(path: Path, out: Path) -> None:
@@ -63,11 +63,11 @@ def build(path: Path, out: Path) -> None:
         abort = import_module("mkdocs.exceptions").Abort
     except ModuleNotFoundError:
         raise Unsupported(_MISSING) from None
-    with _warnings() as said:
+    with _warnings() as messages:
         try:
             run(load(str(path)))
         except abort as error:
-            raise Unsupported("\n".join([f"mkdocs: {error}", *said[:_SHOWN]])) from error
+            raise Unsupported("\n".join([f"mkdocs: {error}", *messages[:_SHOWN]])) from error
     if dead := dead_links(out):
         raise Unsupported("\n".join([f"{len(dead)} links of the site are no good", *dead[:_SHOWN]]))
 
@@ -75,12 +75,12 @@ def build(path: Path, out: Path) -> None:
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
     """The warnings of mkdocs."""
-    said: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("mkdocs")
     logger.addHandler(handler)
     try:
-        yield said
+        yield messages
     finally:
         logger.removeHandler(handler)

@@ -29,12 +29,13 @@ class Kernels:
 
 def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resources) -> list[Kernels]:
     """The op's kernels in order of preference."""
-    found = []
+    groups = []
     for element in map(ElementKind, op.elements):
-        own = [kernel for kernel in kernels if kernel.sku.element == element]
-        rows = [_row(op, kernel.sku) for kernel in own]
-        found.append(Kernels(Name(element), rows, [row for kernel in own for row in _held(kernel, resources)]))
-    return found
+        same_element = [kernel for kernel in kernels if kernel.sku.element == element]
+        rows = [_row(op, kernel.sku) for kernel in same_element]
+        occupied = [row for kernel in same_element for row in _resource_rows(kernel, resources)]
+        groups.append(Kernels(Name(element), rows, occupied))
+    return groups
 
 
 def by_arch(kernels: Sequence[Registered]) -> dict[str, int]:
@@ -48,22 +49,22 @@ def grid_rows(op: Op, kernels: Sequence[Registered]) -> list[Row]:
     archs = by_arch(kernels)
     rows: list[Row] = []
     for element in map(ElementKind, op.elements):
-        own = by_arch([kernel for kernel in kernels if kernel.sku.element == element])
-        rows.append({"element": Ready(f"[{element}](#{element})"), **{arch: own.get(arch) for arch in archs}})
+        counts = by_arch([kernel for kernel in kernels if kernel.sku.element == element])
+        rows.append({"element": Ready(f"[{element}](#{element})"), **{arch: counts.get(arch) for arch in archs}})
     return rows
 
 
 def tuned_rows(op: Op) -> list[Row]:
     """Problems with a measured choice, and the microseconds of both kernels."""
-    found = [
-        (arch, case, KernelSku.parse(one.sku).symbol, times)
+    choices = [
+        (arch, case, KernelSku.parse(tuned.sku).symbol, times)
         for arch, measured in op.tuned
-        for one in measured
-        for case, times in one.cases.items()
+        for tuned in measured
+        for case, times in tuned.cases.items()
     ]
     return [
         {"architecture": arch, "case": case, "kernel": code(symbol), "us": us, "by rule": by_rule}
-        for arch, case, symbol, (us, by_rule) in found
+        for arch, case, symbol, (us, by_rule) in choices
     ]
 
 
@@ -91,5 +92,5 @@ def _serves(op: Op, sku: KernelSku) -> str | Ready:
     return ""
 
 
-def _held(kernel: Registered, resources: Resources) -> list[Row]:
+def _resource_rows(kernel: Registered, resources: Resources) -> list[Row]:
     return [{"kernel": code(kernel.sku.symbol), **row} for row in resources(kernel)]

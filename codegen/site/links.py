@@ -23,18 +23,18 @@ def parts(text: str) -> Iterator[tuple[bool, str]]:
 def targets(text: str) -> list[str]:
     """The page's links within the site, without fenced blocks."""
     prose = "".join(piece for fenced, piece in parts(text) if not fenced)
-    return [found for _, found, _ in _LINK.findall(prose) if not _ABSOLUTE.match(found)]
+    return [target for _, target, _ in _LINK.findall(prose) if not _ABSOLUTE.match(target)]
 
 
 def relinked(text: str, lead: Callable[[str], str]) -> str:
     """The page with each relative link replaced by `lead`; fenced blocks keep only their language."""
 
-    def led(match: re.Match[str]) -> str:
-        found = match[2]
-        return match[1] + (found if _ABSOLUTE.match(found) or found[0] == "#" else lead(found)) + match[3]
+    def relink(match: re.Match[str]) -> str:
+        target = match[2]
+        return match[1] + (target if _ABSOLUTE.match(target) or target[0] == "#" else lead(target)) + match[3]
 
     pieces = parts(text)
-    return "".join(_bare(piece) if fenced else _LINK.sub(led, piece) for fenced, piece in pieces)
+    return "".join(_bare(piece) if fenced else _LINK.sub(relink, piece) for fenced, piece in pieces)
 
 
 def _bare(block: str) -> str:

@@ -11,7 +11,7 @@ _WHOLES = {"worst / bound": re.compile(r"(\S+)()"), "ceiling": re.compile(r"(\d+
 
 def metered(text: str) -> str:
     """The page with a bar below each figure in columns of shares."""
-    return _TABLE.sub(lambda found: _table(found[0]), text)
+    return _TABLE.sub(lambda match: _table(match[0]), text)
 
 
 def _table(text: str) -> str:
@@ -24,8 +24,8 @@ def _table(text: str) -> str:
 def _row(row: str, places: dict[int, re.Pattern[str]]) -> str:
     cells = _CELL.split(row)
     for place, pattern in places.items():
-        if place < len(cells) and (found := pattern.fullmatch(cells[place].strip())) and (bar := _bar(*found.groups())):
-            cells[place] = f" {found[0]} {bar} "
+        if place < len(cells) and (match := pattern.fullmatch(cells[place].strip())) and (bar := _bar(*match.groups())):
+            cells[place] = f" {match[0]} {bar} "
     return "|".join(cells)
 
 

@@ -86,23 +86,23 @@ def precision_rows(spec: OpSpec) -> list[Row]:
 
 def allowance_rows(spec: OpSpec) -> list[Row]:
     """The resource limits of kernels per architecture, where the spec has them."""
-    return [_allowance(arch, given) for arch, given in spec.arch.items() if given != ArchSpec()]
+    return [_allowance(arch, arch_spec) for arch, arch_spec in spec.arch.items() if arch_spec != ArchSpec()]
 
 
-def _by_device(said: int | Mapping[Arch, int]) -> str:
-    if isinstance(said, int):
-        return str(said)
-    return " ".join(f"{count} from {plain(least)} on" for least, count in said.items())
+def _by_device(limit: int | Mapping[Arch, int]) -> str:
+    if isinstance(limit, int):
+        return str(limit)
+    return " ".join(f"{count} from {plain(least)} on" for least, count in limit.items())
 
 
-def _allowance(arch: str, given: ArchSpec) -> Row:
-    spills = ", ".join(f"{layout} {_by_device(said)}" for layout, said in given.spill_bytes.items())
+def _allowance(arch: str, arch_spec: ArchSpec) -> Row:
+    spills = ", ".join(f"{layout} {_by_device(limit)}" for layout, limit in arch_spec.spill_bytes.items())
     return {
         "architecture": plain(arch),
-        "needs": ", ".join(given.needs),
-        "registers at most": given.registers,
-        "shared bytes at most": given.shared_bytes,
-        "stack bytes": given.stack_bytes or None,
+        "needs": ", ".join(arch_spec.needs),
+        "registers at most": arch_spec.registers,
+        "shared bytes at most": arch_spec.shared_bytes,
+        "stack bytes": arch_spec.stack_bytes or None,
         "may spill, bytes by layout": spills,
     }
 

@@ -55,8 +55,8 @@ def pages(catalogue: Catalogue) -> Tree:
             excerpts=list(catalogue.documents.excerpts(op.name, path_of(op.name), sources)),
             pictures=_pictures(catalogue, op, tree),
         )
-        given = catalogue.kernels_of(op), catalogue.resources, extras, catalogue.package
-        tree.add(path_of(op.name), op_page(env, op, catalogue.loaded, *given))
+        arguments = catalogue.kernels_of(op), catalogue.resources, extras, catalogue.package
+        tree.add(path_of(op.name), op_page(env, op, catalogue.loaded, *arguments))
     catalogue.documents.add(tree, sources)
     sources.add_folders()
     tree.add("index.md", _index(env, catalogue))
@@ -87,27 +87,27 @@ def _grouped(catalogue: Catalogue) -> list[tuple[str, list[Op]]]:
 
 def _sources(catalogue: Catalogue, op: Op, sources: SourcePages) -> list[Named]:
     """Pages of all sources of the op, generated kernels first."""
-    found = [(f"{op.category}/{op.name}{suffix}", what) for suffix, what in ((".cu", "kernels"), (".py", "plan"))]
-    shown = [(what, f"generated/{path}", catalogue.files[path]) for path, what in found]
+    paths = [(f"{op.category}/{op.name}{suffix}", kind) for suffix, kind in ((".cu", "kernels"), (".py", "plan"))]
+    shown = [(kind, f"generated/{path}", catalogue.files[path]) for path, kind in paths]
     shown.append(("spec", op.spec_path, catalogue.loaded[op.name].source.path.read_text(encoding="utf-8")))
     shown += [("device code", f"runtime/include/{name}", text) for name, text in _headers(shown[0][2]).items()]
-    return [(f"{what}: {path}", sources.text(path, text)) for what, path, text in shown]
+    return [(f"{kind}: {path}", sources.text(path, text)) for kind, path, text in shown]
 
 
 def _headers(text: str) -> dict[str, str]:
     """Our headers that a text includes, directly or not, with their texts."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     names = _INCLUDED.findall(text)
     for name in names:  # which grows
-        if name not in found:
-            found[name] = (INCLUDE / name).read_text(encoding="utf-8")
-            names += _INCLUDED.findall(found[name])
-    return found
+        if name not in headers:
+            headers[name] = (INCLUDE / name).read_text(encoding="utf-8")
+            names += _INCLUDED.findall(headers[name])
+    return headers
 
 
 def _pictures(catalogue: Catalogue, op: Op, tree: Tree) -> list[Named]:
-    drawn = catalogue.pictures(op.name).items()
-    return [(title, tree.add(f"pictures/{op.name}_{n}.svg", svg)) for n, (title, svg) in enumerate(drawn)]
+    pictures = catalogue.pictures(op.name).items()
+    return [(title, tree.add(f"pictures/{op.name}_{n}.svg", svg)) for n, (title, svg) in enumerate(pictures)]
 
 
 def _index(env: jinja2.Environment, catalogue: Catalogue) -> str:

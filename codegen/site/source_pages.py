@@ -31,17 +31,17 @@ class SourcePages:
         page = f"source/{path}.md"
         if page not in self._tree.files:
             language = _LANGUAGES.get(PurePosixPath(path).suffix, "text")
-            shown = fenced(text, language, 'linenums="1"')
-            self._tree.add(page, self._template.render(title=Text(path), text=shown))
+            block = fenced(text, language, 'linenums="1"')
+            self._tree.add(page, self._template.render(title=Text(path), text=block))
             self._shown[path] = page
         return page
 
     def on_disk(self, path: str) -> str:
         """The page of a file or folder of the repository."""
-        place = self._root / path
+        file = self._root / path
         if path in self._known:
             return self._known[path]
-        return self._folder(path) if place.is_dir() else self.text(path, place.read_text(encoding="utf-8"))
+        return self._folder(path) if file.is_dir() else self.text(path, file.read_text(encoding="utf-8"))
 
     def _folder(self, path: str) -> str:
         """The page of a folder, which `add_folders` makes."""

@@ -23,7 +23,7 @@ def code(text: str) -> Ready:
     """A code span of any text; empty for empty text."""
     if not text:
         return Ready("")
-    ticks = "`" * (1 + max((len(found) for found in re.findall("`+", text)), default=0))
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text[0] == "`" or text[-1] == "`" else ""
     return Ready(f"{ticks}{pad}{text}{pad}{ticks}")
 

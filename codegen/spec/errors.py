@@ -19,7 +19,7 @@ _MOST = 200  # problems that are put into words
 def explain(error: ValidationError, source: YamlSource, model: type[BaseModel]) -> SpecError:
     """The errors of `model` on the data of `source`, one ``path:line: what; the fix`` each."""
     details = error.errors(include_url=False)[:_MOST]
-    problems = [_problem(one, source.data, model) for one in details]
+    problems = [_problem(detail, source.data, model) for detail in details]
     problems = [p for p in problems if not _counts_only_what_is_valid(p, problems)]
     lines = {
         (source.line(problem.path), f"{source.place(problem.path)}: {' '.join(text.split())}")
@@ -32,7 +32,7 @@ def explain(error: ValidationError, source: YamlSource, model: type[BaseModel]) 
 def _problem(details: Any, data: Any, model: type[BaseModel]) -> Problem:
     loc, kind = details["loc"], details["type"]
     on_key = loc[-1:] == ("[key]",)
-    path, branches, around = _follow(loc[:-1] if on_key else loc, data, model)
+    path, branches, parent = _follow(loc[:-1] if on_key else loc, data, model)
     return Problem(
         kind=kind,
         path=path,
@@ -41,7 +41,7 @@ def _problem(details: Any, data: Any, model: type[BaseModel]) -> Problem:
         value=details["input"],
         message=details["msg"],
         context=details.get("ctx", {}),
-        keys=keys_of(around) if kind == "extra_forbidden" else (),
+        keys=keys_of(parent) if kind == "extra_forbidden" else (),
     )
 
 
@@ -55,7 +55,7 @@ def _follow(loc: Loc, data: Any, model: type[BaseModel]) -> tuple[Loc, tuple[tup
     """Path in the file, branches of unions (pydantic mixes the two in `loc`), and hint of the last parent."""
     path: Loc = ()
     branches: tuple[tuple[Loc, str], ...] = ()
-    node, hint, around = data, model, None
+    node, hint, parent = data, model, None
     for position, step in enumerate(loc):
         if union := union_of(hint):
             branches += ((path, str(step)),)
@@ -63,10 +63,10 @@ def _follow(loc: Loc, data: Any, model: type[BaseModel]) -> tuple[Loc, tuple[tup
         elif hint is None and not _holds(node, step) and position < len(loc) - 1:
             continue  # below a hint that cannot be followed: the label of some branch
         else:
-            around, hint = hint, child(hint, step)
+            parent, hint = hint, child(hint, step)
             node = node[step] if _holds(node, step) else None
             path = (*path, step)
-    return path, branches, around
+    return path, branches, parent
 
 
 def _holds(node: Any, step: str | int) -> bool:
@@ -77,7 +77,7 @@ def _holds(node: Any, step: str | int) -> bool:
 
 def _one_branch_each(problems: list[Problem], depth: int) -> list[Problem]:
     """For every union, keep the errors of the branch that was meant, or one that names all branches."""
-    kept = [p for p in problems if len(p.branches) <= depth]
+    selected = [p for p in problems if len(p.branches) <= depth]
     unions: dict[Loc, dict[str, list[Problem]]] = {}
     for problem in problems:
         if len(problem.branches) > depth:
@@ -86,10 +86,10 @@ def _one_branch_each(problems: list[Problem], depth: int) -> list[Problem]:
     for where, complaints in unions.items():
         meant = [ps for ps in complaints.values() if not any(_wrong_shape(p, where) for p in ps)]
         if meant:
-            kept += _one_branch_each(min(meant, key=len), depth + 1)
+            selected += _one_branch_each(min(meant, key=len), depth + 1)
         else:
-            kept.append(_none_of(where, [p for ps in complaints.values() for p in ps if p.path == where]))
-    return kept
+            selected.append(_none_of(where, [p for ps in complaints.values() for p in ps if p.path == where]))
+    return selected
 
 
 def _none_of(where: Loc, complaints: list[Problem]) -> Problem:

@@ -62,8 +62,8 @@ def _bare(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         return _bare(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
-        some = tuple(arg for arg in get_args(hint) if arg is not NoneType)
-        return _bare(some[0]) if len(some) == 1 else Union[some]  # noqa: UP007 (built at run time)
+        branches = tuple(arg for arg in get_args(hint) if arg is not NoneType)
+        return _bare(branches[0]) if len(branches) == 1 else Union[branches]  # noqa: UP007 (built at run time)
     if hasattr(hint, "__value__"):
         return _bare(hint.__value__)
     if isinstance(hint, type) and issubclass(hint, RootModel):

@@ -45,9 +45,9 @@ def checked(source: YamlSource, shown: str) -> Loaded:
         spec = model.model_validate(source.data)
     except ValidationError as error:
         raise explain(error, source, model) from None
-    found = findings(spec)
-    if found:
-        raise report(_finding(source, place, below, text) for place, below, text in found)
+    errors = findings(spec)
+    if errors:
+        raise report(_finding(source, place, below, text) for place, below, text in errors)
     return Loaded(spec, source, shown)
 
 
@@ -63,27 +63,27 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     if not root.is_dir():
         raise SpecError(f"{root}: no such folder of specs; pass --specs, or begin one with 'baracuda-gen new'")
     loaded: dict[str, Loaded] = {}
-    wrong: list[str] = []
+    errors: list[str] = []
     for path in sorted(root.rglob("*.yaml")):
         name = f"{root.resolve().name}/{path.relative_to(root).as_posix()}"
         try:
             _refuse_path(path, root, name)
-            one = load_spec(path, name)
+            entry = load_spec(path, name)
         except SpecError as error:
-            wrong += str(error).splitlines()
+            errors += str(error).splitlines()
             continue
-        if one.spec.op in loaded:
-            first = loaded[one.spec.op].source.path
-            wrong.append(str(one.source.error(("op",), f"op {one.spec.op!r} is already in {first}; rename one")))
+        if entry.spec.op in loaded:
+            first = loaded[entry.spec.op].source.path
+            errors.append(str(entry.source.error(("op",), f"op {entry.spec.op!r} is already in {first}; rename one")))
             continue
-        loaded[one.spec.op] = one
-    if not wrong:  # a gradient cannot be compared with a forward op that cannot be read
-        wrong += [line for one in loaded.values() for line in _across(one, loaded)]
-    wrong += _plan_clashes(loaded.values())
-    if not wrong:
-        loaded, wrong = _tuned(loaded, read_tables(root))
-    if wrong:
-        raise report(wrong)
+        loaded[entry.spec.op] = entry
+    if not errors:  # a gradient cannot be compared with a forward op that cannot be read
+        errors += [line for entry in loaded.values() for line in _gradient_errors(entry, loaded)]
+    errors += _plan_clashes(loaded.values())
+    if not errors:
+        loaded, errors = _tuned(loaded, read_tables(root))
+    if errors:
+        raise report(errors)
     return loaded
 
 
@@ -97,25 +97,25 @@ def _refuse_path(path: Path, root: Path, name: str) -> None:
 
 def _tuned(loaded: dict[str, Loaded], tables: Mapping[str, Tables]) -> tuple[dict[str, Loaded], list[str]]:
     """The specs with their measurements, and errors in those."""
-    wrong = []
-    for op, of in tables.items():
+    errors = []
+    for op, by_arch in tables.items():
         if op in loaded:
-            wrong += problems_of(loaded[op].spec, of)
+            errors += problems_of(loaded[op].spec, by_arch)
         else:
-            wrong += [f"{FOLDER}/{arch}/{op}.json: no op {op!r}; {did_you_mean(op, loaded)}" for arch in of]
-    return {op: replace(one, tuned=tables.get(op, {})) for op, one in loaded.items()}, wrong
+            errors += [f"{FOLDER}/{arch}/{op}.json: no op {op!r}; {did_you_mean(op, loaded)}" for arch in by_arch]
+    return {op: replace(entry, tuned=tables.get(op, {})) for op, entry in loaded.items()}, errors
 
 
 def _plan_clashes(loaded: Iterable[Loaded]) -> list[str]:
     seen: dict[str, Loaded] = {}
-    wrong = []
-    for one in loaded:
-        for plan, place in _plans_of(one.spec):
+    errors = []
+    for entry in loaded:
+        for plan, place in _plans_of(entry.spec):
             if plan in seen:
                 text = f"plan {plan!r} is already in {seen[plan].source.path}; rename one"
-                wrong.append(str(one.source.error(place, text)))
-            seen.setdefault(plan, one)
-    return wrong
+                errors.append(str(entry.source.error(place, text)))
+            seen.setdefault(plan, entry)
+    return errors
 
 
 def _plans_of(spec: OpSpec) -> Iterator[tuple[str, Place]]:
@@ -125,35 +125,35 @@ def _plans_of(spec: OpSpec) -> Iterator[tuple[str, Place]]:
         yield from ((name, ("pinned", name)) for name in spec.pinned)
 
 
-def _across(one: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
+def _gradient_errors(entry: Loaded, loaded: dict[str, Loaded]) -> Iterable[str]:
     """Contradictions between a gradient and its forward op."""
-    gradient = one.spec.gradient
+    gradient = entry.spec.gradient
     if gradient is None:
         return
     if gradient.of not in loaded:
         hint = did_you_mean(gradient.of, loaded)
-        yield str(one.source.error(("gradient", "of"), f"no op {gradient.of!r} in this folder; {hint}"))
+        yield str(entry.source.error(("gradient", "of"), f"no op {gradient.of!r} in this folder; {hint}"))
         return
     forward = loaded[gradient.of].spec
     if forward.gradient is not None:
         text = f"op {gradient.of!r} has no reference to differentiate; name a forward op"
-        yield str(one.source.error(("gradient", "of"), text))
-    if (forward.family == "body") != (one.spec.family == "body"):
+        yield str(entry.source.error(("gradient", "of"), text))
+    if (forward.family == "body") != (entry.spec.family == "body"):
         text = f"op {gradient.of!r} is of family {forward.family}: a body's derivative is a body, a program's a program"
-        yield str(one.source.error(("gradient", "of"), text))
+        yield str(entry.source.error(("gradient", "of"), text))
     outputs, inputs = forward.outputs, forward.inputs
     saved = {name: name for name in gradient.saved}
-    for section, names, known in (
+    for section, names, tensors in (
         ("cotangents", gradient.cotangents, outputs),
         ("wrt", gradient.wrt, inputs),
         ("saved", saved, {**outputs, **inputs}),
     ):
-        for there in names.values():
-            if there not in known:
-                text = f"op {gradient.of!r} has no {there!r}; {did_you_mean(there, known)}"
-                yield str(one.source.error(("gradient", section), text))
+        for target in names.values():
+            if target not in tensors:
+                text = f"op {gradient.of!r} has no {target!r}; {did_you_mean(target, tensors)}"
+                yield str(entry.source.error(("gradient", section), text))
     taken = {*gradient.cotangents, *gradient.saved}
-    for name in one.spec.inputs:
+    for name in entry.spec.inputs:
         if name not in taken and name not in inputs:
             text = f"{name!r} is neither a cotangent, nor saved, nor an input of {gradient.of!r}; say which"
-            yield str(one.source.error(("inputs", name), text))
+            yield str(entry.source.error(("inputs", name), text))

@@ -27,17 +27,17 @@ class Parts:
 
     def needed(self, ends: Iterable[str], stop: frozenset[str] = frozenset()) -> frozenset[str]:
         """The names that `ends` read, directly or not; stops at those in `stop`."""
-        found: set[str] = set()
+        names: set[str] = set()
         pending = list(ends)
         while pending:
             name = pending.pop()
-            if name in found:
+            if name in names:
                 continue
-            found.add(name)
+            names.add(name)
             line = self.line(name)
             if line is not None and name not in stop:
                 pending += reads(line.expr)
-        return frozenset(found)
+        return frozenset(names)
 
 
 def groups_of(spec: MapSpec) -> Groups:
@@ -87,19 +87,19 @@ def split(spec: MapSpec) -> Parts:
 
 def copies_of(spec: MapSpec, parts: Parts) -> dict[str, str]:
     """Outputs that are an input unchanged: elements are moved, never converted."""
-    found = {}
+    copies = {}
     for name, output in spec.outputs.items():
         line = parts.line(name)
         source = line.expr.id if line is not None and isinstance(line.expr, Name) else ""
-        there = spec.inputs.get(source)
-        if there is not None and not there.optional and there.dtype == output.dtype == ("T",):
-            found[name] = source
-    return found
+        tensor = spec.inputs.get(source)
+        if tensor is not None and not tensor.optional and tensor.dtype == output.dtype == ("T",):
+            copies[name] = source
+    return copies
 
 
 def _lifted(lines: tuple[Line, ...], spec: MapSpec) -> tuple[Line, ...]:
     taken = {*spec.tensors, *spec.descriptor, *(line.name for line in lines)}
-    found: list[Line] = []
+    lifted: list[Line] = []
 
     def lift(expr: Expr, line: Line) -> Expr:
         match expr:
@@ -112,17 +112,17 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec) -> tuple[Line, ...]:
                 while name in taken:
                     name += "_"
                 taken.add(name)
-                found.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
+                lifted.append(Line(name, Reduce(kind, lift(arg, line), dims), line.number))
                 return Name(name)
         return expr
 
     for line in lines:
         expr = line.expr
         if isinstance(expr, Reduce):
-            found.append(Line(line.name, Reduce(expr.kind, lift(expr.arg, line), expr.dims), line.number))
+            lifted.append(Line(line.name, Reduce(expr.kind, lift(expr.arg, line), expr.dims), line.number))
         else:
-            found.append(Line(line.name, lift(expr, line), line.number))
-    return tuple(found)
+            lifted.append(Line(line.name, lift(expr, line), line.number))
+    return tuple(lifted)
 
 
 def _check_indices(line: Line, spec: MapSpec) -> None:
@@ -157,8 +157,8 @@ def _check_output(name: str, spec: MapSpec, parts: Parts) -> None:
     if extra:
         text = f"{name!r} varies along {', '.join(sorted(extra))}, which its dims do not list"
         raise ProgramError(text, line.number)
-    wanted = frozenset(spec.dims) - frozenset(parts.summed if name in parts.late else ())
-    if listed != wanted:
+    expected = frozenset(spec.dims) - frozenset(parts.summed if name in parts.late else ())
+    if listed != expected:
         what = "made of sums" if name in parts.late else "a value of each cell"
-        dims = ", ".join(dim for dim in spec.dims if dim in wanted) or "none"
+        dims = ", ".join(dim for dim in spec.dims if dim in expected) or "none"
         raise ProgramError(f"{name!r} is {what}, so its dims must be {dims}", line.number)

@@ -18,18 +18,18 @@ _NAMING = ("inputs", "outputs", "descriptor", "dims", "settings", "workspace", "
 
 def with_field(message: str, loaded: Mapping[str, Loaded]) -> str:
     """The text of a CompileError, with the spec's line below the template's, if a name on the line leads there."""
-    found = _MESSAGE.match(message)
-    if found is None or found[1] not in loaded:
+    match = _MESSAGE.match(message)
+    if match is None or match[1] not in loaded:
         return message
-    place = place_of(found[2], loaded[found[1]])
-    return f"{message[: found.end()]}{place}\n{message[found.end() :]}" if place else message
+    place = place_of(match[2], loaded[match[1]])
+    return f"{message[: match.end()]}{place}\n{message[match.end() :]}" if place else message
 
 
-def place_of(line: str, one: Loaded) -> str:
+def place_of(line: str, entry: Loaded) -> str:
     """``path:line: field`` of the first name on a line of the kernel that the program gives a value, or else of the
     first that any field declares; "" when there is none. `x_part` and `HAS_X` count as what they begin with."""
     words = [word.lower() for word in _WORD.findall(line)]
-    for places in (dict(_of_program(one)), dict(_of_fields(one))):
+    for places in (dict(_of_program(entry)), dict(_of_fields(entry))):
         for word in words:
             named = [name for name in places if word == name or word.startswith(f"{name}_")]
             if named:
@@ -37,16 +37,16 @@ def place_of(line: str, one: Loaded) -> str:
     return ""
 
 
-def _of_program(one: Loaded) -> Iterator[tuple[str, str]]:
-    text, source = one.source.data.get("program", ""), one.source
+def _of_program(entry: Loaded) -> Iterator[tuple[str, str]]:
+    text, source = entry.source.data.get("program", ""), entry.source
     path = source.place(("program",)).rpartition(":")[0]
     for number, line in enumerate(text.splitlines(), source.text_line(("program",))):
-        if found := _LINE.match(line):
-            yield found[1].lower(), f"{path}:{number}: program: {line.strip()}"
+        if match := _LINE.match(line):
+            yield match[1].lower(), f"{path}:{number}: program: {line.strip()}"
 
 
-def _of_fields(one: Loaded) -> Iterator[tuple[str, str]]:
-    for where in reversed(_NAMING):  # of two that are called so, the one that comes first counts
-        for name in one.source.data.get(where) or ():
+def _of_fields(entry: Loaded) -> Iterator[tuple[str, str]]:
+    for section in reversed(_NAMING):  # of two that are called so, the one that comes first counts
+        for name in entry.source.data.get(section) or ():
             if isinstance(name, str):
-                yield name.lower(), f"{one.source.place((where, name))}: {where}.{name}"
+                yield name.lower(), f"{entry.source.place((section, name))}: {section}.{name}"

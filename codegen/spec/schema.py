@@ -26,19 +26,19 @@ def schema_text() -> str:
     definitions = TypeAdapter(families).json_schema(schema_generator=_Untitled)["$defs"]
     _tidy(definitions)
     family = TypeAdapter(Family).json_schema() | {"description": "How the mathematics is given."}
-    whole = {
+    schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$comment": f"{MARK}. Do not edit.",
         "type": "object",
         "required": ["family"],
         "properties": {"family": family},
-        "allOf": [_for(family, model.__name__) for family, model in FAMILY_SPECS.items()],
+        "allOf": [_if_family(family, model.__name__) for family, model in FAMILY_SPECS.items()],
         "$defs": definitions,
     }
-    return json.dumps(whole, indent=1) + "\n"
+    return json.dumps(schema, indent=1) + "\n"
 
 
-def _for(family: str, definition: str) -> dict[str, Any]:
+def _if_family(family: str, definition: str) -> dict[str, Any]:
     condition = {"required": ["family"], "properties": {"family": {"const": family}}}
     return {"if": condition, "then": {"$ref": f"#/$defs/{definition}"}}
 

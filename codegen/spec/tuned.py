@@ -31,14 +31,14 @@ def path_of(specs: Path, arch: str, op: str) -> Path:
 
 def read_tables(specs: Path) -> dict[str, dict[str, tuple[Measurement, ...]]]:
     """All measurements below a folder of specs, by op and architecture; SpecError for invalid ones."""
-    found: dict[str, dict[str, tuple[Measurement, ...]]] = {}
+    tables: dict[str, dict[str, tuple[Measurement, ...]]] = {}
     for path in sorted((specs / FOLDER).glob("*/*.json")):
         if not _ARCH.fullmatch(path.parent.name):
             raise SpecError(f"{shown(path)}: its folder is no architecture; call it as in '{FOLDER}/sm_90'")
         if not is_below(path, specs):
             raise SpecError(f"{shown(path)}: is a link that leads out of the specs; put the file itself there")
-        found.setdefault(path.stem, {})[path.parent.name] = read_table(path)
-    return found
+        tables.setdefault(path.stem, {})[path.parent.name] = read_table(path)
+    return tables
 
 
 def read_table(path: Path) -> tuple[Measurement, ...]:
@@ -52,43 +52,43 @@ def read_table(path: Path) -> tuple[Measurement, ...]:
         raise _refusal(path, getattr(error, "lineno", 1), error) from None
     if not isinstance(rows, list):
         raise _refusal(path, 1, "needs a list")
-    found = tuple(_measurement(row, i, path, raw) for i, row in enumerate(rows))
+    measurements = tuple(_measurement(row, i, path, raw) for i, row in enumerate(rows))
     first: dict[object, int] = {}
-    for i, one in enumerate(found):
-        if first.setdefault(one.key, i) != i:
+    for i, measurement in enumerate(measurements):
+        if first.setdefault(measurement.key, i) != i:
             raise SpecError(f"{shown(path)}:{_line_of(i, raw)}: measures a problem twice; remove one of them")
-    return found
+    return measurements
 
 
-def _measurement(given: object, index: int, path: Path, raw: bytes) -> Measurement:
+def _measurement(row: object, index: int, path: Path, raw: bytes) -> Measurement:
     try:
-        made = Measurement.of(given)
-        KernelSku.parse(made.sku)
+        measurement = Measurement.of(row)
+        KernelSku.parse(measurement.sku)
     except (InvalidProblem, Unsupported) as error:
         raise _refusal(path, _line_of(index, raw), error) from None
-    return made
+    return measurement
 
 
 def _line_of(index: int, raw: bytes) -> int:
     """The line (from 1) where an item of the JSON list begins."""
     text, decoder = raw.decode(json.detect_encoding(raw), "surrogatepass"), json.JSONDecoder()
-    at = text.index("[") + 1
+    position = text.index("[") + 1
     for _ in range(index):
-        at = text.index(",", decoder.raw_decode(text, _after_space(text, at))[1]) + 1
-    return text.count("\n", 0, _after_space(text, at)) + 1
+        position = text.index(",", decoder.raw_decode(text, _after_space(text, position))[1]) + 1
+    return text.count("\n", 0, _after_space(text, position)) + 1
 
 
-def _after_space(text: str, at: int) -> int:
-    return next(i for i in range(at, len(text)) if not text[i].isspace())
+def _after_space(text: str, position: int) -> int:
+    return next(i for i in range(position, len(text)) if not text[i].isspace())
 
 
 def _refusal(path: Path, line: int, why: object) -> SpecError:
     return report([f"{shown(path)}:{line}: holds no measurements ({why}); remove it and run 'baracuda-gen tune'"])
 
 
-def write_table(path: Path, measured: Iterable[Measurement]) -> None:
+def write_table(path: Path, measurements: Iterable[Measurement]) -> None:
     """Replace the file atomically, or remove it if nothing is left."""
-    if rows := [asdict(m) for m in measured]:
+    if rows := [asdict(m) for m in measurements]:
         publish(path, json.dumps(rows, indent=1) + "\n")
     else:
         path.unlink(missing_ok=True)
@@ -96,17 +96,17 @@ def write_table(path: Path, measured: Iterable[Measurement]) -> None:
 
 def generated_text(op: str, tables: Tables) -> str:
     """The file that plans read, beside their module."""
-    rows = {arch: [asdict(m) for m in measured] for arch, measured in tables.items()}
+    rows = {arch: [asdict(m) for m in measurements] for arch, measurements in tables.items()}
     return json.dumps({MARK: f"from {FOLDER}/*/{op}.json. Do not edit.", **rows}, indent=1) + "\n"
 
 
 def problems_of(spec: OpSpec, tables: Tables) -> list[str]:
     """Why measurements may not decide, one line each: an op's guarantees must not depend on a table."""
-    blind = batch_of(spec)
+    batch_extents = batch_of(spec)
     return [
         f"{FOLDER}/{arch}/{spec.op}.json: depends on {name!r}, of which {spec.op} promises to be independent"
-        for arch, measured in tables.items()
-        for name in sorted({name for m in measured for name in m.near if name in blind})
+        for arch, measurements in tables.items()
+        for name in sorted({name for m in measurements for name in m.near if name in batch_extents})
     ]
 
 
@@ -131,9 +131,9 @@ def digest_of_kernels(text: str) -> str:
 def stale(op: str, tables: Tables, text: str) -> list[str]:
     """One line per architecture whose measurements are of other kernels than those in `text`."""
     digest = digest_of_kernels(text)
-    found = {arch: (sum(m.digest != digest for m in measured), len(measured)) for arch, measured in tables.items()}
+    counts = {arch: (sum(m.digest != digest for m in rows), len(rows)) for arch, rows in tables.items()}
     return [
         f"{FOLDER}/{arch}/{op}.json: {old} of {count} measurements are of other kernels; run 'baracuda-gen tune {op}'"
-        for arch, (old, count) in found.items()
+        for arch, (old, count) in counts.items()
         if old
     ]

@@ -114,8 +114,8 @@ def _shown(value: Any) -> str:
 
 def _needs(problem: Problem, what: str) -> str:
     quotes = " in quotes" if what == "a string" and isinstance(problem.value, int | float) else ""
-    found = "" if problem.on_key else f" is {_shown(problem.value)}"
-    return f"{problem.subject}{found}; needs {what}{quotes}"
+    clause = "" if problem.on_key else f" is {_shown(problem.value)}"
+    return f"{problem.subject}{clause}; needs {what}{quotes}"
 
 
 def _choice(problem: Problem) -> str:
@@ -129,8 +129,8 @@ def _choice(problem: Problem) -> str:
 
 
 def _unknown_key(problem: Problem) -> str:
-    *around, key = problem.path
-    inside = f" in {_dotted(tuple(around))!r}" if around else ""
+    *parents, key = problem.path
+    inside = f" in {_dotted(tuple(parents))!r}" if parents else ""
     return f"unknown key {key!r}{inside}; {did_you_mean(str(key), problem.keys)}"
 
 

@@ -133,9 +133,9 @@ class _Builder:
         self.lines[()] = first.start_mark.line + 1
         data = self._node(first, ())
         next(self.events)  # the end of the document
-        more = next(self.events)
-        if isinstance(more, DocumentStartEvent):
-            self._refuse_at(more, "second document; needs one document per file")
+        extra = next(self.events)
+        if isinstance(extra, DocumentStartEvent):
+            self._refuse_at(extra, "second document; needs one document per file")
         return data
 
     def _node(self, event: Any, loc: Loc) -> Any:
@@ -164,20 +164,20 @@ class _Builder:
     def _sequence(self, loc: Loc) -> list[Any]:
         items: list[Any] = []
         while not isinstance(event := next(self.events), SequenceEndEvent):
-            here = (*loc, len(items))
-            self.lines[here] = event.start_mark.line + 1
-            items.append(self._node(event, here))
+            item_loc = (*loc, len(items))
+            self.lines[item_loc] = event.start_mark.line + 1
+            items.append(self._node(event, item_loc))
         return items
 
     def _mapping(self, loc: Loc) -> dict[str, Any]:
         data: dict[str, Any] = {}
         while not isinstance(event := next(self.events), MappingEndEvent):
             key = self._key(event)
-            here = (*loc, key)
+            key_loc = (*loc, key)
             if key in data:
-                self._refuse_at(event, f"key {key!r} is already on line {self.lines[here]}; keep one of them")
-            self.lines[here] = event.start_mark.line + 1
-            data[key] = self._node(next(self.events), here)
+                self._refuse_at(event, f"key {key!r} is already on line {self.lines[key_loc]}; keep one of them")
+            self.lines[key_loc] = event.start_mark.line + 1
+            data[key] = self._node(next(self.events), key_loc)
         return data
 
     def _key(self, event: Any) -> str:

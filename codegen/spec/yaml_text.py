@@ -75,17 +75,17 @@ def is_below(path: Path, root: Path) -> bool:
 
 def shown(path: Path) -> str:
     """`path` as messages show it: in one line, relative if below the current directory."""
-    absolute, here = path.absolute(), Path.cwd()
-    text = str(absolute.relative_to(here) if absolute.is_relative_to(here) else path)
+    absolute, cwd = path.absolute(), Path.cwd()
+    text = str(absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else path)
     line = "".join(char if char.isprintable() else "?" for char in text)
     return line if len(line) <= _PATH else f"...{line[-_PATH:]}"
 
 
 def report(lines: Iterable[str]) -> SpecError:
     """One error with all findings, ``path:line: what; the fix`` each, limited to what a person reads."""
-    found = [" ".join(line.splitlines()) for line in lines]
-    listed = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in found[:_MOST]]
-    if more := len(found) - len(listed):
+    findings = [" ".join(line.splitlines()) for line in lines]
+    listed = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in findings[:_MOST]]
+    if more := len(findings) - len(listed):
         listed[-1] += f" (and {more} more)"
     return SpecError("\n".join(listed))
 

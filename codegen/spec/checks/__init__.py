@@ -30,9 +30,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 def findings(spec: OpSpec) -> list[Finding]:
     """Everything in which the spec contradicts itself; an empty list means it can be lowered."""
-    found: list[Finding] = []
+    errors: list[Finding] = []
     for rule in RULES[spec.family]:
-        found += islice(rule(spec), _MOST)
-        if found:
-            return found
-    return found
+        errors += islice(rule(spec), _MOST)
+        if errors:
+            return errors
+    return errors

@@ -36,21 +36,24 @@ def shapes(spec: BodySpec) -> Iterator[Finding]:
     for section in ("inputs", "outputs"):
         for name, tensor in getattr(spec, section).items():
             place = (section, name, "shape")
-            yield from _written(tensor.shape, fields, place, "no shape; write '(rows, cols)', or '(rows,)'")
+            yield from _tuple_errors(tensor.shape, fields, place, "no shape; write '(rows, cols)', or '(rows,)'")
             if (rank := rank_of(tensor.shape)) > table.MAX_RANK:
                 yield place, 0, f"{name!r} has {rank} axes; the most is {table.MAX_RANK}"
             for i, text in enumerate(tensor.shapes):
-                other = (section, name, "shapes", i)
-                yield from _written(text, fields, other, "no shape; write '(cols,)'")
-                if (more := rank_of(text)) > rank:
-                    yield other, 0, f"has {more} axes, more than `shape`, which has {rank}; begin with the most"
+                other_place = (section, name, "shapes", i)
+                yield from _tuple_errors(text, fields, other_place, "no shape; write '(cols,)'")
+                if (other_rank := rank_of(text)) > rank:
+                    message = f"has {other_rank} axes, more than `shape`, which has {rank}; begin with the most"
+                    yield other_place, 0, message
 
 
-def _written(text: str, known: Mapping[str, Kind], place: Place, otherwise: str, rank: int = 0) -> Iterator[Finding]:
+def _tuple_errors(
+    text: str, kinds: Mapping[str, Kind], place: Place, otherwise: str, rank: int = 0
+) -> Iterator[Finding]:
     """What is wrong with a tuple that is to be written out, of so many elements if that is not 0."""
-    found = list(expression(text, known, place, "tuple"))
-    yield from found
-    if not found and (not isinstance(body_of(text), ast.Tuple) or (rank and rank_of(text) != rank)):
+    errors = list(expression(text, kinds, place, "tuple"))
+    yield from errors
+    if not errors and (not isinstance(body_of(text), ast.Tuple) or (rank and rank_of(text) != rank)):
         yield place, 0, f"{text!r} is {otherwise}"
 
 
@@ -71,32 +74,32 @@ def expressions(spec: BodySpec) -> Iterator[Finding]:
     fields = fields_of(spec)
     for name, text in spec.settings.items():
         yield from expression(text, fields, ("settings", name), "bool", "int")
-    known = fields | table.numbers(spec)
-    known |= {name: _kind(text, fields) for name, text in spec.settings.items()}
+    kinds = fields | table.numbers(spec)
+    kinds |= {name: _kind(text, fields) for name, text in spec.settings.items()}
     for name, text in spec.terms.items():
-        if name in known:
+        if name in kinds:
             yield ("terms", name), 0, f"{name!r} means something else; choose another name"
-        yield from expression(text, known, ("terms", name), *OF_TERMS)
-        known[name] = _kind(text, known)
-    yield from _kernels(spec, known)
-    yield from table.sizes(spec, known)
+        yield from expression(text, kinds, ("terms", name), *OF_TERMS)
+        kinds[name] = _kind(text, kinds)
+    yield from _kernels(spec, kinds)
+    yield from table.sizes(spec, kinds)
     for name, scratch in spec.workspace.items():
-        yield from expression(scratch.size, known, ("workspace", name, "size"), "int")
+        yield from expression(scratch.size, kinds, ("workspace", name, "size"), "int")
     for arch, maps in spec.tensor_maps.items():
         for name, box in maps.items():
-            yield from _written(box, known, ("tensor_maps", arch, name), "no box; write '(rows, columns)'", rank=2)
+            yield from _tuple_errors(box, kinds, ("tensor_maps", arch, name), "no box; write '(rows, columns)'", rank=2)
     for i, row in enumerate(spec.schedules):
         if row.fits is not None:
-            yield from expression(row.fits, known, ("schedules", i, "fits"), "bool")
+            yield from expression(row.fits, kinds, ("schedules", i, "fits"), "bool")
 
 
-def _kernels(spec: BodySpec, known: Mapping[str, Kind]) -> Iterator[Finding]:
+def _kernels(spec: BodySpec, kinds: Mapping[str, Kind]) -> Iterator[Finding]:
     for i, kernel in enumerate(spec.kernels):
         for axis, blocks in enumerate(kernel.grid):
-            yield from expression(blocks, known, ("kernels", i, "grid", axis), "int")
-        yield from expression(kernel.shared, known, ("kernels", i, "shared"), "int")
+            yield from expression(blocks, kinds, ("kernels", i, "grid", axis), "int")
+        yield from expression(kernel.shared, kinds, ("kernels", i, "shared"), "int")
         if kernel.when is not None:
-            yield from expression(kernel.when, known, ("kernels", i, "when"), "bool")
+            yield from expression(kernel.when, kinds, ("kernels", i, "when"), "bool")
         if isinstance(kernel.threads, str) and kernel.threads not in _numbers(spec):
             hint = near(kernel.threads, _numbers(spec))
             yield ("kernels", i, "threads"), 0, f"{kernel.threads!r} is no number of the schedules; {hint}"
@@ -106,22 +109,22 @@ def _numbers(spec: BodySpec) -> list[str]:
     return sorted({name for row in spec.schedules for name in row.numbers})
 
 
-def _kind(text: str, known: Mapping[str, Kind]) -> Kind:
+def _kind(text: str, kinds: Mapping[str, Kind]) -> Kind:
     """The kind of an expression, or an int of one that is complained of already."""
     try:
-        return kind_of(text, known)
+        return kind_of(text, kinds)
     except ConditionError:
         return WORD
 
 
 def launches(spec: BodySpec) -> Iterator[Finding]:
     """What the numbers of a schedule alone decide has a value for each of them."""
-    none = dict.fromkeys(_numbers(spec), 0)
+    zeros = dict.fromkeys(_numbers(spec), 0)
     for i, kernel in enumerate(spec.kernels):
-        if kernel.when is not None and set(fields_read(kernel.when)) <= set(none):
+        if kernel.when is not None and set(fields_read(kernel.when)) <= set(zeros):
             for row in spec.schedules:
                 try:
-                    evaluate_condition(kernel.when, none | row.numbers)
+                    evaluate_condition(kernel.when, zeros | row.numbers)
                 except ConditionError as error:
                     yield ("kernels", i, "when"), 0, str(error)
                     break
@@ -181,12 +184,12 @@ def _axis(tensor: BodyTensor, axis: int, place: Place) -> Iterator[Finding]:
 def oracle(spec: BodySpec) -> Iterator[Finding]:
     """The definition is one of those installed; of a forward op it has values."""
     module, function = spec.oracle.split(".")
-    known = definitions().get(module)
-    if known is None:
+    functions = definitions().get(module)
+    if functions is None:
         yield ("oracle",), 0, f"no module {module!r} of oracles is installed; {near(module, definitions())}"
-    elif function not in known:
-        yield ("oracle",), 0, f"no oracle {function!r} in module {module!r}; {near(function, known)}"
-    elif spec.gradient is None and not known[function]:
+    elif function not in functions:
+        yield ("oracle",), 0, f"no oracle {function!r} in module {module!r}; {near(function, functions)}"
+    elif spec.gradient is None and not functions[function]:
         yield ("oracle",), 0, f"{spec.oracle!r} bounds errors of a gradient, and has no values; add `gradient`"
 
 

@@ -15,7 +15,7 @@ from .finding import Finding, Place, expression, fields_of, fits, near
 
 # Text that would end the comment or the docstring that it is printed into.
 _ENDS_ITS_PLACE = ('"""', "\\", "??/")
-_TOLD = ("doc", "formula", "source")
+_PROSE = ("doc", "formula", "source")
 
 
 def names(spec: OpSpec) -> Iterator[Finding]:
@@ -33,9 +33,9 @@ def names(spec: OpSpec) -> Iterator[Finding]:
             elif name in seen:
                 yield (section, name), 0, f"{name!r} is already a name of {seen[name]}; choose another name"
             seen[name] = section
-    for name, of in _made_of_types(spec).items():
+    for name, output in _made_of_types(spec).items():
         if name in seen:
-            text = f"{name!r} is how functions call the type of {of!r}; choose another name"
+            text = f"{name!r} is how functions call the type of {output!r}; choose another name"
             yield (seen[name], name), 0, text
     if not spec.outputs:
         yield ("outputs",), 0, "an op needs at least one output"
@@ -51,23 +51,23 @@ def _made_of_types(spec: OpSpec) -> dict[str, str]:
 
 
 def texts(spec: OpSpec) -> Iterator[Finding]:
-    for place, text in _told(spec, ()):
+    for place, text in _texts(spec, ()):
         for number, line in enumerate(text.splitlines(), 1):
             if bad := next((b for b in _ENDS_ITS_PLACE if b in line), None):
                 below = number if place == ("formula",) else 0
                 yield place, below, f"{bad!r} cannot stand in a comment of generated code; write it in words"
 
 
-def _told(part: object, place: Place) -> Iterator[tuple[Place, str]]:
+def _texts(part: object, place: Place) -> Iterator[tuple[Place, str]]:
     """Every text for people, whichever key has one."""
     match part:
         case BaseModel():
-            yield from (((*place, key), text) for key in _TOLD if isinstance(text := getattr(part, key, None), str))
+            yield from (((*place, key), text) for key in _PROSE if isinstance(text := getattr(part, key, None), str))
             for key, value in part:
-                yield from _told(value, (*place, key))
+                yield from _texts(value, (*place, key))
         case Mapping():
             for key, value in part.items():
-                yield from _told(value, (*place, key))
+                yield from _texts(value, (*place, key))
 
 
 def fields(spec: OpSpec) -> Iterator[Finding]:
@@ -99,7 +99,7 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
     for section, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
         for name, tensor in tensors.items():
             place = (section, name)
-            for key, message in _stored(tensor):
+            for key, message in _storage_errors(tensor):
                 yield (*place, key), 0, message
             field = spec.descriptor.get(tensor.optional) if tensor.optional else None
             if tensor.optional and (field is None or field.type != "bool"):
@@ -116,8 +116,8 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
                     f"{name!r} needs both `optional` and `default`, or neither: what is read in its absence",
                 )
             for other in tensor.may_alias:
-                there = spec.inputs.get(other)
-                if section == "inputs" or there is None or _held(there) != _held(tensor):
+                aliased = spec.inputs.get(other)
+                if section == "inputs" or aliased is None or _storage(aliased) != _storage(tensor):
                     yield (
                         (*place, "may_alias"),
                         0,
@@ -128,7 +128,7 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
                 if (
                     section == "inputs"
                     or target is None
-                    or _held(target) != _held(tensor)
+                    or _storage(target) != _storage(tensor)
                 ):
                     yield (
                         (*place, "updates"),
@@ -149,20 +149,20 @@ def tensors(spec: OpSpec) -> Iterator[Finding]:
         yield ("check_order",), 0, f"must list every argument once: {', '.join(spec.arguments)}"
 
 
-def _held(tensor: TensorSpec) -> tuple[object, ...]:
+def _storage(tensor: TensorSpec) -> tuple[object, ...]:
     """What two tensors that share memory have in common."""
     return getattr(tensor, "dims", None), getattr(tensor, "shape", None), tensor.dtype
 
 
-def _stored(tensor: TensorSpec) -> Iterator[tuple[str, str]]:
+def _storage_errors(tensor: TensorSpec) -> Iterator[tuple[str, str]]:
     if len(set(tensor.dtype)) != len(tensor.dtype):
         yield "dtype", f"lists one twice: {', '.join(tensor.dtype)}"
     if len({dtype.startswith("i") for dtype in tensor.dtype}) > 1:
         yield "dtype", f"mixes whole and real numbers: {', '.join(tensor.dtype)}"
     if tensor.default is not None:
-        whole = tensor.dtype[0].startswith("i")
-        if not (fits("int" if whole else "float", tensor.default) and math.isfinite(tensor.default)):
-            yield "default", f"{tensor.default!r} is not a finite {'whole ' if whole else ''}number; needs one"
+        is_whole = tensor.dtype[0].startswith("i")
+        if not (fits("int" if is_whole else "float", tensor.default) and math.isfinite(tensor.default)):
+            yield "default", f"{tensor.default!r} is not a finite {'whole ' if is_whole else ''}number; needs one"
 
 
 def promises(spec: OpSpec) -> Iterator[Finding]:
@@ -194,14 +194,14 @@ def arch(spec: OpSpec) -> Iterator[Finding]:
 
 def bench(spec: OpSpec) -> Iterator[Finding]:
     """What to measure: dtypes and architectures that there are kernels for, and flops that can be computed."""
-    held: list[tuple[Place, object, tuple[str, ...]]]
-    held = [(("bench", "dtypes"), dtype, spec.dtypes) for dtype in spec.bench.dtypes]
+    references: list[tuple[Place, object, tuple[str, ...]]]
+    references = [(("bench", "dtypes"), dtype, spec.dtypes) for dtype in spec.bench.dtypes]
     for i, case in enumerate(spec.bench.cases):
-        held += [(("bench", "cases", i, "dtype"), case["dtype"], spec.dtypes)] if "dtype" in case else []
-        held += [(("bench", "cases", i, "arch"), case["arch"], tuple(spec.arch))] if "arch" in case else []
-    for place, name, known in held:
-        if name not in known:
-            yield place, 0, f"{name!r} is none of this op's; {near(str(name), known)}"
+        references += [(("bench", "cases", i, "dtype"), case["dtype"], spec.dtypes)] if "dtype" in case else []
+        references += [(("bench", "cases", i, "arch"), case["arch"], tuple(spec.arch))] if "arch" in case else []
+    for place, name, allowed in references:
+        if name not in allowed:
+            yield place, 0, f"{name!r} is none of this op's; {near(str(name), allowed)}"
     if spec.bench.flops is not None:
         yield from expression(spec.bench.flops, fields_of(spec), ("bench", "flops"), "int", "float")
 
@@ -209,15 +209,15 @@ def bench(spec: OpSpec) -> Iterator[Finding]:
 def cases(spec: OpSpec) -> Iterator[Finding]:
     sections = [(("tests", "defaults"), [spec.tests.defaults]), (("tests", "cases"), spec.tests.cases)]
     sections += [(("bench", "cases"), spec.bench.cases)]
-    known = (*spec.descriptor, "dtype")
+    keys = (*spec.descriptor, "dtype")
     for place, cases in sections:
         for i, case in enumerate(cases):
             for name, value in case.items():
                 where = (*place, name) if place[1] == "defaults" else (*place, i, name)
                 if place[0] == "bench" and name == "arch":
                     continue
-                if name not in known:
-                    yield where, 0, f"unknown field {name!r}; {near(name, known)}"
+                if name not in keys:
+                    yield where, 0, f"unknown field {name!r}; {near(name, keys)}"
                 elif name != "dtype" and not fits(spec.descriptor[name].type, value):
                     yield where, 0, f"{name!r} must be of type {spec.descriptor[name].type}, got {value!r}"
     for name, (low, high) in spec.tests.ranges.items():

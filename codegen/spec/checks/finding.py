@@ -35,13 +35,13 @@ def fields_of(spec: OpSpec) -> dict[str, Kind]:
 def expression(text: str | int, names: Mapping[str, Kind], place: Place, *needs: str) -> Iterator[Finding]:
     """What is wrong with an expression over `names` whose value has to be of one of these kinds."""
     try:
-        found = kind_of(str(text), names)
+        kind = kind_of(str(text), names)
     except ConditionError as error:
         yield place, 0, str(error)
     else:
-        if found.name not in needs:
-            wanted = " or ".join(needs)
-            yield place, 0, f"must be of kind {wanted}, got {str(text).strip()[:60]!r} of kind {found.name}"
+        if kind.name not in needs:
+            expected = " or ".join(needs)
+            yield place, 0, f"must be of kind {expected}, got {str(text).strip()[:60]!r} of kind {kind.name}"
 
 
 def fits(kind: str, value: object) -> bool:

@@ -91,8 +91,8 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
             continue
         if spec.precision.contraction or spec.precision.subnormals == "flush":
             yield place, 0, "contraction and flushed subnormals differ between machines; drop bit_stable_across_arch"
-        read = [line.expr for line in parts.lines if line.name in parts.needed([name])]
-        called = {e.op for x in read for e in walk(x) if isinstance(e, Call) and OPS[e.op].rounding > 1}
+        expressions = [line.expr for line in parts.lines if line.name in parts.needed([name])]
+        called = {e.op for x in expressions for e in walk(x) if isinstance(e, Call) and OPS[e.op].rounding > 1}
         if called:
             yield place, 0, f"{', '.join(sorted(called))} differ between machines; drop bit_stable_across_arch"
     yield from _arch(spec)

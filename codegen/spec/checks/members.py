@@ -11,16 +11,16 @@ from .finding import Finding, Place
 
 def members(spec: BodySpec) -> Iterator[Finding]:
     """Each struct's members have names of their own."""
-    yield from _twice("the kernel's arguments have", _arguments(spec))
-    yield from _twice("Variant has", _variant(spec))
+    yield from _duplicates("the kernel's arguments have", _arguments(spec))
+    yield from _duplicates("Variant has", _variant(spec))
     numbers = [(("schedules", i, "numbers", n), n) for i, row in enumerate(spec.schedules) for n in row.numbers]
     for place, name in (*numbers, *((("terms", name), name) for name in spec.terms)):
         if is_reserved_number(name):
             yield place, 0, f"{name!r} is a reserved word; choose another name"
     for i, kernel in enumerate(spec.kernels):
         if kernel.name == "args":
-            taken = f"'{spec.op}_args' is the type of the kernel's arguments; choose another name"
-            yield ("kernels", i, "name"), 0, taken
+            text = f"'{spec.op}_args' is the type of the kernel's arguments; choose another name"
+            yield ("kernels", i, "name"), 0, text
 
 
 def _arguments(spec: BodySpec) -> Iterator[tuple[str, Place]]:
@@ -38,7 +38,7 @@ def _variant(spec: BodySpec) -> Iterator[tuple[str, Place]]:
     yield from ((name, ("settings", name)) for name in spec.settings)
 
 
-def _twice(who: str, names: Iterator[tuple[str, Place]]) -> Iterator[Finding]:
+def _duplicates(who: str, names: Iterator[tuple[str, Place]]) -> Iterator[Finding]:
     seen: dict[str, Place] = {}
     for name, place in names:
         if (first := seen.setdefault(name, place)) != place:

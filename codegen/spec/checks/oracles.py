@@ -20,5 +20,5 @@ def definitions() -> Mapping[str, Mapping[str, bool]]:
 def _definitions(module: ast.Module) -> Iterator[tuple[str, bool]]:
     for statement in module.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="Definition")) as made):
-                yield name, any(keyword.arg == "values" for keyword in made.keywords)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="Definition")) as call):
+                yield name, any(keyword.arg == "values" for keyword in call.keywords)

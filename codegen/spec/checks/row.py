@@ -75,12 +75,12 @@ def contradictions(spec: RowSpec) -> Iterator[Finding]:
 
 def _library_functions(name: str, lines: dict[str, Line]) -> set[str]:
     """The functions whose last bits are the library's that `name` is computed with."""
-    found: set[str] = set()
+    functions: set[str] = set()
     pending, seen = [name], set()
     while pending:
         if (line := lines.get(pending.pop())) is None or line.name in seen:
             continue
         seen.add(line.name)
         pending += reads(line.expr)
-        found |= {e.op for e in walk(line.expr) if isinstance(e, Call) and OPS[e.op].rounding > 1}
-    return found
+        functions |= {e.op for e in walk(line.expr) if isinstance(e, Call) and OPS[e.op].rounding > 1}
+    return functions

@@ -15,7 +15,7 @@ from .finding import Finding, Place, Rule
 MAX_ENTRIES = 2000  # entry points of an op; the largest here has 147
 MAX_RANK = 16
 MAX_RESIDENT = 64  # blocks of a multiprocessor
-_GIVEN = {  # what a schedule and a device give expressions, beside numbers
+_BUILT_IN = {  # what a schedule and a device give expressions, beside numbers
     "threads": Kind("int", 32, 1024),
     "itemsize": Kind("int", 1, 16),
     "accsize": Kind("int", 1, 16),
@@ -25,11 +25,11 @@ _GIVEN = {  # what a schedule and a device give expressions, beside numbers
 
 def numbers(spec: BodySpec) -> dict[str, Kind]:
     """The kinds of what schedules give expressions; a number that some do not list is 0 there."""
-    found = dict(_GIVEN)
+    kinds = dict(_BUILT_IN)
     for name in {name for row in spec.schedules for name in row.numbers}:
         values = [row.numbers.get(name, 0) for row in spec.schedules]
-        found[name] = Kind("int", min(values), max(values))
-    return found
+        kinds[name] = Kind("int", min(values), max(values))
+    return kinds
 
 
 def constants(spec: BodySpec) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def threads(spec: BodySpec) -> Iterator[Finding]:
                 yield ("schedules", i, "numbers", str(kernel.threads)), 0, text
 
 
-def sizes(spec: BodySpec, known: dict[str, Kind]) -> Iterator[Finding]:
+def sizes(spec: BodySpec, kinds: dict[str, Kind]) -> Iterator[Finding]:
     """What counts blocks, bytes or elements is not negative whatever the problem is."""
     counts: list[tuple[Place, str]] = []
     for i, kernel in enumerate(spec.kernels):
@@ -105,7 +105,7 @@ def sizes(spec: BodySpec, known: dict[str, Kind]) -> Iterator[Finding]:
     counts += [(("workspace", name, "size"), scratch.size) for name, scratch in spec.workspace.items()]
     for place, text in counts:
         try:
-            most = kind_of(text, known).high
+            most = kind_of(text, kinds).high
         except ConditionError:  # complained of already
             continue
         if most < 0:

@@ -37,8 +37,8 @@ class Wiring:
         they are `allowed`.
         """
         flags = {f: any(name in wanted for name, a in self.wrt if a.optional == f) for f in self._flags}
-        known = {**fields, **flags}
-        keywords = {name: known[name] for name in self.backward.parameters if known.get(name) is not None}
+        values = {**fields, **flags}
+        keywords = {name: values[name] for name in self.backward.parameters if values.get(name) is not None}
         for keyword, (name, argument) in self._chosen.items():
             if name in dtypes and dtypes[name] in allowed(argument):
                 keywords[keyword] = dtypes[name]

@@ -31,7 +31,7 @@ def functions(package: ModuleType) -> Mapping[str, Function]:
 
 
 @cache
-def _ours() -> Mapping[str, Function]:
+def _generated() -> Mapping[str, Function]:
     import baracuda.generated  # the generator reads what is beside this, before there is any
 
     return functions(baracuda.generated)
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Function:
-        if name.startswith("_") or (found := _ours().get(name)) is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ops are {', '.join(_ours())}")
-        return found
+        if name.startswith("_") or (function := _generated().get(name)) is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ops are {', '.join(_generated())}")
+        return function
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_ours()]
+    return [*__all__, *_generated()]

@@ -33,13 +33,13 @@ class Caller:
     def __repr__(self) -> str:
         return f"<op {self.__name__}({', '.join(self._inputs)}) -> {', '.join(self._outputs)}>"
 
-    def _sorted(self, inputs: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _sorted(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """A call's arrays by name, and its other keywords."""
         if len(inputs) > len(self._inputs):
             raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got {len(inputs)} arrays")
         arrays = dict(zip(self._inputs, inputs, strict=False))
         fields: dict[str, Any] = {}
-        for name, value in given.items():
+        for name, value in keywords.items():
             if name not in self._known:
                 near = get_close_matches(name, self._known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(self._known)}"
@@ -58,9 +58,9 @@ class Caller:
             raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got no {name!r}")
         return arrays[name]
 
-    def _descriptor(self, arrays: Mapping[str, Any], element: rt.ElementKind, given: Mapping[str, Any]) -> Any:
+    def _descriptor(self, arrays: Mapping[str, Any], element: rt.ElementKind, keywords: Mapping[str, Any]) -> Any:
         """The descriptor of a call; omitted fields get their defaults."""
-        fields = self.signature.fields({name: arrays.get(name) for name in self._inputs}, given)
+        fields = self.signature.fields({name: arrays.get(name) for name in self._inputs}, keywords)
         needed, usual = [name for name in self.signature.needed if name not in fields], self.signature.usual
         for name in needed:
             if name not in usual:
@@ -68,12 +68,12 @@ class Caller:
         fields |= {name: usual[name](fields) for name in needed}
         return self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
 
-    def _wanted(self, descriptor: Any, given: Mapping[str, Any]) -> Iterator[Output]:
+    def _present_outputs(self, descriptor: Any, keywords: Mapping[str, Any]) -> Iterator[Output]:
         """The outputs that are present."""
         shapes = self.signature.plan.shapes_of(descriptor)
         for a in self.signature.outputs:
             if not a.optional or getattr(descriptor, a.optional):
-                chosen = given.get(f"{a.name}_dtype")
+                chosen = keywords.get(f"{a.name}_dtype")
                 usual = a.elements(rt.ElementKind(descriptor.element))[0]
                 yield a.name, shapes[a.name][0], usual if chosen is None else element_of(chosen, f"{a.name}_dtype")
 
@@ -87,8 +87,8 @@ class Caller:
 @cache
 def _named(op: str, *outputs: str) -> Any:
     """The type of an op's results; pickles find it by these names."""
-    made = {"__slots__": (), "__reduce__": lambda self: (_result, (op, outputs, tuple(self)))}
-    return type(op, (namedtuple(op, outputs),), made)
+    namespace = {"__slots__": (), "__reduce__": lambda self: (_result, (op, outputs, tuple(self)))}
+    return type(op, (namedtuple(op, outputs),), namespace)
 
 
 def _result(op: str, outputs: Sequence[str], values: Sequence[Any]) -> Any:

@@ -21,7 +21,7 @@ Views = Mapping[str, rt.TensorView]
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Prepared:
     plan: Any
     outputs: tuple[Output, ...]  # those that are wanted
     workspace_bytes: int
@@ -49,24 +49,24 @@ class Function(Caller):
         self.__signature__ = self.signature.shown
         run = inspect.getdoc(plan.run)  # type: ignore[attr-defined]
         self.__doc__ = f"{inspect.getdoc(plan)}\n\n{inspect.getdoc(Function)}\n\nIts plan's `run`: {run}"
-        self._made: dict[Any, _Made] = {}
+        self._prepared: dict[Any, _Prepared] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Function, (self.signature.plan,)
 
-    def __call__(self, *inputs: Any, stream: Any = None, **given: Any) -> Any:
-        arrays, others = self._sorted(inputs, given)
+    def __call__(self, *inputs: Any, stream: Any = None, **keywords: Any) -> Any:
+        arrays, others = self._sorted(inputs, keywords)
         fields = {name: self._taken(name, value) for name, value in others.items() if value is not None}
         views = {name: rt.view(a, name) for name, a in arrays.items() if a is not None and name in self._inputs}
         self._typed(views)
         self._refuse_gradients(arrays)
         first = next(name for name in self._inputs if name in views)
-        made = self._plan(views, fields, views[first].device)
+        prepared = self._plan(views, fields, views[first].device)
         allocate = allocator(arrays[first], views[first].device)
-        outputs = {n: self._given_or_new(arrays.get(n), allocate, shape, kind) for n, shape, kind in made.outputs}
-        scratch = made.workspace_bytes
+        outputs = {n: self._passed_or_new(arrays.get(n), allocate, shape, kind) for n, shape, kind in prepared.outputs}
+        scratch = prepared.workspace_bytes
         workspace = allocate((scratch,), rt.ElementKind.U8) if scratch else None
-        made.plan.run(**{**arrays, **outputs}, workspace=workspace, stream=stream)
+        prepared.plan.run(**{**arrays, **outputs}, workspace=workspace, stream=stream)
         return self._result(outputs)
 
     def _refuse_gradients(self, arrays: Mapping[str, Any]) -> None:
@@ -75,8 +75,8 @@ class Function(Caller):
             return
         for name, array in arrays.items():
             if by_ancestry(type(array), {"torch.Tensor": True}) and array.requires_grad:
-                said = f"{self.__name__}: {name!r} requires a gradient, which functions do not record"
-                raise rt.Unsupported(f"{said}; use baracuda.frontends.torch, or torch.no_grad()")
+                message = f"{self.__name__}: {name!r} requires a gradient, which functions do not record"
+                raise rt.Unsupported(f"{message}; use baracuda.frontends.torch, or torch.no_grad()")
 
     def _taken(self, name: str, value: Any) -> Any:
         """A keyword's value in its canonical type."""
@@ -84,20 +84,20 @@ class Function(Caller):
         return element_of(value, name) if convert is None else convert(name, value)
 
     @staticmethod
-    def _given_or_new(given: Any, allocate: Allocate, shape: Sequence[int], kind: rt.ElementKind) -> Any:
-        return allocate(shape, kind) if given is None else given
+    def _passed_or_new(array: Any, allocate: Allocate, shape: Sequence[int], kind: rt.ElementKind) -> Any:
+        return allocate(shape, kind) if array is None else array
 
-    def _plan(self, views: Views, fields: Mapping[str, Any], device: str) -> _Made:
-        seen = [(name, v.shape, v.element) for name, v in views.items()]
-        key = (device, *seen, *fields.items())
-        made = self._made.get(key)
-        if made is None:
-            if len(self._made) >= _REMEMBERED:
-                self._made.clear()
-            made = self._made[key] = self._make(views, fields, device)
-        return made
+    def _plan(self, views: Views, fields: Mapping[str, Any], device: str) -> _Prepared:
+        view_types = [(name, v.shape, v.element) for name, v in views.items()]
+        key = (device, *view_types, *fields.items())
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            if len(self._prepared) >= _REMEMBERED:
+                self._prepared.clear()
+            prepared = self._prepared[key] = self._make(views, fields, device)
+        return prepared
 
-    def _make(self, views: Views, given: Mapping[str, Any], device: str) -> _Made:
-        descriptor = self._descriptor(views, self._typed(views).element, given)
+    def _make(self, views: Views, keywords: Mapping[str, Any], device: str) -> _Prepared:
+        descriptor = self._descriptor(views, self._typed(views).element, keywords)
         plan = self.signature.plan.select(descriptor, device=device)
-        return _Made(plan, tuple(self._wanted(descriptor, given)), plan.workspace_bytes)
+        return _Prepared(plan, tuple(self._present_outputs(descriptor, keywords)), plan.workspace_bytes)

@@ -19,7 +19,7 @@ import baracuda.runtime as rt
 from .usual import Value, usual_of
 
 Tensors = Mapping[str, Any]  # by argument; None for one that is absent
-Given = Mapping[str, Any]  # keywords; None or left out for the default
+Keywords = Mapping[str, Any]  # keywords; None or left out for the default
 
 
 def plans_of(package: ModuleType) -> Iterator[type[rt.Plan[Any]]]:
@@ -107,17 +107,18 @@ class Signature:
         missing = len(self.inputs) - len(tensors)
         return {a.name: t for a, t in zip(self.inputs, [*tensors, *[None] * missing], strict=True)}
 
-    def fields(self, tensors: Tensors, given: Given) -> dict[str, Any]:
+    def fields(self, tensors: Tensors, keywords: Keywords) -> dict[str, Any]:
         """The descriptor's fields, without those left at their defaults."""
-        found: dict[str, Any] = {}
+        inferred: dict[str, Any] = {}
         for argument in self.inputs:
             if argument.optional:  # one flag may stand for several
-                found[argument.optional] = found.get(argument.optional, False) or tensors[argument.name] is not None
+                is_present = tensors[argument.name] is not None
+                inferred[argument.optional] = inferred.get(argument.optional, False) or is_present
         for extent in self.plan.EXTENTS:
-            if extent.field not in found and (tensor := tensors[extent.tensor]) is not None:
-                found[extent.field] = self._shown(extent, tensor)
-        values = {name: given[name] for name in self.parameters if given.get(name) is not None}
-        return found | {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+            if extent.field not in inferred and (tensor := tensors[extent.tensor]) is not None:
+                inferred[extent.field] = self._shown(extent, tensor)
+        values = {name: keywords[name] for name in self.parameters if keywords.get(name) is not None}
+        return inferred | {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
 
     def _shown(self, extent: rt.Extent, tensor: Any) -> Any:
         if extent.axis is None:
@@ -130,7 +131,7 @@ class Signature:
     @cached_property
     def typed(self) -> rt.Argument:
         """The input that determines the descriptor's element type: the first with no other choice."""
-        found = next((a for a in self.inputs if a.dtypes == ("T",) and not a.optional), None)
-        if found is None:
+        argument = next((a for a in self.inputs if a.dtypes == ("T",) and not a.optional), None)
+        if argument is None:
             raise rt.InvalidProblem(f"no input of {self.plan.OP} shows its element type; use {self.plan.__name__}")
-        return found
+        return argument

@@ -22,22 +22,22 @@ __all__ = ["Function", "functions"]
 def functions(package: ModuleType) -> Mapping[str, Function]:
     """A function for each op of a package that `baracuda-gen generate` has written, by the op's name."""
     signatures = {plan.OP: Signature(plan) for plan in plans_of(package)}
-    made = {name: Function(signature) for name, signature in signatures.items()}
+    by_name = {name: Function(signature) for name, signature in signatures.items()}
     for name, wiring in wirings(signatures).items():
-        made[name].derive(wiring, made[wiring.backward.name])
-    return MappingProxyType(made)
+        by_name[name].derive(wiring, by_name[wiring.backward.name])
+    return MappingProxyType(by_name)
 
 
 @cache
-def _ours() -> Mapping[str, Function]:
+def _generated() -> Mapping[str, Function]:
     return functions(baracuda.generated)
 
 
 def __getattr__(name: str) -> Function:
-    if name.startswith("_") or (found := _ours().get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ops are {', '.join(_ours())}")
-    return found
+    if name.startswith("_") or (function := _generated().get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ops are {', '.join(_generated())}")
+    return function
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_ours()]
+    return [*__all__, *_generated()]

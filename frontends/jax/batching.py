@@ -25,14 +25,14 @@ def batched(primitive: Any, arrays: Sequence[Any], axes: Sequence[int | None], *
     size = next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
     front = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
     mapped = frozenset(n for n, axis in zip(call.given, axes, strict=True) if axis is not None)
-    found = _at_once(primitive, call, front, mapped, size) or _one_by_one(primitive, call, front, mapped)
-    return found, [0] * len(found)
+    results = _at_once(primitive, call, front, mapped, size) or _one_by_one(primitive, call, front, mapped)
+    return results, [0] * len(results)
 
 
 def _one_by_one(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozenset[str]) -> Any:
     named = dict(zip(call.given, arrays, strict=True))
     each = {name: array for name, array in named.items() if name in mapped}
-    return jax.lax.map(lambda one: primitive.bind(*{**named, **one}.values(), call=call), each)
+    return jax.lax.map(lambda part: primitive.bind(*{**named, **part}.values(), call=call), each)
 
 
 def _at_once(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozenset[str], size: int) -> Any:
@@ -42,21 +42,21 @@ def _at_once(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozense
     if (larger := _larger(call, mapped, size)) is None:
         return None
     before, after = call.plan.shapes_of(call.descriptor), call.plan.shapes_of(larger)
-    given = []
+    operands = []
     for name, array in zip(call.given, arrays, strict=True):
-        one = array.shape[1:] if name in mapped else array.shape
-        whole = after[name][before[name].index(one)] if one in before[name] else None
-        if whole in _grown(one, size):
-            every = array if name in mapped else jnp.broadcast_to(array, (size, *one))
-            given.append(every.reshape(whole))
-        elif name not in mapped and whole == one:
-            given.append(array)
+        shape = array.shape[1:] if name in mapped else array.shape
+        batched_shape = after[name][before[name].index(shape)] if shape in before[name] else None
+        if batched_shape in _grown(shape, size):
+            stacked = array if name in mapped else jnp.broadcast_to(array, (size, *shape))
+            operands.append(stacked.reshape(batched_shape))
+        elif name not in mapped and batched_shape == shape:
+            operands.append(array)
         else:
             return None
     if any(after[name][0] not in _grown(before[name][0], size) for name in call.names):
         return None
-    found = primitive.bind(*given, call=replace(call, descriptor=larger))
-    return [array.reshape(size, *before[name][0]) for name, array in zip(call.names, found, strict=True)]
+    results = primitive.bind(*operands, call=replace(call, descriptor=larger))
+    return [array.reshape(size, *before[name][0]) for name, array in zip(call.names, results, strict=True)]
 
 
 def _grown(shape: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...]:
@@ -66,18 +66,19 @@ def _grown(shape: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...]:
 
 def _larger(call: Call, mapped: frozenset[str], size: int) -> Any:
     """The descriptor of `size` calls as one; None if unknown."""
-    now: Any = call.descriptor
+    descriptor: Any = call.descriptor
     try:
         if issubclass(call.plan, rt.RowPlan):
-            axes = [(name, shift) for name in now._types for last, shift in SHIFTED.items() if name.endswith(last)]
-            shifted = {name: shift(getattr(now, name)) for name, shift in axes}
-            larger = replace(now, **{now._shape: (size, *getattr(now, now._shape))}, **shifted)
+            types, shape = descriptor._types, descriptor._shape
+            axes = [(name, shift) for name in types for last, shift in SHIFTED.items() if name.endswith(last)]
+            shifted = {name: shift(getattr(descriptor, name)) for name, shift in axes}
+            larger = replace(descriptor, **{shape: (size, *getattr(descriptor, shape))}, **shifted)
             larger.check()
-            return larger if larger.col_axes == tuple(axis + 1 for axis in now.col_axes) else None
-        if BATCH not in now._types:
+            return larger if larger.col_axes == tuple(axis + 1 for axis in descriptor.col_axes) else None
+        if BATCH not in descriptor._types:
             return None
         fields = {e.field for e in call.plan.EXTENTS if e.axis == 0 and e.tensor in mapped} | {BATCH}
-        larger = replace(now, **{name: size * getattr(now, name) for name in fields})
+        larger = replace(descriptor, **{name: size * getattr(descriptor, name) for name in fields})
         larger.check()
     except rt.BaracudaError:  # more axes than there may be, or parts of a batch that belong together
         return None

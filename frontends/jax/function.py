@@ -42,22 +42,22 @@ class Function(Caller):
         """Compute gradients with `backward`, as `wiring` says."""
         self._run = differentiable(wiring, self._bind, backward.named)
 
-    def __call__(self, *inputs: Any, **given: Any) -> Any:
-        return self._result(self.named(*inputs, **given))
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        return self._result(self.named(*inputs, **keywords))
 
-    def named(self, *inputs: Any, **given: Any) -> dict[str, Any]:
+    def named(self, *inputs: Any, **keywords: Any) -> dict[str, Any]:
         """A call's outputs by name."""
-        arrays, fields = self._sorted(inputs, given)
-        there = {name: jnp.asarray(arrays[name]) for name in self._inputs if arrays.get(name) is not None}
-        call = self._call(there, fields)
-        return dict(zip(call.names, self._run(call, *_varying_alike(tuple(there.values()))), strict=True))
+        arrays, fields = self._sorted(inputs, keywords)
+        present = {name: jnp.asarray(arrays[name]) for name in self._inputs if arrays.get(name) is not None}
+        call = self._call(present, fields)
+        return dict(zip(call.names, self._run(call, *_varying_alike(tuple(present.values()))), strict=True))
 
     def _bind(self, call: Call, *arrays: Any) -> Any:
         return _varying_alike(self._primitive.bind(*arrays, call=call), arrays)
 
     def _call(self, arrays: Mapping[str, Any], fields: Mapping[str, Any]) -> Call:
         descriptor = self._descriptor(arrays, element_of(self._typed(arrays).dtype), fields)
-        outputs = [(name, kind) for name, _, kind in self._wanted(descriptor, fields)]
+        outputs = [(name, kind) for name, _, kind in self._present_outputs(descriptor, fields)]
         changed = [(a.name, element_of(arrays[a.name].dtype)) for a in self.signature.inputs if a.written]
         return Call(self.signature.plan, descriptor, tuple(arrays), (*outputs, *changed))
 

@@ -30,28 +30,28 @@ def differentiable(wiring: Wiring, forward: Bind, backward: Callable[..., Any]) 
     name = wiring.forward.name
 
     def keep(call: Call, *primals: Any) -> Any:
-        given = dict(zip(call.given, primals, strict=True))
-        wanted = frozenset(n for n, p in given.items() if p.perturbed and jnp.issubdtype(p.value.dtype, jnp.inexact))
+        inputs = dict(zip(call.given, primals, strict=True))
+        wanted = frozenset(n for n, p in inputs.items() if p.perturbed and jnp.issubdtype(p.value.dtype, jnp.inexact))
         if constant := sorted(wanted - wiring.differentiable):
             reason = f"{name} has no gradient with respect to {constant[0]!r}"
             raise NotImplementedError(f"{reason}; pass it what jax.lax.stop_gradient gives")
-        found = made(call, *(p.value for p in primals))  # itself, so that a second derivative meets the backward
-        arrays = {n: p.value for n, p in given.items()} | dict(zip(call.names, found, strict=True))
-        like = tuple((n, p.value.shape, p.value.dtype) for n, p in given.items())
-        return found, (_Kept(wanted, like), {n: arrays[n] for n in wiring.kept if n in arrays})
+        results = function(call, *(p.value for p in primals))  # itself, so that a second derivative meets the backward
+        arrays = {n: p.value for n, p in inputs.items()} | dict(zip(call.names, results, strict=True))
+        like = tuple((n, p.value.shape, p.value.dtype) for n, p in inputs.items())
+        return results, (_Kept(wanted, like), {n: arrays[n] for n in wiring.kept if n in arrays})
 
-    def go_back(call: Call, kept: tuple[_Kept, dict[str, Any]], cotangents: Sequence[Any]) -> Any:
-        known, saved = kept
-        slopes = dict(zip(call.names, cotangents, strict=True))
-        arrived = {n: _array(slopes.get(output), n in optional) for n, output in wiring.cotangents.items()}
-        found = backward(**saved, **arrived, **_keywords(wiring, call, known))
-        named = {of: found[a.name] for of, a in wiring.wrt if a.name in found}
-        return tuple(named[n].reshape(s).astype(d) if n in known.wanted else None for n, s, d in known.like)
+    def go_back(call: Call, residuals: tuple[_Kept, dict[str, Any]], cotangents: Sequence[Any]) -> Any:
+        context, saved = residuals
+        by_output = dict(zip(call.names, cotangents, strict=True))
+        incoming = {n: _array(by_output.get(output), n in optional) for n, output in wiring.cotangents.items()}
+        gradients = backward(**saved, **incoming, **_keywords(wiring, call, context))
+        named = {of: gradients[a.name] for of, a in wiring.wrt if a.name in gradients}
+        return tuple(named[n].reshape(s).astype(d) if n in context.wanted else None for n, s, d in context.like)
 
     optional = {a.name for a in wiring.backward.inputs if a.optional}
-    made: Any = jax.custom_vjp(forward, nondiff_argnums=(0,))
-    made.defvjp(keep, go_back, symbolic_zeros=True)
-    return cast(Bind, made)
+    function: Any = jax.custom_vjp(forward, nondiff_argnums=(0,))
+    function.defvjp(keep, go_back, symbolic_zeros=True)
+    return cast(Bind, function)
 
 
 def _array(cotangent: Any, optional: bool) -> Any:
@@ -61,8 +61,8 @@ def _array(cotangent: Any, optional: bool) -> Any:
     return None if optional else jnp.zeros(cotangent.shape, cotangent.dtype)
 
 
-def _keywords(wiring: Wiring, call: Call, known: _Kept) -> dict[str, Any]:
+def _keywords(wiring: Wiring, call: Call, context: _Kept) -> dict[str, Any]:
     element = call.element
     fields = {name: getattr(call.descriptor, name) for name in call.descriptor._types}
-    dtypes = {name: dtype for name, _, dtype in known.like}
-    return wiring.keywords(fields, known.wanted, dtypes, lambda a: [kind.row.numpy for kind in a.elements(element)])
+    dtypes = {name: dtype for name, _, dtype in context.like}
+    return wiring.keywords(fields, context.wanted, dtypes, lambda a: [kind.row.numpy for kind in a.elements(element)])

@@ -46,8 +46,8 @@ class Launch:
 
     def __init__(self, plan: Any, names: Sequence[str], inputs: Sequence[Any], results: Sequence[Any]) -> None:
         self._plan = plan
-        given = [(array, True) for array in inputs] + [(array, False) for array in results]
-        self._places = [_Place.of(name, *rest) for name, rest in zip(names, given, strict=True)]
+        operands = [(array, True) for array in inputs] + [(array, False) for array in results]
+        self._places = [_Place.of(name, *rest) for name, rest in zip(names, operands, strict=True)]
 
     def load(self, device: str) -> None:
         """Check everything but addresses, and load the kernels that a call will need on `device`."""

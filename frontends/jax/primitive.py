@@ -47,13 +47,13 @@ def _lowered(platform: str, *arrays: Any, call: Call) -> Any:
     launch = Launch(plan, (*call.given, *names), arrays, tuple(results.values()))
     for device in devices:
         launch.load(device)
-    found = buffer_callback(
+    outputs = buffer_callback(
         launch,
         tuple(results.values()),
         input_output_aliases={i: names.index(n) for i, n in enumerate(call.given) if n in names},
         command_buffer_compatible=True,
     )(*arrays)
-    return found[: len(call.outputs)]
+    return outputs[: len(call.outputs)]
 
 
 def _devices(platform: str) -> list[str]:

@@ -23,25 +23,25 @@ def casting(signature: Signature, overload: Any, device: str) -> Callable[..., A
     within = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
     within = within | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
-    def call(*tensors: Any, **given: Any) -> Any:
-        seen = tuple([None if t is None else t.dtype for t in tensors])
-        wanted = _types(signature, seen, torch.get_autocast_dtype(device))
+    def call(*tensors: Any, **keywords: Any) -> Any:
+        dtypes = tuple([None if t is None else t.dtype for t in tensors])
+        targets = _types(signature, dtypes, torch.get_autocast_dtype(device))
         with torch._C._ExcludeDispatchKeyGuard(within):
-            return overload(*[t if d is None else t.to(d) for t, d in zip(tensors, wanted, strict=True)], **given)
+            return overload(*[t if d is None else t.to(d) for t, d in zip(tensors, targets, strict=True)], **keywords)
 
     return call
 
 
 @lru_cache(maxsize=1024)
-def _types(signature: Signature, seen: tuple[Any, ...], usual: Any) -> tuple[Any, ...]:
+def _types(signature: Signature, dtypes: tuple[Any, ...], usual: Any) -> tuple[Any, ...]:
     """For inputs of given types, the types that they are cast to; None for those that stay."""
-    inputs = list(zip(signature.inputs, seen, strict=False))  # fewer, if the last are left out
-    held = {d for a, d in inputs if a.dtypes == ("T",) and d is not None and d.is_floating_point}
-    if len(held) > 1 and torch.float64 not in held:
-        held = {usual}
-    if len(held) != 1:
-        return (None,) * len(seen)
-    element = kind_of(held.pop())
+    inputs = list(zip(signature.inputs, dtypes, strict=False))  # fewer, if the last are left out
+    element_dtypes = {d for a, d in inputs if a.dtypes == ("T",) and d is not None and d.is_floating_point}
+    if len(element_dtypes) > 1 and torch.float64 not in element_dtypes:
+        element_dtypes = {usual}
+    if len(element_dtypes) != 1:
+        return (None,) * len(dtypes)
+    element = kind_of(element_dtypes.pop())
     return tuple(_fitted(a, d, element) if d is not None and d.is_floating_point else None for a, d in inputs)
 
 

@@ -20,31 +20,31 @@ def tracked(signature: Signature, overload: Any, derivative: Derivative | None) 
     name, changes = signature.name, not signature.is_functional
     recorded = _function(name, overload, derivative)
 
-    def call(keys: Any, *tensors: Any, **given: Any) -> Any:
+    def call(keys: Any, *tensors: Any, **keywords: Any) -> Any:
         needed = torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors)
         if needed and changes:
             refuse(f"{name} has no gradient; call it under torch.no_grad()")
         if changes or not (needed or forward_ad._current_level >= 0):
-            return _compute(overload, keys, given, tensors)
+            return _compute(overload, keys, keywords, tensors)
         if torch._C._are_functorch_transforms_active():
             refuse(f"{name} is differentiated by torch.autograd alone, not by the transforms of torch.func")
-        return recorded.apply(keys, given, *tensors)
+        return recorded.apply(keys, keywords, *tensors)
 
     return call
 
 
-def _compute(overload: Any, keys: Any, given: Any, tensors: Any) -> Any:
+def _compute(overload: Any, keys: Any, keywords: Any, tensors: Any) -> Any:
     with torch._C._AutoDispatchBelowAutograd():
-        return overload.redispatch(keys & torch._C._after_autograd_keyset, *tensors, **given)
+        return overload.redispatch(keys & torch._C._after_autograd_keyset, *tensors, **keywords)
 
 
 def _function(name: str, overload: Any, derivative: Derivative | None) -> Any:
     class Call(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, keys: Any, given: Any, *tensors: Any) -> Any:
-            output = _compute(overload, keys, given, tensors)
+        def forward(ctx: Any, keys: Any, keywords: Any, *tensors: Any) -> Any:
+            output = _compute(overload, keys, keywords, tensors)
             if derivative is not None:
-                derivative.keep(ctx, ctx.needs_input_grad[2:], tensors, given, output)
+                derivative.keep(ctx, ctx.needs_input_grad[2:], tensors, keywords, output)
             return output
 
         @staticmethod

@@ -9,7 +9,7 @@ import torch
 from baracuda.runtime import ElementKind, Unsupported
 
 # torch and NumPy spell all of them alike; an old torch lacks some.
-_TORCH: dict[ElementKind, Any] = {k: found for k in ElementKind if (found := getattr(torch, str(k.row.numpy), None))}
+_TORCH: dict[ElementKind, Any] = {k: dtype for k in ElementKind if (dtype := getattr(torch, str(k.row.numpy), None))}
 _KINDS = {dtype: kind for kind, dtype in _TORCH.items()}
 
 

@@ -17,8 +17,8 @@ def rms_norm(x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: f
     if tuple(x.shape[x.dim() - axes :]) != tuple(normalized_shape) or not axes:
         raise ValueError(f"x must end in the axes {tuple(normalized_shape)}, got shape {tuple(x.shape)}")
     mask = (1 << axes) - 1 << x.dim() - axes
-    used = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps if eps is None else eps
-    return torch.ops.baracuda.rms_norm.default(x, weight, norm_axes_mask=mask, eps=used)[0]
+    epsilon = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps if eps is None else eps
+    return torch.ops.baracuda.rms_norm.default(x, weight, norm_axes_mask=mask, eps=epsilon)[0]
 
 
 def scaled_dot_product_attention(
@@ -41,16 +41,16 @@ def scaled_dot_product_attention(
     if q.shape[1] != k.shape[1] and not enable_gqa:
         raise ValueError(f"query has {q.shape[1]} heads, key has {k.shape[1]}; pass enable_gqa=True to share keys")
     mask = None if attn_mask is None else _added(attn_mask, query, key)
-    used = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
-    y = _attention(q, k, v, mask, used, is_causal)
+    factor = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
+    y = _attention(q, k, v, mask, factor, is_causal)
     return y if query.dim() == 4 else y.reshape(*query.shape[:-1], value.shape[-1])
 
 
 def _attention(q: Any, k: Any, v: Any, mask: Any, scale: float, is_causal: bool) -> Any:
     """Without materialising the attention matrix, unless the mask is trainable, or heads are too wide or empty."""
-    learnt = mask is not None and mask.requires_grad and torch.is_grad_enabled()
+    is_learnt = mask is not None and mask.requires_grad and torch.is_grad_enabled()
     sizes = q.shape[3], v.shape[3]
-    if learnt or max(sizes) > _FLASH or min(sizes) < 1:
+    if is_learnt or max(sizes) > _FLASH or min(sizes) < 1:
         fitted = None if mask is None else mask.to(q.dtype)
         return torch.ops.baracuda.sdpa.default(q, k, v, fitted, scale=scale, is_causal=is_causal)[1]
     sums = torch.float64 if q.dtype == torch.float64 else torch.float32

@@ -27,16 +27,18 @@ class Derivative:
         # What the backward is told and the forward's inputs show.
         self._shown = {e.field for e in forward.plan.EXTENTS}.intersection(backward.parameters)
 
-    def keep(self, ctx: Any, needed: Sequence[bool], inputs: Sequence[Any], given: Mapping[str, Any], out: Any) -> None:
+    def keep(
+        self, ctx: Any, needed: Sequence[bool], inputs: Sequence[Any], keywords: Mapping[str, Any], out: Any
+    ) -> None:
         """Save on `ctx` what `go_back` needs."""
-        for place, name in self._constant:
-            if place < len(needed) and needed[place]:
+        for index, name in self._constant:
+            if index < len(needed) and needed[index]:
                 refuse(f"{self._name} has no gradient with respect to {name!r}; detach it")
         tensors = self._forward.named(inputs)
         outputs = dict(zip(self._outputs, listed(out), strict=True))
-        ctx.fields = {**self._forward.defaults, **given}
+        ctx.fields = {**self._forward.defaults, **keywords}
         if self._shown:
-            ctx.fields |= self._forward.fields(tensors, given)
+            ctx.fields |= self._forward.fields(tensors, keywords)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(outputs[a.name] for a in self._forward.outputs if self._is_constant(ctx, a)))
         tensors |= outputs
@@ -46,16 +48,16 @@ class Derivative:
     def go_back(self, ctx: Any, needed: Sequence[bool], grads: Sequence[Any]) -> list[Any]:
         """Gradients with respect to the forward's inputs."""
         arrays = dict(zip(self._wiring.kept, ctx.saved_tensors, strict=True))
-        given = dict(zip(self._outputs, grads, strict=True))
+        by_output = dict(zip(self._outputs, grads, strict=True))
         for name, output in self._wiring.cotangents.items():
-            arrays[name] = given[output]
+            arrays[name] = by_output[output]
         for argument in self._inputs:
             if arrays[argument.name] is None and not argument.optional:
                 shape, dtype, device = ctx.like[self._wiring.cotangents[argument.name]]
                 arrays[argument.name] = torch.zeros(shape, dtype=dtype, device=device)
         wanted = [name for name, needs in zip(self._names, needed, strict=False) if needs]  # the last may be left out
-        found = listed(self._call(*[arrays[a.name] for a in self._inputs], **self._keywords(ctx, wanted)))
-        named = {name: gradient for (name, _), gradient in zip(self._wiring.wrt, found, strict=True)}
+        gradients = listed(self._call(*[arrays[a.name] for a in self._inputs], **self._keywords(ctx, wanted)))
+        named = {name: gradient for (name, _), gradient in zip(self._wiring.wrt, gradients, strict=True)}
         names = self._names[: len(needed)]
         return [_shaped(named[name], ctx.like[name][0]) if name in wanted else None for name in names]
 

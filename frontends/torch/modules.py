@@ -45,11 +45,11 @@ class CausalConv1d(torch.nn.Conv1d):
 
     def forward(self, x: Any, initial_states: Any = None, cu_seqlens: Any = None) -> Any:
         """`x` filtered; sequences go on from `initial_states`, and `cu_seqlens` says where packed ones begin."""
-        return self._filtered(x, initial_states, cu_seqlens, wanted=False)[0]
+        return self._filtered(x, initial_states, cu_seqlens, with_states=False)[0]
 
     def forward_with_states(self, x: Any, initial_states: Any = None, cu_seqlens: Any = None) -> tuple[Any, Any]:
         """As `forward`, plus the last values of each sequence, from which `step` or another call continues."""
-        y, states = self._filtered(x, initial_states, cu_seqlens, wanted=True)
+        y, states = self._filtered(x, initial_states, cu_seqlens, with_states=True)
         return y, states
 
     def step(self, x: Any, states: Any) -> Any:
@@ -57,7 +57,13 @@ class CausalConv1d(torch.nn.Conv1d):
         with torch.no_grad():
             return torch.ops.baracuda.causal_conv1d_update(x, self.weight[:, 0], self.bias, states, use_silu=self.silu)
 
-    def _filtered(self, x: Any, initial_states: Any, cu_seqlens: Any, *, wanted: bool) -> Any:
+    def _filtered(self, x: Any, initial_states: Any, cu_seqlens: Any, *, with_states: bool) -> Any:
         return torch.ops.baracuda.causal_conv1d(
-            x, self.weight[:, 0], self.bias, initial_states, cu_seqlens, use_silu=self.silu, has_final_states=wanted
+            x,
+            self.weight[:, 0],
+            self.bias,
+            initial_states,
+            cu_seqlens,
+            use_silu=self.silu,
+            has_final_states=with_states,
         )

@@ -23,7 +23,7 @@ Spec = tuple[Sequence[Any], Any, bool]  # of an output: shape, dtype, and whethe
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Prepared:
     """A plan and its outputs."""
 
     plan: Any
@@ -40,40 +40,40 @@ class Op:
         inputs = tuple(enumerate(signature.inputs))
         self._laid_out = tuple((i, a.layout) for i, a in inputs if a.layout != "any" and not a.written)
         self._written = tuple(i for i, a in inputs if a.written)
-        self._made: dict[Any, Made] = {}
+        self._prepared: dict[Any, Prepared] = {}
 
-    def compute(self, *given_tensors: Any, **given: Any) -> Any:
+    def compute(self, *inputs: Any, **keywords: Any) -> Any:
         """Allocate the outputs and run the plan on the current stream."""
-        tensors = self._fitted(given_tensors)
-        made = self._plan(tensors, given)
-        first, scratch = tensors[0], made.workspace_bytes
-        outputs = self._allocated(made.outputs, first)
+        tensors = self._fitted(inputs)
+        prepared = self._plan(tensors, keywords)
+        first, scratch = tensors[0], prepared.workspace_bytes
+        outputs = self._allocated(prepared.outputs, first)
         workspace = torch.empty(scratch, dtype=torch.uint8, device=first.device) if scratch else None
-        wanted = [array if spec[2] else None for array, spec in zip(outputs, made.outputs, strict=True)]
-        made.plan.run(**dict(zip(self._names, (*tensors, *wanted), strict=True)), workspace=workspace)
-        for place in self._written:  # so that autograd notices if it still needs what was there
-            torch.autograd.graph.increment_version(tensors[place])
+        written = [array if spec[2] else None for array, spec in zip(outputs, prepared.outputs, strict=True)]
+        prepared.plan.run(**dict(zip(self._names, (*tensors, *written), strict=True)), workspace=workspace)
+        for index in self._written:  # so that autograd notices if it still needs what was there
+            torch.autograd.graph.increment_version(tensors[index])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def trace(self, *given_tensors: Any, **given: Any) -> Any:
+    def trace(self, *inputs: Any, **keywords: Any) -> Any:
         """The outputs without data, for symbolic extents too."""
-        tensors = self._fitted(given_tensors)
+        tensors = self._fitted(inputs)
         if len(places := {str(t.device) for t in tensors if t is not None}) > 1:
             raise rt.InvalidProblem(f"{self.signature.name}: tensors are on {sorted(places)}; move them to one device")
         named = self.signature.named(tensors)
-        element, fields = self.signature.element(named), self.signature.fields(named, given)
+        element, fields = self.signature.element(named), self.signature.fields(named, keywords)
         descriptor = self.signature.plan.DESCRIPTOR.unchecked(element=element, **fields)
-        outputs = self._allocated(tuple(self._specs(descriptor, given)), tensors[0])
+        outputs = self._allocated(tuple(self._specs(descriptor, keywords)), tensors[0])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _fitted(self, given: tuple[Any, ...]) -> Sequence[Any]:
+    def _fitted(self, inputs: tuple[Any, ...]) -> Sequence[Any]:
         """All inputs, including those that torch leaves out, in a layout that the kernels can read."""
-        missing = len(self.signature.inputs) - len(given)
+        missing = len(self.signature.inputs) - len(inputs)
         if not missing and not self._laid_out:
-            return given
-        tensors = [*given, *[None] * missing]
-        for place, layout in self._laid_out:
-            tensors[place] = fitting(tensors[place], layout)
+            return inputs
+        tensors = [*inputs, *[None] * missing]
+        for index, layout in self._laid_out:
+            tensors[index] = fitting(tensors[index], layout)
         return tensors
 
     @staticmethod
@@ -81,31 +81,32 @@ class Op:
         order, device = order_of(first), first.device
         return [empty(shape, order, dtype, device) for shape, dtype, _ in specs]
 
-    def _specs(self, descriptor: Any, given: plain.Given) -> Iterator[Spec]:
+    def _specs(self, descriptor: Any, keywords: plain.Keywords) -> Iterator[Spec]:
         shapes = self.signature.plan.shapes_of(descriptor)
-        dtypes = self.signature.dtypes(descriptor.element, given)
+        dtypes = self.signature.dtypes(descriptor.element, keywords)
         for argument in self.signature.outputs:
-            there = not argument.optional or bool(getattr(descriptor, argument.optional))
-            yield shapes[argument.name][0] if there else _ABSENT, dtypes[argument.name], there
+            is_present = not argument.optional or bool(getattr(descriptor, argument.optional))
+            yield shapes[argument.name][0] if is_present else _ABSENT, dtypes[argument.name], is_present
 
-    def _plan(self, tensors: Sequence[Any], given: plain.Given) -> Made:
-        seen = [None if t is None else (t.shape, t.dtype) for t in tensors]
+    def _plan(self, tensors: Sequence[Any], keywords: plain.Keywords) -> Prepared:
+        tensor_types = [None if t is None else (t.shape, t.dtype) for t in tensors]
         device = tensors[0].device
-        values = [(k, tuple(v) if type(v) is list else v) for k, v in given.items()]
-        key = (device, torch.get_deterministic_debug_mode(), *seen, *values)
-        made = self._made.get(key)
-        if made is None:
-            if len(self._made) >= _REMEMBERED:
-                self._made.clear()
-            made = self._made[key] = self._make(tensors, given, "host" if device.type == "cpu" else str(device))
-        return made
+        values = [(k, tuple(v) if type(v) is list else v) for k, v in keywords.items()]
+        key = (device, torch.get_deterministic_debug_mode(), *tensor_types, *values)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            if len(self._prepared) >= _REMEMBERED:
+                self._prepared.clear()
+            name = "host" if device.type == "cpu" else str(device)
+            prepared = self._prepared[key] = self._make(tensors, keywords, name)
+        return prepared
 
-    def _make(self, tensors: Sequence[Any], given: plain.Given, device: str) -> Made:
+    def _make(self, tensors: Sequence[Any], keywords: plain.Keywords, device: str) -> Prepared:
         named = self.signature.named(tensors)
-        element, fields = self.signature.element(named), self.signature.fields(named, given)
+        element, fields = self.signature.element(named), self.signature.fields(named, keywords)
         descriptor = self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
         plan = self._selected(descriptor, device)
-        return Made(plan, tuple(self._specs(descriptor, given)), plan.workspace_bytes)
+        return Prepared(plan, tuple(self._specs(descriptor, keywords)), plan.workspace_bytes)
 
     def _selected(self, descriptor: Any, device: str) -> rt.Plan[Any]:
         plan = self.signature.plan

@@ -45,7 +45,7 @@ class Signature(plain.Signature):
     def element(self, tensors: plain.Tensors) -> rt.ElementKind:
         return kind_of(tensors[self.typed.name].dtype)
 
-    def dtypes(self, element: rt.ElementKind, given: plain.Given) -> dict[str, Any]:
+    def dtypes(self, element: rt.ElementKind, keywords: plain.Keywords) -> dict[str, Any]:
         """The torch.dtype of each output: the requested one or the default."""
         usual = {a.name: dtype_of(a.elements(element)[0]) for a in self.outputs}
-        return usual | {a.name: given[keyword] for keyword, a in self.chosen.items() if given.get(keyword)}
+        return usual | {a.name: keywords[keyword] for keyword, a in self.chosen.items() if keywords.get(keyword)}

@@ -102,7 +102,7 @@ def test_plans_are_kept() -> None:
         function(X)
     function(X[:2])
     function(X, softmax_axis=0)
-    assert len(function._made) == 3
+    assert len(function._prepared) == 3
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_plans_functions_and_results_are_copied_and_pickled(op: str) -> None:
     """After they have run, too, when they know of this process's memory."""
     problem, function = problem_of(op), baracuda.ops.Function(SUBJECTS[op].plan)
     result = function(**drawn(problem), **{name: problem.values[name] for name in function.signature.parameters})
-    (plan,) = (made.plan for made in function._made.values())
+    (plan,) = (prepared.plan for prepared in function._prepared.values())
     for copied in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
         again = copied(plan)
         assert (again.descriptor, again.sku, again.layouts) == (plan.descriptor, plan.sku, plan.layouts)

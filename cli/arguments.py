@@ -47,9 +47,9 @@ class Forwarding(Command):
     """Puts the arguments after `--` into `ctx.obj`, for another program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = args.index("--") if "--" in args else len(args)
-        ctx.obj = args[at + 1 :]
-        return super().parse_args(ctx, args[:at])
+        separator = args.index("--") if "--" in args else len(args)
+        ctx.obj = args[separator + 1 :]
+        return super().parse_args(ctx, args[:separator])
 
 
 def read_archs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,8 +108,8 @@ def PROJECT(command: Function) -> Function:
 def archs(*default: str) -> Callable[[Function], Function]:
     """The repeatable option `--arch`."""
     shown = f"Repeatable; default: {', '.join(default)}."
-    how: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
-    return click.option("--arch", "archs", multiple=True, default=default, help=shown, **how)
+    options: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
+    return click.option("--arch", "archs", multiple=True, default=default, help=shown, **options)
 
 
 def device(example: str, default: str) -> Callable[[Function], Function]:

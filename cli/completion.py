@@ -49,24 +49,24 @@ def plans(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
 
 def fields(ctx: Context, _param: Parameter, incomplete: str) -> list[CompletionItem]:
     """`FIELD=` for the fields not given yet, or the values of one; bash splits FIELD, = and value."""
-    given = list(ctx.params.get("fields") or ())
+    entered = list(ctx.params.get("fields") or ())
     try:
         plan = plan_called(ctx.params["plan"], ctx.params.get("package") or PACKAGE)
     except (BaracudaError, KeyError):
         return []
     kind: Any = plan.DESCRIPTOR
-    known = [field.name for field in dataclasses.fields(kind)]
-    values: dict[str, Iterable[str]] = {name: _BOOLS for name in known if kind._types.get(name) is as_bool}
+    names = [field.name for field in dataclasses.fields(kind)]
+    values: dict[str, Iterable[str]] = {name: _BOOLS for name in names if kind._types.get(name) is as_bool}
     values["element"] = dict.fromkeys(row.sku.element.value for row in plan.kernels())
     name, equals, value = incomplete.partition("=")
     if equals:
-        return [CompletionItem(f"{name}={one}") for one in _starting(value, values.get(name, ()))]
-    opened = given[-2:-1] if given[-1:] == ["="] else [name for name in given[-1:] if name in known]
+        return [CompletionItem(f"{name}={choice}") for choice in _starting(value, values.get(name, ()))]
+    opened = entered[-2:-1] if entered[-1:] == ["="] else [name for name in entered[-1:] if name in names]
     if opened:
-        return [CompletionItem(one) for one in _starting(incomplete, values.get(opened[0], ()))]
-    missing = [name for name in known if name not in {one.partition("=")[0] for one in given}]
-    wanted = {name: WANTED.get(kind._types.get(name)) for name in missing}
-    return [CompletionItem(f"{name}=", help=wanted[name]) for name in _starting(incomplete, missing)]
+        return [CompletionItem(choice) for choice in _starting(incomplete, values.get(opened[0], ()))]
+    missing = [name for name in names if name not in {text.partition("=")[0] for text in entered}]
+    hints = {name: WANTED.get(kind._types.get(name)) for name in missing}
+    return [CompletionItem(f"{name}=", help=hints[name]) for name in _starting(incomplete, missing)]
 
 
 def archs(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
@@ -84,8 +84,8 @@ def elements(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
 def layouts(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
     """The next item of a comma-separated list."""
     before, comma, last = incomplete.rpartition(",")
-    known = dict.fromkeys((*RowPlan.LAYOUTS, *MapPlan.LAYOUTS))
-    return [f"{before}{comma}{name}" for name in _starting(last, known) if name not in before.split(",")]
+    names = dict.fromkeys((*RowPlan.LAYOUTS, *MapPlan.LAYOUTS))
+    return [f"{before}{comma}{name}" for name in _starting(last, names) if name not in before.split(",")]
 
 
 def _starting(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -74,11 +74,11 @@ class Question:
         """
         sources = [_files_of(folder) for folder in self.tools]
         specs = sorted(self.specs.rglob("*.yaml")), sorted(self.specs.glob("tuned/*/*.json"))  # as `load_folder` does
-        folders = *zip(self.tools, sources, strict=True), *((self.specs, found) for found in specs)
-        held = [[(path.relative_to(folder), _content(path)) for path in found] for folder, found in folders]
-        old = all(_is_old(path) for found in sources for path in found)  # asked after they were read
+        folders = *zip(self.tools, sources, strict=True), *((self.specs, paths) for paths in specs)
+        contents = [[(path.relative_to(folder), _content(path)) for path in paths] for folder, paths in folders]
+        old = all(_is_old(path) for paths in sources for path in paths)  # asked after they were read
         once = os.urandom(32) if self.templates or not old else b""
-        return repr((sys.version, [*_installed()], held, self.given, once)).encode()
+        return repr((sys.version, [*_installed()], contents, self.given, once)).encode()
 
 
 def _files_of(folder: Path) -> list[Path]:

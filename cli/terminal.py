@@ -24,8 +24,8 @@ Row = Mapping[str, object]
 
 def console(*, stderr: bool = False) -> Console:
     """Colours and wraps to the terminal's width; plain when not on a terminal, no colours under NO_COLOR."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_UNWRAPPED)
+    screen = Console(stderr=stderr, highlight=False)
+    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=_UNWRAPPED)
 
 
 def show_table(rows: Sequence[Row]) -> None:
@@ -83,9 +83,9 @@ def _jsonable(value: object) -> object:
         case float():
             return value if math.isfinite(value) else str(value)
         case list() | tuple():
-            return [_jsonable(one) for one in value]
+            return [_jsonable(item) for item in value]
         case dict():
-            return {name: _jsonable(one) for name, one in value.items()}
+            return {name: _jsonable(item) for name, item in value.items()}
     return value
 
 

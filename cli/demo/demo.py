@@ -35,24 +35,24 @@ def demo(rows: int, cols: int, *, compile_first: bool = True) -> bool:
     project = _generate()
     if compile_first and not _compile(project):
         return False
-    on = machine()
-    click.echo(f"\nrun: RMSNorm of {rows} x {cols} bf16 with outlier channels, on {_described(on)}")
+    target = machine()
+    click.echo(f"\nrun: RMSNorm of {rows} x {cols} bf16 with outlier channels, on {_described(target)}")
     with working("running"):
-        done = passes(rows, cols, on)
-    for one in done:
-        show(one.plan.explain(one.plan.descriptor, device=on.name), device_called(on.name))
+        runs = passes(rows, cols, target)
+    for run in runs:
+        show(run.plan.explain(run.plan.descriptor, device=target.name), device_called(target.name))
     click.echo("\njudge: errors against the float64 oracle, beside the bounds that the specs declare")
-    verdicts = [row for one in done for row in judge(one, project)]
+    verdicts = [row for run in runs for row in judge(run, project)]
     show_table([row for row, _ in verdicts])
-    _show_times(done, on)
+    _show_times(runs, target)
     return all(within for _, within in verdicts)
 
 
 def _generate() -> Project:
     start = time.perf_counter()
     project = read_project(installed("baracuda.specs"))
-    said = _brought_up_to_date(project, installed("baracuda.generated"))
-    click.echo(f"generate: {said} in {(time.perf_counter() - start) * 1e3:.0f} ms")
+    outcome = _brought_up_to_date(project, installed("baracuda.generated"))
+    click.echo(f"generate: {outcome} in {(time.perf_counter() - start) * 1e3:.0f} ms")
     return project
 
 
@@ -82,10 +82,10 @@ def _compile(project: Project) -> bool:
 
 def _by_kernel(report: Report) -> list[Row]:
     """One row per kernel; values that differ between architectures are listed in their order, times are summed."""
-    found: dict[str, list[Row]] = {}
+    by_kernel: dict[str, list[Row]] = {}
     for row in report.rows():
-        found.setdefault(str(row["kernel"]), []).append(row)
-    return [{"kernel": name, **{key: _merged(key, rows) for key in _COLUMNS}} for name, rows in found.items()]
+        by_kernel.setdefault(str(row["kernel"]), []).append(row)
+    return [{"kernel": name, **{key: _merged(key, rows) for key in _COLUMNS}} for name, rows in by_kernel.items()]
 
 
 _COLUMNS = ("registers", "shared", "spill", "ms")
@@ -99,30 +99,30 @@ def _merged(key: str, rows: list[Row]) -> object:
     return "/".join(map(str, dict.fromkeys(values) if len(set(values)) == 1 else values))
 
 
-def _described(on: Machine) -> str:
+def _described(target: Machine) -> str:
     return (
-        on.name
-        if isinstance(on, CudaMachine)
+        target.name
+        if isinstance(target, CudaMachine)
         else "the host device: the same CUDA text, executed by the processor"
     )
 
 
-def _show_times(done: list[Pass], on: Machine) -> None:
-    if not isinstance(on, CudaMachine):
-        times = ", ".join(f"{one.plan.OP} {one.seconds * 1e3:.0f} ms" for one in done)
+def _show_times(runs: list[Pass], target: Machine) -> None:
+    if not isinstance(target, CudaMachine):
+        times = ", ".join(f"{run.plan.OP} {run.seconds * 1e3:.0f} ms" for run in runs)
         click.echo(f"\ntime on the host device (no benchmark): {times}")
         return
     click.echo("\nspeed: median of runs that find the cache cold; a tensor's bytes are counted once")
-    show_table([_speed(one, on) for one in done])
+    show_table([_speed(run, target) for run in runs])
 
 
-def _speed(one: Pass, on: CudaMachine) -> Row:
+def _speed(run: Pass, target: CudaMachine) -> Row:
     with working("measuring"):
-        copy = one.nbytes / on.copy_seconds(one.nbytes // 2) / 1e9
-    speed = one.nbytes / one.seconds / 1e9
+        copy = run.nbytes / target.copy_seconds(run.nbytes // 2) / 1e9
+    speed = run.nbytes / run.seconds / 1e9
     return {
-        "op": one.plan.OP,
-        "us": one.seconds * 1e6,
+        "op": run.plan.OP,
+        "us": run.seconds * 1e6,
         "GB/s": speed,
         "GB/s of a device copy": copy,
         "share": f"{speed / copy:.0%}",

@@ -32,27 +32,27 @@ class Pass:
         return sum(array.nbytes for array in (*self.inputs.values(), *self.outputs.values()))
 
 
-def passes(rows: int, cols: int, on: Machine) -> list[Pass]:
+def passes(rows: int, cols: int, machine: Machine) -> list[Pass]:
     """Run the forward, then the backward with the values saved by the forward."""
     plans: Any = plans_of(PACKAGE)
     problem = {"input_shape": (rows, cols), "norm_axes_mask": LAST_AXIS, "has_gamma": True, "element": "bf16"}
-    drawn = activations(rows, cols)
-    x, gamma, dy = drawn["x"], drawn["gamma"], drawn["dy"]
-    plan = plans.RMSNormPlan.select(plans.RMSNormDescriptor(**problem, eps=EPS), device=on.name)
-    forward = _run(plan, {"x": x, "gamma": gamma}, on)
-    plan = plans.RMSNormBackwardPlan.select(plans.RMSNormBackwardDescriptor(**problem), device=on.name)
+    arrays = activations(rows, cols)
+    x, gamma, dy = arrays["x"], arrays["gamma"], arrays["dy"]
+    plan = plans.RMSNormPlan.select(plans.RMSNormDescriptor(**problem, eps=EPS), device=machine.name)
+    forward = _run(plan, {"x": x, "gamma": gamma}, machine)
+    plan = plans.RMSNormBackwardPlan.select(plans.RMSNormBackwardDescriptor(**problem), device=machine.name)
     saved = forward.outputs["rms"]
-    return [forward, _run(plan, {"dy": dy, "x": x, "gamma": gamma, "rms": saved}, on)]
+    return [forward, _run(plan, {"dy": dy, "x": x, "gamma": gamma, "rms": saved}, machine)]
 
 
-def _run(plan: Any, inputs: Arrays, on: Machine) -> Pass:
+def _run(plan: Any, inputs: Arrays, machine: Machine) -> Pass:
     written = {
-        name: on.empty(plan.shapes()[name][0], plan.elements_of(name)[0].row.numpy)
+        name: machine.empty(plan.shapes()[name][0], plan.elements_of(name)[0].row.numpy)
         for name, argument in plan.ARGUMENTS.items()
         if argument.written
     }
-    read = {name: on.put(array) for name, array in inputs.items()}
-    launch = plan.bind(**read, **written, workspace=on.empty((plan.workspace_bytes,), np.uint8))
+    read = {name: machine.put(array) for name, array in inputs.items()}
+    launch = plan.bind(**read, **written, workspace=machine.empty((plan.workspace_bytes,), np.uint8))
     launch()
-    seconds = on.seconds(launch)
-    return Pass(plan, inputs, {name: on.get(array) for name, array in written.items()}, seconds)
+    seconds = machine.seconds(launch)
+    return Pass(plan, inputs, {name: machine.get(array) for name, array in written.items()}, seconds)

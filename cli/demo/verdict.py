@@ -20,48 +20,48 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 256  # of the oracle at a time: what it works out in between stays in the processor's cache
 
 
-def judge(one: Pass, project: Project) -> list[tuple[Row, bool]]:
+def judge(run: Pass, project: Project) -> list[tuple[Row, bool]]:
     """One row per output, and whether all its elements are within their bounds."""
     from baracuda.checking.oracles.numerics import report
 
-    values = {field.name: getattr(one.plan.descriptor, field.name) for field in fields(one.plan.descriptor)}
+    values = {field.name: getattr(run.plan.descriptor, field.name) for field in fields(run.plan.descriptor)}
     element = values.pop("element")
     rows, cols = values["input_shape"]
 
     def block(start: int) -> dict[str, Accuracy]:
         part = slice(start, min(start + step, rows))
         values_here = {**values, "input_shape": (part.stop - part.start, cols)}
-        inputs, outputs = _cut(one, one.inputs, part), _cut(one, one.outputs, part)
-        return report(project.loaded[one.plan.OP], project.loaded, inputs, outputs, values_here, element)
+        inputs, outputs = _cut(run, run.inputs, part), _cut(run, run.outputs, part)
+        return report(project.loaded[run.plan.OP], project.loaded, inputs, outputs, values_here, element)
 
-    step = max(1, rows) if _sums_rows(one) else BLOCK_ROWS
+    step = max(1, rows) if _sums_rows(run) else BLOCK_ROWS
     starts = range(0, rows, step)
     with (
-        progress(f"judging {one.plan.OP}", len(starts)) as advance,
+        progress(f"judging {run.plan.OP}", len(starts)) as advance,
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
     ):
-        found = []
+        accuracies = []
         for accuracy in pool.map(block, starts):
-            found.append(accuracy)
+            accuracies.append(accuracy)
             advance()
-    return [_verdict(one.plan.OP, name, (f[name] for f in found)) for name in one.outputs]
+    return [_verdict(run.plan.OP, name, (f[name] for f in accuracies)) for name in run.outputs]
 
 
-def _sums_rows(one: Pass) -> bool:
-    return any(a.written and a.over == "col" for a in one.plan.ARGUMENTS.values())
+def _sums_rows(run: Pass) -> bool:
+    return any(a.written and a.over == "col" for a in run.plan.ARGUMENTS.values())
 
 
-def _cut(one: Pass, arrays: Arrays, part: slice) -> Arrays:
-    return {n: a if one.plan.ARGUMENTS[n].over == "col" else a[part] for n, a in arrays.items()}
+def _cut(run: Pass, arrays: Arrays, part: slice) -> Arrays:
+    return {n: a if run.plan.ARGUMENTS[n].over == "col" else a[part] for n, a in arrays.items()}
 
 
 def _verdict(op: str, output: str, blocks: Iterable[Accuracy]) -> tuple[Row, bool]:
-    found = list(blocks)
-    closest: Any = max(found, key=lambda a: a.worst_ratio)
+    accuracies = list(blocks)
+    closest: Any = max(accuracies, key=lambda a: a.worst_ratio)
     row = {
         "op": op,
         "output": output,
-        "largest error": max(a.max_error for a in found),
+        "largest error": max(a.max_error for a in accuracies),
         "nearest its bound": closest.worst_ratio * closest.bound_there,
         "that bound": closest.bound_there,
         "ratio": closest.worst_ratio,

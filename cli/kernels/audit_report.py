@@ -57,8 +57,8 @@ class Audit:
 
             collect([Job(v.source, v.arch) for v in variants], on_done=done, workers=workers)
         audited = [Audited(variant, outcomes[index]) for index, variant in enumerate(variants)]
-        found = [v for one in audited for v in _violations(one, ops)]
-        return cls(audited, found, time.perf_counter() - start, listed=listed)
+        broken = [v for entry in audited for v in _violations(entry, ops)]
+        return cls(audited, broken, time.perf_counter() - start, listed=listed)
 
     @property
     def failed(self) -> list[CompileError]:
@@ -102,21 +102,21 @@ class Audit:
         )
 
 
-def _violations(one: Audited, ops: Mapping[str, Op]) -> list[Violation]:
-    if not isinstance(one.outcome, Facts):
+def _violations(entry: Audited, ops: Mapping[str, Op]) -> list[Violation]:
+    if not isinstance(entry.outcome, Facts):
         return []
-    sku = one.variant.row.sku
-    return violations(Subject(ops[sku.op], sku, one.variant.layout, one.variant.arch, one.outcome))
+    sku = entry.variant.row.sku
+    return violations(Subject(ops[sku.op], sku, entry.variant.layout, entry.variant.arch, entry.outcome))
 
 
 def facts_row(facts: Facts) -> Row:
     """A kernel's row in tables; widths are those of the widest global loads and stores, in bytes."""
-    held = facts.resources
+    resources = facts.resources
     return {
-        "registers": held.registers,
-        "shared": held.shared_bytes,
-        "stack": held.stack_bytes,
-        "spill": held.spill_bytes,
+        "registers": resources.registers,
+        "shared": resources.shared_bytes,
+        "stack": resources.stack_bytes,
+        "spill": resources.spill_bytes,
         "load": facts.widest_load,
         "store": facts.widest_store,
         "digest": facts.digest[:12],

@@ -30,9 +30,9 @@ def chosen_kernels(
 ) -> list[Registered]:
     """The kernels of `package`, in order of preference; Unsupported for an unknown op or dtype."""
     kernels = kernels_of(package)
-    known = {row.sku.op for row in kernels}
-    if op is not None and op not in known:
-        raise Unsupported(f"no op {op!r} in {package!r}; {did_you_mean(op, known)}")
+    ops = {row.sku.op for row in kernels}
+    if op is not None and op not in ops:
+        raise Unsupported(f"no op {op!r} in {package!r}; {did_you_mean(op, ops)}")
     element = None if dtype is None else ElementKind(dtype)
     return [k for k in kernels if op in (None, k.sku.op) and element in (None, k.sku.element)]
 
@@ -72,8 +72,8 @@ def _audited(
     """Resources of each kernel for each layout; raises the first CompileError."""
     project = read_project(specs)
     ops: dict[str, Op] = {op.name: op for op in project.chosen(dict.fromkeys(k.sku.op for k in kernels))}
-    asked = {k.sku for k in kernels}
-    variants = [v for v in list_kernels(project, ops, archs=archs, package=package) if v.row.sku in asked]
+    skus = {k.sku for k in kernels}
+    variants = [v for v in list_kernels(project, ops, archs=archs, package=package) if v.row.sku in skus]
     for variant, facts in ((a.variant, a.outcome) for a in Audit.of(variants, ops).audited):
         if isinstance(facts, CompileError):
             raise CompileError(with_field(str(facts), project.loaded))
@@ -111,8 +111,8 @@ def show(
     kernels = kernels_of(package)
     chosen = [k for k in kernels if name in (str(k.sku), k.sku.symbol, k.sku.op)]
     if not chosen:
-        known = {text for k in kernels for text in (k.sku.op, k.sku.symbol, *([str(k.sku)] * ("/" in name)))}
-        raise Unsupported(f"no SKU, kernel or op {name!r} in {package!r}; {did_you_mean(name, known)}")
+        names = {text for k in kernels for text in (k.sku.op, k.sku.symbol, *([str(k.sku)] * ("/" in name)))}
+        raise Unsupported(f"no SKU, kernel or op {name!r} in {package!r}; {did_you_mean(name, names)}")
     project = read_project(specs)
     (op,) = project.chosen([chosen[0].sku.op])
     variants = list_kernels(project, [op.name], package=package)
@@ -126,8 +126,8 @@ def show(
         click.echo()
     for kernel in chosen:
         click.echo(str(kernel.sku))
-        if held := list(resources_of(kernel, variants)):
-            show_table(held)
+        if rows := list(resources_of(kernel, variants)):
+            show_table(rows)
     if source:
         click.echo()
         _print_source(chosen[0].source.raw)
@@ -190,16 +190,16 @@ def resources_of(kernel: Registered, variants: Sequence[Variant]) -> Iterator[Ro
         except CompileError:  # no NVRTC, so there is no key to look for
             return
         if cubin is not None:
-            found = cubin.resources
+            resources = cubin.resources
             named = {"kernel": variant.source.symbol} if several else {}
             yield {
                 "arch": variant.arch,
                 "layout": variant.layout,
                 **named,
-                "registers": found.registers,
-                "shared": found.shared_bytes,
-                "stack": found.stack_bytes,
-                "spill": found.spill_bytes,
+                "registers": resources.registers,
+                "shared": resources.shared_bytes,
+                "stack": resources.stack_bytes,
+                "spill": resources.spill_bytes,
             }
 
 

@@ -46,8 +46,8 @@ def check(
     """Validate, lower, render, compare with `out` and audit a sample of the kernels, or all; true if all is well."""
     start = time.perf_counter()
     chosen = every_arch() if all_archs else tuple(archs)
-    asked = "check", tuple(ops), chosen, tuple(layouts), package, all_kernels
-    question = Question(specs, templates, asked, _compilers(chosen))
+    parameters = "check", tuple(ops), chosen, tuple(layouts), package, all_kernels
+    question = Question(specs, templates, parameters, _compilers(chosen))
     warnings: list[str] = []
     loaded: dict[str, Loaded] = {}
     if known := Known.read(question.recall()):
@@ -68,8 +68,8 @@ def check(
         count, loaded = len(project.ops), project.loaded
         changes, renewed = compare(project.files, out), renew(specs, project.schema, check=True)
         _show_files(count, changes, out, as_json)
-        told = [(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]) for op in project.chosen(ops)]
-        warnings = [line for op in told for line in stale(*op)]
+        tables = [(op.name, dict(op.tuned), project.files[f"{op.category}/{op.name}.cu"]) for op in project.chosen(ops)]
+        warnings = [line for op in tables for line in stale(*op)]
         for line in warnings if not as_json else ():
             click.echo(f"warning: {line}")
         audit = Audit.of(variants if all_kernels else sample(variants), project.ops, listed=len(variants))
@@ -78,8 +78,8 @@ def check(
             question.remember(Known.of(count, *kernels, project.files, specs, renewed=bool(renewed)))
     seconds = time.perf_counter() - start
     if as_json:
-        found = {"ops": count, **facts(changes, out, renewed), "warnings": warnings, **audit.facts(loaded)}
-        show_json({**found, "seconds": seconds})
+        report = {"ops": count, **facts(changes, out, renewed), "warnings": warnings, **audit.facts(loaded)}
+        show_json({**report, "seconds": seconds})
     else:
         show_renewed(renewed, "would be ")
         audit.show(loaded)

@@ -111,14 +111,14 @@ def compile_all(variants: Sequence[Variant], *, workers: int | None = None) -> l
     return [Compiled(variant, outcomes[index]) for index, variant in enumerate(variants)]
 
 
-def _row(variant: Variant, held: Resources) -> Row:
+def _row(variant: Variant, resources: Resources) -> Row:
     return {
         "kernel": variant.source.symbol,
         "layout": variant.layout,
         "arch": variant.arch,
-        "registers": held.registers,
-        "shared": held.shared_bytes,
-        "stack": held.stack_bytes,
-        "spill": held.spill_bytes,
-        "ms": round(held.seconds * 1e3, 1) or None,
+        "registers": resources.registers,
+        "shared": resources.shared_bytes,
+        "stack": resources.stack_bytes,
+        "spill": resources.spill_bytes,
+        "ms": round(resources.seconds * 1e3, 1) or None,
     }

@@ -99,14 +99,14 @@ def diff(
     if shown:
         show_table([{name: _step(value) for name, value in row.items()} for row in shown])
     same = len(sides[1]) - sum(n for what, n in count.items() if what != "removed")
-    told = [f"{same} kernels are as in {revision}", *(f"{n} {what}" for what, n in sorted(count.items()))]
-    click.echo(", ".join(told))
+    counts = [f"{same} kernels are as in {revision}", *(f"{n} {what}" for what, n in sorted(count.items()))]
+    click.echo(", ".join(counts))
     return not shown
 
 
 def _specs_in(repository: Path) -> Path:
-    there = repository / "specs"
-    return there if there.is_dir() else installed("baracuda.specs")
+    specs = repository / "specs"
+    return specs if specs.is_dir() else installed("baracuda.specs")
 
 
 def _kernels(
@@ -114,16 +114,16 @@ def _kernels(
 ) -> tuple[Kernels, Kernels]:
     """The kernels of both sides. Equal specs have the same, which are listed once."""
     projects = [_project(tree) for tree in (old, new)]
-    known = {name for project in projects for name in project.ops}
+    names = {name for project in projects for name in project.ops}
     for name in ops:
-        if name not in known:
-            raise Unsupported(f"no op {name!r} in {new.specs} or its revision; {did_you_mean(name, known)}")
+        if name not in names:
+            raise Unsupported(f"no op {name!r} in {new.specs} or its revision; {did_you_mean(name, names)}")
     chosen = [[name for name in ops or project.ops if name in project.ops] for project in projects]
     listed = [
         variants_of(project, names, archs=archs, layouts=layouts, package=package) if names else []
         for project, names in zip(projects[: 1 if _texts(old.specs) == _texts(new.specs) else 2], chosen, strict=False)
     ]
-    return _found(listed[0], old), _found(listed[-1], new)
+    return _in_tree(listed[0], old), _in_tree(listed[-1], new)
 
 
 def _project(tree: Tree) -> Project:
@@ -137,9 +137,9 @@ def _texts(specs: Path) -> dict[str, bytes]:
     return {str(path.relative_to(specs)): path.read_bytes() for path in specs.rglob("*.yaml")}
 
 
-def _found(variants: Sequence[Variant], tree: Tree) -> Kernels:
+def _in_tree(variants: Sequence[Variant], tree: Tree) -> Kernels:
     """Of the kernels that there should be those that the generated files have."""
-    found: Kernels = {}
+    kernels: Kernels = {}
     texts: dict[Path, tuple[str, str]] = {}
     for variant in variants:
         sku, path = variant.row.sku, tree.out / variant.row.sku.category / f"{variant.row.sku.op}.cu"
@@ -150,8 +150,8 @@ def _found(variants: Sequence[Variant], tree: Tree) -> Kernels:
         if raw and (source := _in_text(variant.source, raw, text)):
             constants = " ".join(d for d in variant.source.defines if not d.startswith(_NAMED))
             key = str(sku), source.symbol, variant.layout, variant.arch, constants
-            found[key] = Kernel.of(source, raw, variant.arch, tree.include)
-    return found
+            kernels[key] = Kernel.of(source, raw, variant.arch, tree.include)
+    return kernels
 
 
 def _in_text(source: KernelSource, raw: str, text: str) -> KernelSource | None:

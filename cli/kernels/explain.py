@@ -78,9 +78,9 @@ def portability(sku: KernelSku, device: Device | None) -> str:
 def _row(verdict: Verdict, chosen: KernelSku | None) -> Row:
     sku = verdict.sku
     assert sku is not None
-    said = "chosen" if sku == chosen else "accepted" if verdict else verdict.reason
+    outcome = "chosen" if sku == chosen else "accepted" if verdict else verdict.reason
     named = f"{sku.schedule} {sku.layout}" if sku.layout else str(sku.schedule)
-    return {"": "->" if sku == chosen else "", "kernel": named, "arch": sku.arch, "verdict": said}
+    return {"": "->" if sku == chosen else "", "kernel": named, "arch": sku.arch, "verdict": outcome}
 
 
 def _facts(explanation: Explanation, device: Device | None) -> Row:
@@ -112,16 +112,16 @@ def plan_called(name: str, package: str) -> type[Plan[Any]]:
 
 def descriptor_of(plan: type[Plan[Any]], assignments: Iterable[str]) -> Any:
     name, kind = plan.__name__, plan.DESCRIPTOR
-    known = {field.name: field for field in fields_of(kind)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in fields_of(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals:
             raise InvalidProblem(f"{name}: {assignment!r} gives no value; write field=value")
-        if key not in known:
-            raise InvalidProblem(f"{name}: no field {key!r}; {did_you_mean(key, known)}")
+        if key not in fields:
+            raise InvalidProblem(f"{name}: no field {key!r}; {did_you_mean(key, fields)}")
         values[key] = _value(name, key, text, kind._types.get(key))
-    if missing := [n for n, f in known.items() if n not in values and f.default is MISSING]:
+    if missing := [n for n, f in fields.items() if n not in values and f.default is MISSING]:
         raise InvalidProblem(f"{name}: needs {', '.join(missing)}; write {missing[0]}=value")
     return kind(**values)
 

@@ -15,11 +15,11 @@ from baracuda.runtime import InvalidProblem
 
 def repository_of(folder: Path) -> Path:
     """The root of the git repository that contains `folder`; InvalidProblem if there is none."""
-    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.is_dir())
-    done = _git(there, "rev-parse", "--show-toplevel")
-    if done.returncode:
+    existing = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.is_dir())
+    result = _git(existing, "rev-parse", "--show-toplevel")
+    if result.returncode:
         raise InvalidProblem(f"{folder} is in no git repository; there is no revision to compare it with")
-    return Path(done.stdout.decode().strip())
+    return Path(result.stdout.decode().strip())
 
 
 @contextmanager
@@ -29,14 +29,14 @@ def files_at(repository: Path, revision: str, paths: list[Path]) -> Iterator[Pat
     if commit.returncode:
         raise InvalidProblem(f"no revision {revision!r} in {repository}; name a commit, a branch or a tag")
     name = commit.stdout.decode().strip()
-    there = [p.relative_to(repository).as_posix() for p in paths]
-    held = [path for path in there if not _git(repository, "cat-file", "-e", f"{name}:{path}").returncode]
+    relative_paths = [p.relative_to(repository).as_posix() for p in paths]
+    committed = [path for path in relative_paths if not _git(repository, "cat-file", "-e", f"{name}:{path}").returncode]
     with tempfile.TemporaryDirectory(prefix="baracuda-revision-") as folder:
-        if held:
-            done = _git(repository, "archive", "--format=tar", name, "--", *held)
-            if done.returncode:
-                raise InvalidProblem(f"git archive {revision}: {done.stderr.decode().strip().splitlines()[-1]}")
-            with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        if committed:
+            result = _git(repository, "archive", "--format=tar", name, "--", *committed)
+            if result.returncode:
+                raise InvalidProblem(f"git archive {revision}: {result.stderr.decode().strip().splitlines()[-1]}")
+            with tarfile.open(fileobj=io.BytesIO(result.stdout)) as archive:
                 archive.extractall(folder, filter="data")
         yield Path(folder)
 

@@ -44,31 +44,31 @@ def why_miss(
     `device` is "cuda:0" or an architecture such as "sm_90"; None is the first GPU.
     """
     kind = plan_called(plan, package)
-    where = _gpu(device)
-    chosen = kind.select(descriptor_of(kind, fields), device=where)
+    target = _gpu(device)
+    chosen = kind.select(descriptor_of(kind, fields), device=target)
     store = cubin_store(cache_root() / "cubin")
-    found = [lookup(store, layout, source, where.arch) for layout, source in _needed(chosen)]
+    lookups = [lookup(store, layout, source, target.arch) for layout, source in _needed(chosen)]
     if as_json:
-        show_json([asdict(one) for one in found])
+        show_json([asdict(answer) for answer in lookups])
     else:
-        _show(chosen, where.arch, store, found)
-    return all(one.hit for one in found)
+        _show(chosen, target.arch, store, lookups)
+    return all(answer.hit for answer in lookups)
 
 
 def _gpu(name: str | None) -> Device:
-    where = device_called(name) if name else default_device()
-    if where.arch == "host":
-        given = "the host device has a cache of its own" if name else "there is no GPU"
-        raise Unsupported(f"{given}; name an architecture, as in --device sm_90")
-    return where
+    target = device_called(name) if name else default_device()
+    if target.arch == "host":
+        reason = "the host device has a cache of its own" if name else "there is no GPU"
+        raise Unsupported(f"{reason}; name an architecture, as in --device sm_90")
+    return target
 
 
 def _needed(plan: Any) -> Iterator[tuple[str, KernelSource]]:
     """The kernels for arrays of the default element types, in each layout."""
     usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
     seen = set()
-    for layout, held, source in plan.variants():
-        if held == usual and source not in seen:
+    for layout, elements, source in plan.variants():
+        if elements == usual and source not in seen:
             seen.add(source)
             yield layout, source
 
@@ -87,14 +87,14 @@ def lookup(store: CubinStore, layout: str, source: KernelSource, arch: str) -> L
     if not alike:
         return Lookup(*named, hit=False, why=_unknown(len(store), len(records)))
     nearest = min(alike, key=_distance)
-    return Lookup(*named, hit=False, why=_said(nearest), changed=nearest)
+    return Lookup(*named, hit=False, why=_summary(nearest), changed=nearest)
 
 
 def changes(old: Parts, new: Parts) -> dict[str, _Pair]:
     """The parts that differ, old and new; the key format is compared only if nothing else differs."""
     names = dict.fromkeys((*new, *old))
-    found = {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
-    return {name: pair for name, pair in found.items() if name != MAKER} or found
+    differences = {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
+    return {name: pair for name, pair in differences.items() if name != MAKER} or differences
 
 
 def _distance(changed: Mapping[str, object]) -> tuple[int, int]:
@@ -108,7 +108,7 @@ def _unknown(entries: int, records: int) -> str:
     return "never compiled"
 
 
-def _said(changed: Mapping[str, _Pair]) -> str:
+def _summary(changed: Mapping[str, _Pair]) -> str:
     lines = [_change(name, *pair) for name, pair in changed.items()]
     more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     other = "never compiled; nearest: " if any(name.startswith(_VARIANT) for name in changed) else ""
@@ -123,15 +123,15 @@ def _change(name: str, old: str | None, new: str | None) -> str:
     return f"{name.removeprefix('constant BARACUDA_')} {old} -> {new}"
 
 
-def _show(plan: Any, arch: str, store: CubinStore, found: Sequence[Lookup]) -> None:
+def _show(plan: Any, arch: str, store: CubinStore, lookups: Sequence[Lookup]) -> None:
     click.echo(f"{plan.descriptor}\n{plan.sku} for {arch}\nin {store.folder}\n")
-    several = {name for name in ("kernel", "arch") if len({getattr(one, name) for one in found}) > 1}
-    show_table([_row(one, several) for one in found])
-    hits = sum(one.hit for one in found)
-    click.echo(f"\n{hits} of {len(found)} in the cache, {len(found) - hits} to be compiled")
+    several = {name for name in ("kernel", "arch") if len({getattr(answer, name) for answer in lookups}) > 1}
+    show_table([_row(answer, several) for answer in lookups])
+    hits = sum(answer.hit for answer in lookups)
+    click.echo(f"\n{hits} of {len(lookups)} in the cache, {len(lookups) - hits} to be compiled")
 
 
-def _row(one: Lookup, named: Container[str]) -> Row:
-    place = {"kernel": one.kernel, "layout": one.layout, "arch": one.arch}
+def _row(answer: Lookup, named: Container[str]) -> Row:
+    place = {"kernel": answer.kernel, "layout": answer.layout, "arch": answer.arch}
     shown = {name: value for name, value in place.items() if name == "layout" or name in named}
-    return {**shown, "cache": "hit" if one.hit else "miss", "why": one.why}
+    return {**shown, "cache": "hit" if answer.hit else "miss", "why": answer.why}

@@ -59,8 +59,8 @@ def _check_out(out: Path, specs: Path) -> None:
 def facts(changes: Changes, out: Path, renewed: Sequence[Path]) -> dict[str, list[str]]:
     """The files by kind of change, for JSON."""
     kinds = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
-    found = {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
-    return {**found, "written": [*map(str, renewed), *found["written"]]}
+    files = {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
+    return {**files, "written": [*map(str, renewed), *files["written"]]}
 
 
 def show_renewed(renewed: Sequence[Path], tense: str = "") -> None:

@@ -31,8 +31,8 @@ def renew(specs: Path, text: str, *, check: bool = False, create: bool = False) 
     Files that are not ours stay. A missing one is written only with `create`.
     """
     path = specs / FILE
-    there = start_of(path).decode(errors="replace") if path.is_file() else MARK if create else text
-    if MARK not in there or _same(there, text):
+    current = start_of(path).decode(errors="replace") if path.is_file() else MARK if create else text
+    if MARK not in current or _same(current, text):
         return []
     if not check:
         publish(path, text)
@@ -47,8 +47,8 @@ def start_of(path: Path) -> bytes:
         return file.read(_LARGEST)
 
 
-def _same(there: str, text: str) -> bool:
+def _same(current: str, text: str) -> bool:
     """Whether both mean the same: versions of pydantic spell numbers differently."""
     with suppress(ValueError, RecursionError):
-        return bool(json.loads(there) == json.loads(text))
+        return bool(json.loads(current) == json.loads(text))
     return False

@@ -44,8 +44,8 @@ class Known(NamedTuple):
         present = compare({}, out).removed
         if sum((out / path).lstat().st_size for path in present) > _LARGEST:
             return None
-        held = {path: (out / path).read_text(encoding="utf-8", errors="replace") for path in present}
-        if (_digest_of(held), _schema_of(specs)) != (self.files, self.schema):
+        contents = {path: (out / path).read_text(encoding="utf-8", errors="replace") for path in present}
+        if (_digest_of(contents), _schema_of(specs)) != (self.files, self.schema):
             return None
         return Changes((), (), tuple(sorted(present)))
 

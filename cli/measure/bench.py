@@ -54,12 +54,12 @@ def bench(
         click.echo(f"no peers of {name}: {reason}", err=True)
     if peers and (unknown := set(peers.split(",")) - set(makers)):
         click.echo(f"unknown peers {', '.join(sorted(unknown))}; available: {', '.join(makers) or 'none'}", err=True)
-    known = State(state, digest_of([installed("baracuda.runtime"), _folder(package)]))
+    record = State(state, digest_of([installed("baracuda.runtime"), _folder(package)]))
     facts = machine.facts()
-    left = [c for c in cases if known.known(c.op, c.label, facts["device"], makers) is None]
+    left = [c for c in cases if record.known(c.op, c.label, facts["device"], makers) is None]
     tops = ceilings(machine) if left else {}
-    measure(left, makers, machine, known, facts, tops)
-    results = [m for c in cases for m in known.measured.get((c.op, c.label), [])]
+    measure(left, makers, machine, record, facts, tops)
+    results = [m for c in cases for m in record.measured.get((c.op, c.label), [])]
     show(results, as_json=as_json)
     _write(results, csv, plot, sweep)
     return all(m.us is not None for m in results if m.peer == "ours")
@@ -69,7 +69,7 @@ def measure(
     cases: Sequence[Case],
     makers: Mapping[str, Maker],
     machine: Machine,
-    known: State,
+    record: State,
     facts: Mapping[str, str],
     tops: Mapping[str, float],
 ) -> None:
@@ -79,10 +79,10 @@ def measure(
 
     screen = console(stderr=True)
     for number, case in enumerate(cases, 1):
-        got = contest(case, makers, machine)
-        known.add([replace(m, facts=facts, ceilings=tops, asked=tuple(makers)) for m in got])
-        said = "; ".join(f"{m.peer} {m.us:.1f} us {rate(m)}" if m.us else f"{m.peer}: {m.problem}" for m in got)
-        screen.print(f"[{number}/{len(cases)}] {case.op} {case.label}: {said}", markup=False, soft_wrap=True)
+        measured = contest(case, makers, machine)
+        record.add([replace(m, facts=facts, ceilings=tops, asked=tuple(makers)) for m in measured])
+        summary = "; ".join(f"{m.peer} {m.us:.1f} us {rate(m)}" if m.us else f"{m.peer}: {m.problem}" for m in measured)
+        screen.print(f"[{number}/{len(cases)}] {case.op} {case.label}: {summary}", markup=False, soft_wrap=True)
         check_alive(case, machine)
 
 
@@ -111,10 +111,10 @@ def chosen_cases(
     refuse_unknown(ops, loaded)
     swept = SWEPT if sweep else tuple(loaded)
     subjects = [Subject(loaded[op], loaded, package) for op in dict.fromkeys(ops or swept) if op in loaded]
-    found = [c for subject in subjects for c in (sweep_of if sweep else cases_of)(subject, dtypes)]
-    chosen = [c for c in found if case is None or case in c.label]
+    candidates = [c for subject in subjects for c in (sweep_of if sweep else cases_of)(subject, dtypes)]
+    chosen = [c for c in candidates if case is None or case in c.label]
     if not chosen:
-        raise InvalidProblem(f"no case to measure: none of {len(found)} case names contains {case!r}")
+        raise InvalidProblem(f"no case to measure: none of {len(candidates)} case names contains {case!r}")
     return chosen
 
 
@@ -167,9 +167,9 @@ def show_apart(*, host: bool, compiling: bool, as_json: bool) -> None:
     if as_json:
         show_json(rows)
         return
-    for name, found in rows.items():
+    for name, table in rows.items():
         click.echo(name)
-        show_table(found)
+        show_table(table)
         click.echo()
 
 

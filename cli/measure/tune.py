@@ -62,17 +62,17 @@ def tried_all(cases: Sequence[Case], machine: Machine, state: Path | None) -> Tr
 
     facts = {"arch": get_device(machine.device).arch, **machine.facts()}
     states = {op: State(state, digest_of(op)) for op in dict.fromkeys(c.op for c in cases)}
-    found: dict[str, list[Trial]] = {op: [] for op in states}
+    trials: dict[str, list[Trial]] = {op: [] for op in states}
     with progress("tuning", len(cases)) as step:
-        for one in cases:
-            lines = states[one.op].known(one.op, one.label, facts["device"], ())
+        for case in cases:
+            lines = states[case.op].known(case.op, case.label, facts["device"], ())
             if lines is None:
-                lines = [replace(m, facts=facts) for m in tried(one, machine)]
-                states[one.op].add(lines)
-                check_alive(one, machine)
-            found[one.op].append(Trial(one, tuple(sorted(lines, key=lambda m: m.peer != RULE))))
+                lines = [replace(m, facts=facts) for m in tried(case, machine)]
+                states[case.op].add(lines)
+                check_alive(case, machine)
+            trials[case.op].append(Trial(case, tuple(sorted(lines, key=lambda m: m.peer != RULE))))
             step()
-    return found
+    return trials
 
 
 def digest_of(op: str) -> str:
@@ -90,14 +90,14 @@ def keep(op: str, trials: Sequence[Trial], specs: Path, margin: float, *, dry_ru
     before = read_table(path)
     after = decided(trials, before, margin, {**about, "digest": digest_of(op)})
     new, gone = (len({m.key for m in a} - {m.key for m in b}) for a, b in ((after, before), (before, after)))
-    said = f"{path}: {len(after)} measurements, {new} new, {gone} gone"
+    summary = f"{path}: {len(after)} measurements, {new} new, {gone} gone"
     if after == list(before):
-        click.echo(f"{said}; unchanged", err=True)
+        click.echo(f"{summary}; unchanged", err=True)
     elif dry_run:
-        click.echo(f"{said}; not written", err=True)
+        click.echo(f"{summary}; not written", err=True)
     else:
         write_table(path, after)
-        click.echo(f"{said}; run 'baracuda-gen generate' to put them into plans", err=True)
+        click.echo(f"{summary}; run 'baracuda-gen generate' to put them into plans", err=True)
 
 
 def show(trials: Trials, margin: float, *, as_json: bool) -> None:
@@ -135,6 +135,8 @@ def _short(sku: str) -> str:
     return f"{parsed.arch} {parsed.schedule}"
 
 
-def _spread(one: Measured) -> str | None:
+def _spread(measured: Measured) -> str | None:
     """The interquartile range."""
-    return None if not one.us or one.low is None or one.high is None else f"{(one.high - one.low) / one.us:.1%}"
+    if not measured.us or measured.low is None or measured.high is None:
+        return None
+    return f"{(measured.high - measured.low) / measured.us:.1%}"

@@ -62,21 +62,21 @@ def compare(
     options, judge = options_of(specs, package), cache(lambda: Judge(specs, package, settings))
     if only is not None:
         outcomes = [judge()(op, only) for op in chosen]
-        _show(outcomes, settings, options, _kept(judge, outcomes, specs, package, repro), as_json, each=True)
+        _show(outcomes, settings, options, _save_failures(judge, outcomes, specs, package, repro), as_json, each=True)
         return not any(outcome.failure for outcome in outcomes)
     work = shard([(op, index) for index in range(count) for op in chosen], part)
-    known = State(state, settings, _against(specs, package))
-    left = [key for key in work if key not in known.outcomes]
+    record = State(state, settings, _against(specs, package))
+    left = [key for key in work if key not in record.outcomes]
     with progress("problems", len(left)) as step:
 
         def judged(outcome: Outcome) -> None:
-            known.add(outcome)
+            record.add(outcome)
             step()
 
-        given = {"specs": str(specs.resolve()), "package": package, "settings": asdict(settings)}
-        run(left, given, jobs or len(os.sched_getaffinity(0)), judged, environment(specs, package, (), device))
-    outcomes = [known.outcomes[key] for key in work]
-    _show(outcomes, settings, options, _kept(judge, outcomes, specs, package, repro), as_json)
+        parameters = {"specs": str(specs.resolve()), "package": package, "settings": asdict(settings)}
+        run(left, parameters, jobs or len(os.sched_getaffinity(0)), judged, environment(specs, package, (), device))
+    outcomes = [record.outcomes[key] for key in work]
+    _show(outcomes, settings, options, _save_failures(judge, outcomes, specs, package, repro), as_json)
     return not any(outcome.failure for outcome in outcomes)
 
 
@@ -97,10 +97,10 @@ def shard(work: Sequence[Key], part: str) -> list[Key]:
     return [key for key in work if key[1] % int(count) == int(index) - 1]
 
 
-def _device(given: str | None) -> str:
-    if given == "cuda" and not CudaDevice.available():
+def _device(device: str | None) -> str:
+    if device == "cuda" and not CudaDevice.available():
         raise DriverError("no CUDA device to compare on; use the host device")
-    return given or ("cuda" if CudaDevice.available() else "host")
+    return device or ("cuda" if CudaDevice.available() else "host")
 
 
 def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
@@ -121,35 +121,35 @@ def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
 
 def _against(specs: Path, package: str) -> str:
     """A digest of everything that outcomes depend on."""
-    ours = map(installed, TOOLS)
-    return digest_of([*ours, specs, Path(str(sys.modules[package].__file__)).parent])
+    folders = map(installed, TOOLS)
+    return digest_of([*folders, specs, Path(str(sys.modules[package].__file__)).parent])
 
 
-def _kept(
+def _save_failures(
     judge: Callable[[], Judge], outcomes: Sequence[Outcome], specs: Path, package: str, folder: Path | None
 ) -> dict[Key, str]:
     """Save each failure whose problem can be drawn, and return the command that reruns it."""
     failed = [outcome for outcome in outcomes if outcome.failure] if folder else []
-    kept = {}
+    commands = {}
     with progress("keeping failures", len(failed)) as step:
         for outcome in failed:
             assert folder is not None
             if file := judge().keep(outcome, folder):
-                kept[outcome.op, outcome.index] = replay(file, specs, package)
+                commands[outcome.op, outcome.index] = replay(file, specs, package)
             step()
-    return kept
+    return commands
 
 
 def _show(
     outcomes: Sequence[Outcome],
     settings: Settings,
     options: str,
-    kept: Mapping[Key, str],
+    commands: Mapping[Key, str],
     as_json: bool,
     *,
     each: bool = False,
 ) -> None:
-    rows, failures = rows_of(outcomes), failures_of(outcomes, settings, options, kept)
+    rows, failures = rows_of(outcomes), failures_of(outcomes, settings, options, commands)
     if as_json:
         show_json({"settings": asdict(settings), "outputs": rows, "failures": failures})
         return

@@ -38,21 +38,21 @@ def fuzz(
     with tempfile.TemporaryDirectory(prefix="baracuda-fuzz-") as folder:
         if only is not None:
             return _show_one(list(targets) or list(SHARES)[:1], seed, only, Path(folder), as_json)
-        known = State(state, seed, _against())
-        left = [(name, index) for name, index in _in_turn(work) if index not in known.done.get(name, ())]
+        record = State(state, seed, _against())
+        left = [(name, index) for name, index in _in_turn(work) if index not in record.done.get(name, ())]
         with progress("cases", len(left)) as step:
 
             def judged(question: Question, answer: Answer | None, death: str) -> bool:
                 verdict = Verdict(**question, what=FAILED, why=death) if answer is None else Verdict(**answer)
-                known.add(verdict)
+                record.add(verdict)
                 step()
                 return answer is not None and (verdict.index + 1) % Target.kinds[verdict.target].recycled != 0
 
             crew = Crew(_WORKER, {"seed": seed, "folder": folder}, judged, _apart(folder), _PATIENCE)
             questions = ({"target": name, "index": index} for name, index in left)
             crew.work(questions, min(jobs or len(os.sched_getaffinity(0)), max(1, len(left))))
-        known.flush()
-    return _show(known, seed, as_json)
+        record.flush()
+    return _show(record, seed, as_json)
 
 
 def cache_faults(count: int, seed: int, state: Path | None, as_json: bool) -> bool:
@@ -98,8 +98,8 @@ def _against() -> str:
     return digest_of(map(installed, (*TOOLS, "baracuda.specs")))
 
 
-def _show(known: State, seed: int, as_json: bool) -> bool:
-    rows, failures = rows_of(known.tallies), failures_of(known.tallies, seed)
+def _show(record: State, seed: int, as_json: bool) -> bool:
+    rows, failures = rows_of(record.tallies), failures_of(record.tallies, seed)
     if as_json:
         show_json({"seed": seed, "targets": rows, "failures": failures})
         return not failures
@@ -107,7 +107,7 @@ def _show(known: State, seed: int, as_json: bool) -> bool:
     click.echo()
     for row in failures:
         click.echo("\n  ".join(f"{name}: {value}" for name, value in row.items()))
-    click.echo(f"{sum(t.cases for t in known.tallies.values())} cases, {len(failures)} failures")
+    click.echo(f"{sum(t.cases for t in record.tallies.values())} cases, {len(failures)} failures")
     return not failures
 
 
@@ -119,13 +119,13 @@ def _show_one(targets: Sequence[str], seed: int, index: int, folder: Path, as_js
     watch.install()
     failed = False
     for name in targets:
-        (own := folder / name).mkdir()
-        target = Target.kinds[name](seed, own)
+        (target_folder := folder / name).mkdir()
+        target = Target.kinds[name](seed, target_folder)
         verdict = target.verdict(index)
         failed |= verdict.what == FAILED
-        shown = target.shown(target.drawn(index))
+        case = target.shown(target.drawn(index))
         if as_json:
-            show_json({"target": name, "index": index, "what": verdict.what, "why": verdict.why, "case": shown})
+            show_json({"target": name, "index": index, "what": verdict.what, "why": verdict.why, "case": case})
         else:
-            click.echo(f"{shown}\n\n{name} {index}: {verdict.what}; {verdict.why}")
+            click.echo(f"{case}\n\n{name} {index}: {verdict.what}; {verdict.why}")
     return not failed

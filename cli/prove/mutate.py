@@ -45,18 +45,18 @@ def mutate(
     with working("listing mutants"):
         chosen = shard(_mutants(ops, specs, package), part)
     chosen = chosen if count is None else sample(chosen, count, seed)
-    known = State(state, _against(specs, package))
-    left = [mutant for mutant in chosen if mutant.id not in known.outcomes]
+    record = State(state, _against(specs, package))
+    left = [mutant for mutant in chosen if mutant.id not in record.outcomes]
     with progress("mutants", len(left)) as step:
 
         def judged(outcome: Outcome) -> None:
-            known.add(outcome)
+            record.add(outcome)
             step()
 
         run(left, environment(specs, package, (), "host"), jobs or len(os.sched_getaffinity(0)), judged)
-    report = Report(chosen, known.outcomes, declared())
-    whole = not ops and count is None and part == "1/1"
-    stale = unused(report.known, report.survivors) if whole else []
+    report = Report(chosen, record.outcomes, declared())
+    is_whole = not ops and count is None and part == "1/1"
+    stale = unused(report.known, report.survivors) if is_whole else []
     _show(report, stale, as_json)
     return (report.score is None or report.score >= at_least) and not stale
 
@@ -65,14 +65,14 @@ def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
     plans_of(package)
     loaded = load_folder(specs)
     refuse_unknown(ops, loaded)
-    rows = {op: one for op, one in loaded.items() if one.spec.family == "row"}
+    rows = {op: entry for op, entry in loaded.items() if entry.spec.family == "row"}
     if others := [op for op in ops or loaded if op not in rows]:
         if ops:
             family = loaded[others[0]].spec.family
             raise Unsupported(f"{others[0]!r} is of family {family}; `mutate` covers family row only")
         click.echo(f"`mutate` covers family row only, not {', '.join(sorted(others))}", err=True)
     refuse_ungenerated(ops or rows, rows, package)
-    subjects = {op: Subject(one, loaded, package) for op, one in rows.items()}
+    subjects = {op: Subject(entry, loaded, package) for op, entry in rows.items()}
     return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
 
 
@@ -85,8 +85,8 @@ def _against(specs: Path, package: str) -> str:
 def _show(report: Report, stale: Sequence[str], as_json: bool) -> None:
     by_op, by_operator = report.by("op", lambda m: m.op), report.by("operator", _operator)
     if as_json:
-        found = {"ops": by_op, "operators": by_operator, "killers": report.killers(), "survivors": report.listed()}
-        show_json({**found, "stale": list(stale), "score": report.score})
+        tables = {"ops": by_op, "operators": by_operator, "killers": report.killers(), "survivors": report.listed()}
+        show_json({**tables, "stale": list(stale), "score": report.score})
         return
     for rows in (by_op, by_operator, report.killers(), report.listed()):
         if rows:

@@ -22,42 +22,42 @@ def repro(file: Path, specs: Path, package: str, device: str | None, as_json: bo
     Plans come from `package`; the file never decides what is imported. Differences since then are reported on stderr.
     """
     bundle = read(file)
-    if (failed := bundle.facts["package"]) != package:
-        click.echo(f"it failed in package {shown(failed)} and runs in {package!r}; --package chooses another", err=True)
-    where = _device(device or bundle.facts["device"].partition(":")[0], chosen=device is not None)
+    if (origin := bundle.facts["package"]) != package:
+        click.echo(f"it failed in package {shown(origin)} and runs in {package!r}; --package chooses another", err=True)
+    target = _device(device or bundle.facts["device"].partition(":")[0], chosen=device is not None)
     with working("running"):
-        now = replay(bundle, specs, package, where)
-    if now.changed:
-        click.echo(f"changed since: {', '.join(one_line(name, 80) for name in now.changed)}", err=True)
+        replayed = replay(bundle, specs, package, target)
+    if replayed.changed:
+        click.echo(f"changed since: {', '.join(one_line(name, 80) for name in replayed.changed)}", err=True)
     if as_json:
-        outputs = {name: asdict(accuracy) for name, accuracy in now.outputs.items()}
-        facts = {"device": where, "kernel": now.kernel, "changed": now.changed, "outputs": outputs}
-        show_json({**facts, "saw": bundle.facts["saw"], "sees": now.failure, "fails": bool(now.failure)})
+        outputs = {name: asdict(accuracy) for name, accuracy in replayed.outputs.items()}
+        facts = {"device": target, "kernel": replayed.kernel, "changed": replayed.changed, "outputs": outputs}
+        show_json({**facts, "saw": bundle.facts["saw"], "sees": replayed.failure, "fails": bool(replayed.failure)})
     else:
-        _show(bundle, where, now)
-    return not now.failure
+        _show(bundle, target, replayed)
+    return not replayed.failure
 
 
-def _device(wanted: str, *, chosen: bool) -> str:
-    if wanted != "cuda" or CudaDevice.available():
-        return wanted
+def _device(device: str, *, chosen: bool) -> str:
+    if device != "cuda" or CudaDevice.available():
+        return device
     if chosen:
         raise DriverError("no CUDA device to run on; use the host device")
     click.echo("it failed on a GPU; there is none, so it runs on the host device", err=True)
     return "host"
 
 
-def _show(bundle: Bundle, device: str, now: Replay) -> None:
-    click.echo(f"{bundle.facts['descriptor']}\n{now.kernel} on {device}\n")
-    if now.outputs:
-        verdicts = {name: "within" if a.worst_ratio <= 1 else "BEYOND" for name, a in now.outputs.items()}
+def _show(bundle: Bundle, device: str, replayed: Replay) -> None:
+    click.echo(f"{bundle.facts['descriptor']}\n{replayed.kernel} on {device}\n")
+    if replayed.outputs:
+        verdicts = {name: "within" if a.worst_ratio <= 1 else "BEYOND" for name, a in replayed.outputs.items()}
         show_table(
             [
                 {"output": n, "largest error": a.max_error, "error / bound": a.worst_ratio, "verdict": verdicts[n]}
-                for n, a in now.outputs.items()
+                for n, a in replayed.outputs.items()
             ]
         )
         click.echo()
-    if now.failure != (saw := bundle.facts["saw"]):
+    if replayed.failure != (saw := bundle.facts["saw"]):
         click.echo(f"before: {one_line(saw, 2000)}")
-    click.echo(f"now: {now.failure}" if now.failure else "passes now")
+    click.echo(f"now: {replayed.failure}" if replayed.failure else "passes now")

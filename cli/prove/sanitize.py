@@ -53,13 +53,13 @@ def sanitize(
                     file.write(" ".join(run) + "\n")
             step()
     rows.sort(key=lambda row: (row["finding"] == "none", str(row["op"]), str(row["tool"])))
-    found, before = sum(row["finding"] != "none" for row in rows), len(work) - len(left)
+    findings, before = sum(row["finding"] != "none" for row in rows), len(work) - len(left)
     if as_json:
-        show_json({"runs": rows, "done_before": before, "findings": found})
+        show_json({"runs": rows, "done_before": before, "findings": findings})
     else:
         show_table(rows)
-        click.echo(f"{len(rows)} runs, {before} done before, {found} with findings")
-    return not found
+        click.echo(f"{len(rows)} runs, {before} done before, {findings} with findings")
+    return not findings
 
 
 def _work(specs: Path | None, ops: Sequence[str], tools: str) -> list[tuple[str, str, str]]:
@@ -69,10 +69,10 @@ def _work(specs: Path | None, ops: Sequence[str], tools: str) -> list[tuple[str,
     from baracuda.checking.verify.suite import HERE
     from baracuda.codegen.spec.load import load_folder
 
-    known = load_folder(specs or HERE)
-    if missing := [op for op in ops if op not in known]:
-        raise InvalidProblem(f"no op {missing[0]!r}; known: {', '.join(known)}")
-    return [(tool, op, element) for op in (ops or known) for element in known[op].spec.dtypes for tool in chosen]
+    loaded = load_folder(specs or HERE)
+    if missing := [op for op in ops if op not in loaded]:
+        raise InvalidProblem(f"no op {missing[0]!r}; known: {', '.join(loaded)}")
+    return [(tool, op, element) for op in (ops or loaded) for element in loaded[op].spec.dtypes for tool in chosen]
 
 
 def _part(work: list[tuple[str, str, str]], shard: str) -> list[tuple[str, str, str]]:
@@ -92,6 +92,6 @@ def _watch(tool: str, op: str, element: str, specs: Path | None, package: str) -
     ran = sum(line.startswith(f"{op}_") for line in lines)
     if result.returncode == 0:
         return ran, "" if ran else "nothing ran"
-    said = [line.removeprefix("=========").strip() for line in lines if line.startswith("=========")]
-    telling = [line for line in said if line and not line.startswith("COMPUTE-SANITIZER")]
+    messages = [line.removeprefix("=========").strip() for line in lines if line.startswith("=========")]
+    telling = [line for line in messages if line and not line.startswith("COMPUTE-SANITIZER")]
     return ran, (telling or lines or ["it failed silently"])[0]

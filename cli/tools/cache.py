@@ -33,15 +33,15 @@ class Kind:
 
     @classmethod
     def of(cls, folder: Path) -> Kind:
-        found = entries(folder)
-        return cls(folder.name, len(found), sum(one.nbytes for one in found) / _MB)
+        stored = entries(folder)
+        return cls(folder.name, len(stored), sum(entry.nbytes for entry in stored) / _MB)
 
 
 def cache(what: str, *, remove: bool, megabytes: float | None, days: float | None, as_json: bool) -> bool:
     """Show, verify or prune; false if damage remains."""
-    for option, given in (("--size", megabytes), ("--days", days)):
-        if given is not None and not 0 <= given <= _LARGEST:
-            raise InvalidProblem(f"{option} {given:g}: must be a number from 0 to {_LARGEST:g}")
+    for option, value in (("--size", megabytes), ("--days", days)):
+        if value is not None and not 0 <= value <= _LARGEST:
+            raise InvalidProblem(f"{option} {value:g}: must be a number from 0 to {_LARGEST:g}")
     if what == "verify":
         return _verify(remove, as_json)
     if what == "prune":
@@ -63,15 +63,15 @@ def _show(as_json: bool) -> None:
 
 def _verify(remove: bool, as_json: bool) -> bool:
     """Check every entry and list damaged ones; with `remove`, delete them; true if none is left."""
-    found = [one for folder in _folders() for one in entries(folder)]
-    damaged = [one for one in found if not is_intact(one.path)]
-    for one in damaged if remove else ():
-        one.path.unlink(missing_ok=True)
+    stored = [entry for folder in _folders() for entry in entries(folder)]
+    damaged = [entry for entry in stored if not is_intact(entry.path)]
+    for entry in damaged if remove else ():
+        entry.path.unlink(missing_ok=True)
     if as_json:
-        paths = [str(one.path) for one in damaged]
-        show_json({"entries": len(found), "damaged": paths, "removed": len(damaged) if remove else 0})
+        paths = [str(entry.path) for entry in damaged]
+        show_json({"entries": len(stored), "damaged": paths, "removed": len(damaged) if remove else 0})
     else:
-        _show_damaged(found, damaged, remove)
+        _show_damaged(stored, damaged, remove)
     return remove or not damaged
 
 
@@ -80,15 +80,15 @@ def _prune(megabytes: float | None, days: float | None, as_json: bool) -> None:
     processes.
     """
     most = None if megabytes is None else int(megabytes * _MB)
-    gone: list[Entry] = []
+    removed: list[Entry] = []
     for folder in _folders():
         sweep(folder)
-        gone += cache_folder.prune(folder, nbytes=most, days=MOST_DAYS if days is None else days)
-    freed = sum(one.nbytes for one in gone) / _MB
+        removed += cache_folder.prune(folder, nbytes=most, days=MOST_DAYS if days is None else days)
+    freed = sum(entry.nbytes for entry in removed) / _MB
     if as_json:
-        show_json({"removed": len(gone), "megabytes": freed})
+        show_json({"removed": len(removed), "megabytes": freed})
     else:
-        click.echo(f"{len(gone)} entries removed, {freed:.1f} MB")
+        click.echo(f"{len(removed)} entries removed, {freed:.1f} MB")
 
 
 def _folders() -> list[Path]:
@@ -96,16 +96,16 @@ def _folders() -> list[Path]:
     root = cache_root()
     if not root.is_dir():
         return []
-    found = [path for kind in _KINDS if (path := root / kind).is_dir() and not path.is_symlink()]
-    for folder in (root, *found):
+    folders = [path for kind in _KINDS if (path := root / kind).is_dir() and not path.is_symlink()]
+    for folder in (root, *folders):
         check_private(folder, root)
-    return found
+    return folders
 
 
-def _show_damaged(found: Sequence[Entry], damaged: Sequence[Entry], removed: bool) -> None:
-    for line in _some([one_line(one.path) for one in damaged]):
+def _show_damaged(stored: Sequence[Entry], damaged: Sequence[Entry], removed: bool) -> None:
+    for line in _some([one_line(entry.path) for entry in damaged]):
         click.echo(line)
-    click.echo(f"{len(found)} entries, {len(damaged)} damaged{' and removed' if removed and damaged else ''}")
+    click.echo(f"{len(stored)} entries, {len(damaged)} damaged{' and removed' if removed and damaged else ''}")
 
 
 def _some(lines: Sequence[str]) -> Iterable[str]:

@@ -38,12 +38,12 @@ class Finding:
 
 def doctor(*, as_json: bool = False) -> bool:
     """Print all findings; true if nothing required is missing."""
-    found = findings()
+    results = findings()
     if as_json:
-        show_json([asdict(finding) for finding in found])
+        show_json([asdict(finding) for finding in results])
     else:
-        show_table([{"what": f.what, "found": f.found, "": "MISSING" if f.missing else ""} for f in found])
-    return not any(finding.missing for finding in found)
+        show_table([{"what": f.what, "found": f.found, "": "MISSING" if f.missing else ""} for f in results])
+    return not any(finding.missing for finding in results)
 
 
 def findings() -> list[Finding]:
@@ -56,9 +56,9 @@ def _versions() -> Iterator[Finding]:
     yield Finding("python", platform.python_version())
     yield Finding("baracuda-gen", _version("baracuda-gen") or "not installed; used from its folder")
     for name in NEEDED:
-        found = _version(name)
-        yield Finding(name, found or missing, not found)
-    cupy = [f"{name} {found}" for name in ARRAYS if (found := _version(name))]
+        installed = _version(name)
+        yield Finding(name, installed or missing, not installed)
+    cupy = [f"{name} {installed}" for name in ARRAYS if (installed := _version(name))]
     yield Finding("cupy", ", ".join(cupy) or "not installed; any other array library with DLPack will do")
 
 
@@ -111,8 +111,8 @@ def _cache() -> Iterator[Finding]:
     except UnsafeCache as error:
         yield Finding("cache", str(error), True)
         return
-    there = next(path for path in (root, *root.parents) if os.path.exists(path))
-    for folder in (there, *root.glob("**/")):
+    existing = next(path for path in (root, *root.parents) if os.path.exists(path))
+    for folder in (existing, *root.glob("**/")):
         try:
             TemporaryFile(dir=folder).close()
         except OSError as error:
@@ -128,8 +128,8 @@ def _toolkits() -> Iterator[Finding]:
     named = [(name, os.environ[name]) for name in TOOLKIT_VARIABLES if os.environ.get(name)]
     usual = [("", str(path)) for path in sorted(Path("/usr/local").glob("cuda*"))]
     for name, path in (*named, *usual):
-        there = "" if Path(path).is_dir() else "no such folder, and "
-        yield Finding("cuda toolkit", f"{f'{name}=' if name else ''}{path}: {there}not used")
+        note = "" if Path(path).is_dir() else "no such folder, and "
+        yield Finding("cuda toolkit", f"{f'{name}=' if name else ''}{path}: {note}not used")
     if not named and not usual:
         yield Finding("cuda toolkit", "none, and none is needed")
 

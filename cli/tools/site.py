@@ -54,16 +54,16 @@ def site(
     variants = list_kernels(project, archs=archs, package=package)
     report = Report.of(variants if resources else [])
     report.show_failures(project.loaded)
-    given = {"accuracy": accuracy, "speed": speed, "sweep": sweeps}
-    measured = Measurements(*(tuple(files) or _kept(root, kind) for kind, files in given.items()))
-    made = project.loaded, project.ops, project.files
+    state_files = {"accuracy": accuracy, "speed": speed, "sweep": sweeps}
+    measurements = Measurements(*(tuple(files) or _state_files(root, kind) for kind, files in state_files.items()))
+    parts = project.loaded, project.ops, project.files
     documents = Documents(root)
-    catalogue = Catalogue(*made, kernels_of(package), _resources(variants), documents, package, measured.pictures)
+    catalogue = Catalogue(*parts, kernels_of(package), _resources(variants), documents, package, measurements.pictures)
     for folder in folders:  # first, so that what is written then is known to be ours when this fails
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _OURS).touch()
-    with tempfile.TemporaryDirectory() if markdown is None else nullcontext(str(markdown)) as kept:
-        _write(catalogue, Path(kept), out)
+    with tempfile.TemporaryDirectory() if markdown is None else nullcontext(str(markdown)) as pages_folder:
+        _write(catalogue, Path(pages_folder), out)
     click.echo(f"{out}: {len(project.ops)} ops in {time.perf_counter() - start:.1f} s; open {out / 'index.html'}")
     return not report.failed
 
@@ -73,7 +73,7 @@ def _refuse_others(folder: Path) -> None:
         raise SpecError(f"{folder}: is not an earlier site and would be emptied; choose a new folder")
 
 
-def _kept(root: Path, kind: str) -> tuple[Path, ...]:
+def _state_files(root: Path, kind: str) -> tuple[Path, ...]:
     """State files beside the documentation."""
     return tuple(sorted((root / "docs" / "measurements").glob(f"{kind}*.jsonl")))
 

@@ -31,19 +31,19 @@ class Measurements:
     @cached_property
     def outcomes(self) -> list[Outcome]:
         """Outcomes for the latest sources of an op."""
-        found = lines(self.accuracy)
-        latest = {outcome.op: texts for _, texts, outcome in found}
-        return [outcome for _, texts, outcome in found if texts == latest[outcome.op]]
+        records = lines(self.accuracy)
+        latest = {outcome.op: texts for _, texts, outcome in records}
+        return [outcome for _, texts, outcome in records if texts == latest[outcome.op]]
 
     def pictures(self, op: str) -> dict[str, bytes]:
         """SVG by title, without those that were not measured."""
-        found = {}
-        if ours := [o for o in self.outcomes if o.op == op and o.outputs]:
-            found["Errors as a part of their bound"] = _histograms(ours)
+        pictures = {}
+        if outcomes := [o for o in self.outcomes if o.op == op and o.outputs]:
+            pictures["Errors as a part of their bound"] = _histograms(outcomes)
         for title, paths, sweep in (("Roofline", self.speed, False), ("By the length of rows", self.sweeps, True)):
-            if paths and (drawn := _speed(op, paths, sweep)):
-                found[title] = drawn
-        return found
+            if paths and (svg := _speed(op, paths, sweep)):
+                pictures[title] = svg
+        return pictures
 
 
 def _speed(op: str, paths: Iterable[Path], sweep: bool) -> bytes | None:
@@ -51,12 +51,12 @@ def _speed(op: str, paths: Iterable[Path], sweep: bool) -> bytes | None:
     from baracuda.benchmarks.plot import draw
     from baracuda.benchmarks.state import latest
 
-    measured = [one for one in latest(paths) if one.op == op]
-    if not any(one.us is not None for one in measured):
+    measurements = [measurement for measurement in latest(paths) if measurement.op == op]
+    if not any(measurement.us is not None for measurement in measurements):
         return None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "drawn.svg"
-        draw(measured, path, sweep=sweep)
+        draw(measurements, path, sweep=sweep)
         return path.read_bytes()
 
 
@@ -67,26 +67,26 @@ def _histograms(outcomes: Sequence[Outcome]) -> bytes:
     figure, axes = pyplot.subplots(
         1, len(elements), figsize=(3.2 * len(elements), 3), sharey=True, squeeze=False, layout="constrained"
     )
-    for place, element in zip(axes[0], elements, strict=True):
-        _histogram(place, [o for o in outcomes if o.element == element])
-        place.set(title=element, xlabel="error / bound")
+    for axis, element in zip(axes[0], elements, strict=True):
+        _histogram(axis, [o for o in outcomes if o.element == element])
+        axis.set(title=element, xlabel="error / bound")
     axes[0][0].set(ylabel="problems")
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
     pyplot.close(figure)
-    return drawn.getvalue()
+    return buffer.getvalue()
 
 
-def _histogram(place: Any, outcomes: Sequence[Outcome]) -> None:
+def _histogram(axis: Any, outcomes: Sequence[Outcome]) -> None:
     bars = [10 ** (k / _BARS - _DECADES) for k in range(_DECADES * _BARS + 2)]
     for output in dict.fromkeys(name for o in outcomes for name in o.outputs):
         ratios = [o.outputs[output].ratio for o in outcomes if output in o.outputs]
         shown = [min(max(r, bars[0]), bars[-1]) for r in ratios if math.isfinite(r)]
-        place.hist(shown, bins=bars, histtype="step", label=output)
-    place.axvline(1, color="k", lw=1)
-    place.set_xscale("log")
-    place.grid(True, alpha=0.25)
-    place.legend(fontsize=7, loc="upper left")
+        axis.hist(shown, bins=bars, histtype="step", label=output)
+    axis.axvline(1, color="k", lw=1)
+    axis.set_xscale("log")
+    axis.grid(True, alpha=0.25)
+    axis.legend(fontsize=7, loc="upper left")
 
 
 def _pyplot() -> Any:

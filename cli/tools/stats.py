@@ -78,8 +78,8 @@ def import_times(modules: Mapping[str, str]) -> dict[str, float]:
 
 def _milliseconds(statement: str) -> float:
     code = f"import time, baracuda.runtime; then = time.perf_counter(); {statement}; print(time.perf_counter() - then)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return round(1000 * float(done.stdout), 2)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return round(1000 * float(result.stdout), 2)
 
 
 def _files(package: str) -> list[Path]:
@@ -100,8 +100,8 @@ def main(as_json: bool) -> None:
     parts, by_op = sizes(), ops()
     mean = {name: round(sum(row[name] for row in by_op.values()) / len(by_op)) for name in PER_OP}
     if as_json:
-        given = {name: asdict(size) for name, size in parts.items()}
-        show_json({"sizes": given, "ops": by_op, "mean": mean, "import_ms": times})
+        by_part = {name: asdict(size) for name, size in parts.items()}
+        show_json({"sizes": by_part, "ops": by_op, "mean": mean, "import_ms": times})
         return
     show_table([{"part": name, **asdict(size)} for name, size in parts.items()])
     show_table([{"op": op, **row} for op, row in by_op.items()])

@@ -12,7 +12,7 @@ import numpy as np
 
 from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
 from baracuda.codegen.spec.spec import OpSpec, RangeSpec
-from baracuda.runtime import KernelSku, SpecError, Unsupported
+from baracuda.runtime import KernelSku, PlanPreference, SpecError, Unsupported
 from baracuda.runtime.values import shown
 
 from .problem import Problem
@@ -83,7 +83,7 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
     elif len(found) < _WANTED:
         for problem in random_problems(subject, sku, _WANTED - len(found), seed=1, limit=1 << 14):
             found.setdefault(problem.descriptor, problem)
-    if not found and subject.spec.family == "body":
+    if not found:
         serving = (case for case in subject.spec.tests.cases[::-1] if _second_choice(subject, case, sku))
         add(islice(serving, _WANTED), _second_choice)
     return list(found.values())
@@ -91,15 +91,13 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 
 def _second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` for a kernel that is not its first choice."""
+    only = PlanPreference(archs=frozenset({sku.arch}), schedules=frozenset({str(sku.schedule)}))
     try:
         problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
+        problem.plan = problem.plan.select(problem.descriptor, only, layouts=problem.plan.layouts)
     except Unsupported:
         return None
-    row = next((row for row in problem.plan._rows if row.sku == sku), None)
-    if row is None or not can_be_laid_out(problem):
-        return None
-    problem.plan = type(problem.plan)(problem.descriptor, [row], row, problem.plan.layouts)
-    return problem
+    return problem if can_be_laid_out(problem) else None
 
 
 def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:

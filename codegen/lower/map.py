@@ -69,7 +69,10 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
 
 def _entries(spec: MapSpec, operands: int, *, sums: bool) -> Iterable[Entry]:
     schedule = SUMS if sums and operands > _FEW else USUAL
-    return (Entry(Identifier(tag), schedule) for tag in spec.dtypes)
+    # Sums that blocks share take a workspace; without one, a block for each is slower.
+    unshared = Schedule(schedule.threads, tuple((dict(schedule.numbers) | {"blocks": 1}).items()))
+    schedules = (schedule, unshared) if sums else (schedule,)
+    return (Entry(Identifier(tag), of) for of in schedules for tag in spec.dtypes)
 
 
 class _Lowering:

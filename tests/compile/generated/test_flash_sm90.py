@@ -95,9 +95,12 @@ def test_what_makes_it_fast(case: Case, tmp_path: Path) -> None:
 def test_too_few_registers_are_noticed() -> None:
     """What is written for 128 rows a block does not fit the registers that 192 rows leave."""
     _, source = chosen(Case(128, 128, "bf16", True, False))
-    text = source.text.replace("BLOCK_Q = 128", "BLOCK_Q = 192").replace("QUERY_REGISTERS = 1", "QUERY_REGISTERS = 0")
-    text = text.replace("THREADS = 384", "THREADS = 512").replace("__launch_bounds__(384", "__launch_bounds__(512")
-    made = assemble(replace(source, text=text), "sm_90a")
+    changes = {"BLOCK_Q=128": "BLOCK_Q=192", "QUERY_REGISTERS=1": "QUERY_REGISTERS=0", "THREADS=384": "THREADS=512"}
+    defines = "\n".join(source.defines)
+    for old, new in changes.items():
+        assert old in defines
+        defines = defines.replace(old, new)
+    made = assemble(replace(source, defines=tuple(defines.split("\n"))), "sm_90a")
     assert made.cubin.resources.spill_bytes > 0 and serialised(made.log)
 
 

@@ -378,7 +378,7 @@ def test_a_required_copy_is_written_in_place(tmp_path: Path, monkeypatch: pytest
         ("op: alibi_backward", "op: alibi_both"),
         ("AlibiBackwardPlan", "AlibiBothPlan"),
         ("    optional: has_dscores\n", ""),
-        ("  has_dscores: {type: bool, doc: whether dscores is wanted, default: true}\n", ""),
+        ("  has_dscores: {type: bool, doc: whether dscores is requested, default: true}\n", ""),
         ("  - {that: has_dscores or has_dslopes, raises: InvalidProblem}\n", ""),
         ("    has_dscores: [true, true, false]\n", ""),
         (", has_dscores: false", ""),

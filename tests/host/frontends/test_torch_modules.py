@@ -56,6 +56,14 @@ def test_masks_of_integers_are_refused() -> None:
         ft.scaled_dot_product_attention(q, q, q, torch.ones(5, 5, dtype=torch.int64))
 
 
+@pytest.mark.parametrize(("d_k", "d_v"), [(0, 4), (4, 0)])
+def test_attention_of_empty_heads(d_k: int, d_v: int) -> None:
+    """Scores of no features are all 0, so y is the mean of the values."""
+    q, k, v = torch.ones(1, 2, 3, d_k), torch.ones(1, 2, 5, d_k), torch.rand(1, 2, 5, d_v)
+    ours = ft.scaled_dot_product_attention(q, k, v)
+    assert torch.allclose(ours, v.mean(dim=2, keepdim=True).expand(1, 2, 3, d_v))
+
+
 @pytest.mark.parametrize("axes", [2, 3, 5])
 def test_attention_takes_any_number_of_batches(axes: int) -> None:
     lead = (2, 1, 3)[: axes - 2]

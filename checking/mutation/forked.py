@@ -31,11 +31,11 @@ def apart(work: Callable[[], Any], seconds: float) -> Any:
         os.close(read)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # with what it may have started
-        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if answer is None:
         raise Died(f"it was not done after {seconds:g} seconds")
     if not answer:
-        raise Died(f"it died of {signal.Signals(-ended).name}" if ended < 0 else f"it exited with {ended}")
+        raise Died(f"it died of {signal.Signals(-exit_code).name}" if exit_code < 0 else f"it exited with {exit_code}")
     return json.loads(answer)
 
 
@@ -53,10 +53,10 @@ def _work(work: Callable[[], Any], write: int) -> NoReturn:
 
 def _all_of(read: int, deadline: float) -> bytes | None:
     """Everything until the other end is closed; None when that takes too long."""
-    found = b""
-    while (left := deadline - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
+    data = b""
+    while (remaining := deadline - time.monotonic()) > 0 and select.select([read], [], [], remaining)[0]:
         piece = os.read(read, 1 << 16)
         if not piece:
-            return found
-        found += piece
+            return data
+        data += piece
     return None

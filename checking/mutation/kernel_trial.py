@@ -31,10 +31,10 @@ class KernelBench:
         self.stages = stages.of_kernel(row.sku, memory)
         self.builder = Builder(find_toolchain(), BuildCache(cache_root() / "host"))
         self.variants = _variants(row.sku, self.text)
-        self.originals = {one: self._code(one) for one in self.variants}
+        self.originals = {variant: self._code(variant) for variant in self.variants}
         self.statements = probes.statements(reached_by(row, self.text))
         marked = probes.marked(self.text, self.statements)
-        self.marks = {one: self._marks(replace(one, text=marked)) for one in self.variants}
+        self.marks = {variant: self._marks(replace(variant, text=marked)) for variant in self.variants}
 
     @cache  # noqa: B019  there is one bench to a process
     def unchanged(self, rest: bool) -> Verdict:
@@ -44,9 +44,9 @@ class KernelBench:
 
     def compare(self, mutant: Mutant) -> Verdict | None:
         """The verdict on a mutant that need not run: its code is the same, or it has none."""
-        built = [replace(one, text=mutant.apply(self.text)) for one in self.variants if self._reaches(mutant, one)]
+        sources = [replace(v, text=mutant.apply(self.text)) for v in self.variants if self._reaches(mutant, v)]
         try:
-            differs = any(self._code(one) != self.originals[replace(one, text=self.text)] for one in built)
+            differs = any(self._code(source) != self.originals[replace(source, text=self.text)] for source in sources)
             return None if differs else Verdict(SAME)
         except CompileError as error:
             return Verdict(STILLBORN, "", in_one_line(error))
@@ -77,8 +77,8 @@ def _variants(sku: KernelSku, text: str) -> list[KernelSource]:
 
     Other element types of a tensor change conversions, not the statements that there are.
     """
-    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
-    sources = [replace(source, text=text) for problem in found for source in problem.plan.sources()]
+    problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    sources = [replace(source, text=text) for problem in problems for source in problem.plan.sources()]
     return list(dict.fromkeys(sources))
 
 

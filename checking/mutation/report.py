@@ -66,9 +66,9 @@ def _target(mutant: Mutant) -> str:
 
 
 def _row(counts: Counter[str]) -> dict[str, object]:
-    kept = {"mutants": counts.total(), SAME: counts[SAME], "not compiled": counts[STILLBORN]}
+    totals = {"mutants": counts.total(), SAME: counts[SAME], "not compiled": counts[STILLBORN]}
     rest = {DECLARED: counts[DECLARED], KILLED: counts[KILLED], SURVIVED: counts[SURVIVED]}
-    return {**kept, **rest, "score": said(_score(counts))}
+    return {**totals, **rest, "score": said(_score(counts))}
 
 
 def said(score: float | None) -> str:

@@ -24,8 +24,8 @@ _AT_LEAST = 40  # mutants that are worth finding out once more what the unchange
 def jobs_of(mutants: Sequence[Mutant], workers: int) -> list[Job]:
     """The mutants by target, the largest job first, none so large that others wait for it."""
     by_target: dict[tuple[str, str], list[Mutant]] = {}
-    for one in mutants:
-        by_target.setdefault((one.op, one.target), []).append(one)
+    for mutant in mutants:
+        by_target.setdefault((mutant.op, mutant.target), []).append(mutant)
     size = max(_AT_LEAST, -(-len(mutants) // (4 * workers)))
     jobs = []
     for (op, target), of_target in by_target.items():
@@ -45,9 +45,9 @@ def run(
             report(outcome)
 
     with tempfile.TemporaryDirectory(prefix="baracuda-mutants-") as cache, ThreadPoolExecutor(workers) as pool:
-        around = {**os.environ, **variables, "BARACUDA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, **variables, "BARACUDA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"}
         running: list[subprocess.Popen[str]] = []
-        futures = [pool.submit(_judge, job, around, running, guarded) for job in jobs_of(mutants, workers)]
+        futures = [pool.submit(_judge, job, environment, running, guarded) for job in jobs_of(mutants, workers)]
         try:
             for future in futures:
                 future.result()
@@ -65,8 +65,8 @@ def _judge(
     command = [sys.executable, "-m", "baracuda.checking.mutation.worker"]
     pipe = subprocess.PIPE
     with (
-        tempfile.TemporaryFile("w+") as said,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True, env=dict(environment)) as process,
+        tempfile.TemporaryFile("w+") as stderr,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, text=True, env=dict(environment)) as process,
     ):
         running.append(process)
         assert process.stdin is not None and process.stdout is not None
@@ -74,11 +74,11 @@ def _judge(
         process.stdin.close()
         missing = {mutant.id for mutant in job.mutants}
         for line in process.stdout:
-            found = json.loads(line)
-            missing.discard(found["id"])
-            report(Outcome(**{**found, "verdict": Verdict(**found["verdict"])}))
+            record = json.loads(line)
+            missing.discard(record["id"])
+            report(Outcome(**{**record, "verdict": Verdict(**record["verdict"])}))
         running.remove(process)
         if missing:
-            said.seek(0)
-            last = said.read().strip().splitlines()[-1:] or ["nothing"]
+            stderr.seek(0)
+            last = stderr.read().strip().splitlines()[-1:] or ["nothing"]
             raise InvalidProblem(f"{job.target} of {job.op} was not judged to the end; it said {last[0]!r}")

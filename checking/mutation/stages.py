@@ -63,18 +63,18 @@ def of_plan(subject: Subject, skus: list[KernelSku], memory: HostMemory) -> tupl
 
 def _tests(sku: KernelSku, memory: HostMemory) -> Iterator[Stage]:
     for name, test in _functions():
-        takes = inspect.signature(test).parameters
-        if "sku" in takes:
-            given = {"sku": sku, "memory": memory}
-            run = partial(test, **{name: given[name] for name in takes})
+        parameters = inspect.signature(test).parameters
+        if "sku" in parameters:
+            arguments = {"sku": sku, "memory": memory}
+            run = partial(test, **{name: arguments[name] for name in parameters})
             yield Stage(name, partial(_patiently, run, memory) if name in _LAST else run)
 
 
 def _functions() -> list[tuple[str, Callable[..., None]]]:
-    named = [(name.removeprefix("test_"), test) for name, test in vars(suite).items() if name.startswith("test_")]
-    named = [one for one in named if one[0] != _SHORTENED]
+    tests = [(name.removeprefix("test_"), test) for name, test in vars(suite).items() if name.startswith("test_")]
+    tests = [entry for entry in tests if entry[0] != _SHORTENED]
     order = {name: place for place, name in enumerate((*_FIRST, "", *_LAST))}
-    return sorted(named, key=lambda one: order.get(one[0], len(_FIRST)))
+    return sorted(tests, key=lambda entry: order.get(entry[0], len(_FIRST)))
 
 
 def _patiently(run: Callable[[], None], memory: HostMemory) -> None:
@@ -87,9 +87,9 @@ def _patiently(run: Callable[[], None], memory: HostMemory) -> None:
 
 def _accesses(sku: KernelSku) -> None:
     """What check mode finds on the smallest problem of several rows that fills vectors, and on one that does not."""
-    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     vec = 16 // sku.element.row.bytes
-    several = [p for p in found if p.several]
+    several = [p for p in problems if p.several]
     with check_mode() as watched:
         for packed in (True, False):
             for problem in [p for p in several if fills_packs(p, vec) == packed][:1]:
@@ -98,9 +98,9 @@ def _accesses(sku: KernelSku) -> None:
 
 def _smallest(sku: KernelSku, memory: HostMemory, count: int = 3) -> None:
     """The accuracy of ordinary inputs on a few small problems of several rows, and on the smallest of all."""
-    found = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
-    several = [p for p in found if p.several]
-    for problem in [*several[:count], *found[:1]]:
+    problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    several = [p for p in problems if p.several]
+    for problem in [*several[:count], *problems[:1]]:
         for name, accuracy in checks.measured(problem, memory, "normal").items():
             if not accuracy.worst_ratio <= 1:
                 raise AssertionError(f"{sku.symbol} on {problem.descriptor}: {name!r} is off by {accuracy}")

@@ -34,9 +34,9 @@ class State:
 
 def _outcome(line: str, against: str) -> Outcome | None:
     try:
-        found: dict[str, Any] = json.loads(line)
-        if found.pop("against") != against:
+        record: dict[str, Any] = json.loads(line)
+        if record.pop("against") != against:
             return None
-        return Outcome(**{**found, "verdict": Verdict(**found["verdict"])})
+        return Outcome(**{**record, "verdict": Verdict(**record["verdict"])})
     except (ValueError, KeyError, TypeError):
         return None

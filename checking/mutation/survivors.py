@@ -44,23 +44,23 @@ def _matches(pattern: str, text: str) -> bool:
 
 def declared(folder: Path = TEMPLATES) -> list[Declared]:
     """Every entry of the `*.survivors.yaml` files in `folder`."""
-    found = []
+    entries = []
     for path in sorted(folder.glob("*.survivors.yaml")):
         source = read_yaml(path)
         for number, entry in enumerate(source.data["survivors"]):
             if not isinstance(entry, Mapping) or not _FIELDS <= set(entry) <= _FIELDS | _OPTIONAL:
                 raise SpecError(f"{path.name}: entry {number + 1} needs {', '.join(sorted(_FIELDS))}; got {entry!r}")
             texts = {name: str(entry.get(name, "*")) for name in (*_FIELDS, *_OPTIONAL)}
-            found.append(Declared(**texts, place=f"{path.name}: entry {number + 1}"))
-    return found
+            entries.append(Declared(**texts, place=f"{path.name}: entry {number + 1}"))
+    return entries
 
 
 def reason_of(mutant: Mutant, known: Sequence[Declared]) -> str:
     """Why `mutant` is declared to be none, or nothing."""
-    return next((one.reason for one in known if one.matches(mutant)), "")
+    return next((entry.reason for entry in known if entry.matches(mutant)), "")
 
 
 def unused(known: Iterable[Declared], mutants: Sequence[Mutant]) -> list[str]:
     """A line for each entry that none of `mutants` matches."""
-    rest = [one for one in known if not any(one.matches(mutant) for mutant in mutants)]
-    return [f"{one.place} matches no survivor; remove it: {one.line!r}, {one.change!r}" for one in rest]
+    rest = [entry for entry in known if not any(entry.matches(mutant) for mutant in mutants)]
+    return [f"{entry.place} matches no survivor; remove it: {entry.line!r}, {entry.change!r}" for entry in rest]

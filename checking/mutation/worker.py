@@ -72,8 +72,8 @@ def _judged(bench: KernelBench | PlanBench, job: Job, mutant: Mutant) -> Verdict
     verdict = Verdict(SURVIVED)
     for rest in (False, True):
         if (unchanged := bench.unchanged(rest)).what != SURVIVED:
-            said = f"{unchanged.stage}: {unchanged.said}"
-            raise InvalidProblem(f"{job.op}: {job.target} does not pass its own tests, so mutants say nothing: {said}")
+            why = f"{unchanged.stage}: {unchanged.said}"
+            raise InvalidProblem(f"{job.op}: {job.target} does not pass its own tests, so mutants say nothing: {why}")
         verdict = judged_apart(partial(bench.judge, mutant, rest))
         if verdict.what != SURVIVED:
             break
@@ -82,7 +82,7 @@ def _judged(bench: KernelBench | PlanBench, job: Job, mutant: Mutant) -> Verdict
 
 def main() -> None:
     op, target, mutants = json.load(sys.stdin).values()
-    job = Job(op, target, tuple(Mutant(**one) for one in mutants))
+    job = Job(op, target, tuple(Mutant(**mutant) for mutant in mutants))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what tests print is no answer
 

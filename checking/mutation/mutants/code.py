@@ -49,11 +49,11 @@ class Code:
 
     @cached_property
     def untouched(self) -> frozenset[int]:
-        found: set[int] = set()
+        indices: set[int] = set()
         for at, token in enumerate(self.tokens[:-1]):
             if token.text in _UNTOUCHED and self.tokens[at + 1].text == "(":
-                found |= set(range(at, closing(self.tokens, at + 1) + 1))
-        return frozenset(found)
+                indices |= set(range(at, closing(self.tokens, at + 1) + 1))
+        return frozenset(indices)
 
     def each(self) -> Iterator[tuple[int, Token]]:
         """Index and token of all that may be changed and has something on both sides."""
@@ -107,13 +107,13 @@ class Code:
     @cached_property
     def steps(self) -> list[tuple[int, int]]:
         """First and last token of what each `for` does after a turn."""
-        found = []
+        steps = []
         for at, token in enumerate(self.tokens):
             if token.text == "for":
                 end = closing(self.tokens, at + 1)
                 start = max(i for i in range(at, end) if self.tokens[i].text == ";") + 1
-                found.append((start, end - 1))
-        return found
+                steps.append((start, end - 1))
+        return steps
 
     @cached_property
     def statements(self) -> list[tuple[int, int]]:
@@ -135,12 +135,12 @@ class Code:
     @cached_property
     def heads(self) -> dict[int, int]:
         """Where the parentheses behind each `if`, `for` and `while` open and close."""
-        found = {}
+        heads = {}
         for at, token in enumerate(self.tokens[:-2]):
             if token.text in ("if", "for", "while"):
                 opening = at + 1 if self.tokens[at + 1].text == "(" else at + 2
-                found[opening] = closing(self.tokens, opening)
-        return found
+                heads[opening] = closing(self.tokens, opening)
+        return heads
 
     def _declares(self, first: int, end: int) -> bool:
         """Whether a type opens the statement: `Pack<T, N> name;`."""

@@ -20,8 +20,8 @@ def _pasted(text: str, path: str, seen: set[str]) -> list[str]:
     for line in text.splitlines(keepends=True):
         number += 1
         bare = line.rstrip("\n")
-        if there := LINE.fullmatch(bare):
-            file, number = there[2] or file, int(there[1]) - 1
+        if match := LINE.fullmatch(bare):
+            file, number = match[2] or file, int(match[1]) - 1
         if not (include := _INCLUDED.fullmatch(bare)):
             lines.append("\n" if bare.strip() == "#pragma once" else line)
             continue

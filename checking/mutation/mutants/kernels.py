@@ -88,13 +88,13 @@ def representatives(op: str) -> list[Registered]:
     """
     rows = REGISTRY.candidates(op)
     halves = (ElementKind.BF16, ElementKind.F16) if len(op) % 2 else (ElementKind.F16, ElementKind.BF16)
-    wanted = {"warp": (ElementKind.F32,), "block": halves, "wide": (ElementKind.F64,)}
-    found = []
-    for kind, elements in wanted.items():
+    choices = {"warp": (ElementKind.F32,), "block": halves, "wide": (ElementKind.F64,)}
+    chosen = []
+    for kind, elements in choices.items():
         of_kind = [row for row in rows if _kind(row.sku) == kind]
         fit = [row for element in elements for row in of_kind if row.sku.element == element]
-        found += (fit or of_kind)[:1]
-    return found
+        chosen += (fit or of_kind)[:1]
+    return chosen
 
 
 def _kind(sku: KernelSku) -> str:
@@ -110,20 +110,20 @@ def of_kernels(op: str, ops: Sequence[str]) -> Iterator[Mutant]:
     rows, lines = representatives(op), {other: _lines(other) for other in sorted(ops)}
     for place, row in enumerate(rows):
         for mutant in _of_kernel(row, pasted(row.source)):
-            having = [other for other in lines if mutant.code in lines[other]]
-            turn = having.index(op) + crc32(mutant.code.encode())
-            if (place - turn) % len(having) == 0:
+            sharing = [other for other in lines if mutant.code in lines[other]]
+            turn = sharing.index(op) + crc32(mutant.code.encode())
+            if (place - turn) % len(sharing) == 0:
                 yield mutant
 
 
 @cache
 def _lines(op: str) -> frozenset[str]:
     """The lines of code that the kernels of `op` use."""
-    found: set[str] = set()
+    lines: set[str] = set()
     for row in representatives(op):
         text = pasted(row.source)
-        found |= {_line_at(text, token.start) for one in reached_by(row, text) for token in one.tokens}
-    return frozenset(found)
+        lines |= {_line_at(text, token.start) for definition in reached_by(row, text) for token in definition.tokens}
+    return frozenset(lines)
 
 
 def _line_at(text: str, start: int) -> str:
@@ -137,15 +137,15 @@ def reached_by(row: Registered, text: str) -> list[Definition]:
 
 
 def _of_kernel(row: Registered, text: str) -> Iterator[Mutant]:
-    sku, found = row.sku, reached_by(row, text)
-    own = [d for d in found if not d.tokens[0].file.startswith("baracuda/")]
+    sku, used = row.sku, reached_by(row, text)
+    own = [d for d in used if not d.tokens[0].file.startswith("baracuda/")]
     siblings = list(dict.fromkeys(t.text for d in own for t in d.tokens if t.kind == "name"))
     kinds = _kinds(next((d for d in own if d.name == "kernel_args"), None))
-    uses = _uses(text, found)
+    uses = _uses(text, used)
     seen: set[Edit] = set()
-    for one in found:
-        code = Code(text, one, siblings, kinds, _NARROW.get(sku.element, "bf16"))
-        places = {t.start: t for t in one.tokens}
+    for definition in used:
+        code = Code(text, definition, siblings, kinds, _NARROW.get(sku.element, "bf16"))
+        places = {t.start: t for t in definition.tokens}
         for name, operator in KERNEL_OPERATORS.items():
             for edit in operator(code):
                 if edit not in seen:
@@ -160,13 +160,13 @@ def _mutant(sku: KernelSku, operator: str, text: str, at: Token, edit: Edit, sta
     return Mutant(sku.op, sku.symbol, operator, at.file, at.line, line, edit.start, before, edit.after, use)
 
 
-def _uses(text: str, found: Sequence[Definition]) -> dict[tuple[str, int], list[int]]:
+def _uses(text: str, used: Sequence[Definition]) -> dict[tuple[str, int], list[int]]:
     """Where in `text` each line of a template or header begins, once for each time it is there."""
     starts: dict[tuple[str, int], list[int]] = {}
-    for token in (token for one in found for token in one.tokens):
+    for token in (token for definition in used for token in definition.tokens):
         start = _start_of(text, token.start)
-        if start not in (known := starts.setdefault((token.file, token.line), [])):
-            known.append(start)
+        if start not in (line_starts := starts.setdefault((token.file, token.line), [])):
+            line_starts.append(start)
     return starts
 
 
@@ -176,20 +176,20 @@ def _start_of(text: str, at: int) -> int:
 
 def _kinds(struct: Definition | None) -> dict[str, str]:
     """The struct of each tensor, by the names of the kernel's argument struct."""
-    found = {}
+    kinds = {}
     kind = ""
     for token, behind in zip(struct.tokens, struct.tokens[1:], strict=False) if struct else ():
         if token.text.startswith("Per"):
             kind = token.text
         elif kind and token.kind == "name" and behind.text == ";":
-            found[token.text], kind = kind, ""
-    return found
+            kinds[token.text], kind = kind, ""
+    return kinds
 
 
 def digest_of(*folders: Path) -> str:
     """Changes with every source file below `folders`."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".cuh", ".cpp", ".h", ".yaml")):
-            found.update(path.name.encode() + path.read_bytes())
-    return found.hexdigest()[:16]
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -39,8 +39,8 @@ def offset(code: Code) -> Iterator[Edit]:
         if not same or member not in ("row", "at") or code.tokens[at + 3].text != "(":
             continue
         end = closing(code.tokens, at + 3)
-        given, other = code.cut(at + 3, end), f"args.{same[0]}"
-        away = f"&{other}.at{given} - {other}.data" if member == "at" else f"{other}.row{given} - {other}.data"
+        arguments, other = code.cut(at + 3, end), f"args.{same[0]}"
+        away = f"&{other}.at{arguments} - {other}.data" if member == "at" else f"{other}.row{arguments} - {other}.data"
         after = f"args.{name}.data[{away}]" if member == "at" else f"(args.{name}.data + ({away}))"
         yield code.edit(at - 2, end, after)
 

@@ -40,8 +40,8 @@ def of_plan(op: str, module: ModuleType) -> Iterator[Mutant]:
     for name, operator in PLAN_OPERATORS.items():
         for node, after in operator(ast.parse(text)):
             mutant = _mutant(op, path, text, name, node, after)
-            if (where := (mutant.start, mutant.before, after)) not in seen and mutant.before != after:
-                seen.add(where)
+            if (key := (mutant.start, mutant.before, after)) not in seen and mutant.before != after:
+                seen.add(key)
                 yield mutant
 
 
@@ -49,16 +49,16 @@ def _mutant(op: str, path: str, text: str, operator: str, node: ast.AST, after: 
     before = ast.get_source_segment(text, node)
     line: int = node.lineno  # type: ignore[attr-defined]
     lines = text.splitlines(keepends=True)
-    inside = len(lines[line - 1].encode()[: node.col_offset].decode())  # type: ignore[attr-defined]
+    column = len(lines[line - 1].encode()[: node.col_offset].decode())  # type: ignore[attr-defined]
     assert before is not None
-    start = sum(map(len, lines[: line - 1])) + inside
+    start = sum(map(len, lines[: line - 1])) + column
     return Mutant(op, PLAN, operator, path, line, lines[line - 1].strip(), start, before, after)
 
 
 def put_in_place(name: str, text: str) -> None:
     """Run `text` as module `name`, from now on in this process."""
-    there = import_module(name)
+    original = import_module(name)
     module = ModuleType(name)
-    module.__file__, module.__package__ = there.__file__, there.__package__
+    module.__file__, module.__package__ = original.__file__, original.__package__
     sys.modules[name] = module
-    exec(compile(text, str(there.__file__), "exec"), module.__dict__)
+    exec(compile(text, str(original.__file__), "exec"), module.__dict__)

@@ -27,8 +27,8 @@ class Statement:
 
 def statements(found: Sequence[Definition]) -> list[Statement]:
     """The statements of the functions in `found`, in order of their beginning."""
-    bodies = (one for one in found if one.is_function and one.body < len(one.tokens))
-    listed = [s for one in bodies if one.tokens[one.body].text == "{" for s in _block(one.tokens, one.body)]
+    bodies = (d for d in found if d.is_function and d.body < len(d.tokens))
+    listed = [s for d in bodies if d.tokens[d.body].text == "{" for s in _block(d.tokens, d.body)]
     return sorted(listed, key=lambda s: (s.start, -s.end))
 
 
@@ -79,13 +79,13 @@ def _end(tokens: Sequence[Token], at: int) -> int:
 def marked(text: str, found: Sequence[Statement]) -> str:
     """`text` with a mark in front of each statement, numbered in order."""
     inserted = []
-    for number, one in enumerate(found):
-        inserted.append((one.after, number, ("{" if one.alone else "") + _MARK.format(number)))
-        if one.alone:
-            inserted.append((one.end, -number, "}"))  # inner ones close before outer ones
+    for number, statement in enumerate(found):
+        inserted.append((statement.after, number, ("{" if statement.alone else "") + _MARK.format(number)))
+        if statement.alone:
+            inserted.append((statement.end, -number, "}"))  # inner ones close before outer ones
     pieces, last = [], 0
-    for at, _, what in sorted(inserted):
-        pieces += [text[last:at], what]
+    for at, _, insertion in sorted(inserted):
+        pieces += [text[last:at], insertion]
         last = at
     return "".join([*pieces, text[last:]])
 
@@ -97,5 +97,5 @@ def marks(library: bytes) -> frozenset[int]:
 
 def statement_at(found: Sequence[Statement], start: int) -> int | None:
     """The number of the innermost statement in which the text at `start` stands, or None outside of them."""
-    within = [number for number, one in enumerate(found) if one.start <= start < one.end]
+    within = [number for number, statement in enumerate(found) if statement.start <= start < statement.end]
     return within[-1] if within else None

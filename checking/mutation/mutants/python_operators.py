@@ -47,8 +47,8 @@ def connective(module: ast.Module) -> Changed:
             other = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
             yield place, _with(text, node, f"({ast.unparse(ast.BoolOp(other, node.values))})")
             for dropped in node.values:
-                left = [v for v in node.values if v is not dropped]
-                rest = ast.BoolOp(node.op, left) if len(left) > 1 else left[0]
+                operands = [v for v in node.values if v is not dropped]
+                rest = ast.BoolOp(node.op, operands) if len(operands) > 1 else operands[0]
                 yield place, _with(text, node, f"({ast.unparse(rest)})")
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yield place, _with(text, node, f"({ast.unparse(node.operand)})")
@@ -104,8 +104,8 @@ def table(module: ast.Module) -> Changed:
 def _of_arguments(value: ast.expr) -> Changed:
     calls = [n for n in ast.walk(value) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
     names = [c.args[0].value for c in calls if isinstance(c.args[0], ast.Constant)]
-    given_flags = (k.value for c in calls for k in c.keywords if k.arg == "optional")
-    flags = list(dict.fromkeys(value.value for value in given_flags if isinstance(value, ast.Constant)))
+    flag_nodes = (k.value for c in calls for k in c.keywords if k.arg == "optional")
+    flags = list(dict.fromkeys(value.value for value in flag_nodes if isinstance(value, ast.Constant)))
     for call in calls:
         for node in call.args[1:]:
             if isinstance(node, ast.Constant) and node.value in _WORDS:
@@ -119,11 +119,11 @@ def _of_arguments(value: ast.expr) -> Changed:
                     yield word.value, repr(_WORDS[str(word.value.value)])
             elif word.arg == "dtypes" and isinstance(word.value, ast.Tuple):
                 yield from _exchanged(word.value.elts)
-        given = {word.arg for word in call.keywords}
+        keywords = {word.arg for word in call.keywords}
         written = isinstance(call.args[1], ast.Constant) and call.args[1].value != "in"
-        more = {"layout": "'contiguous'", "dtypes": "('acc',)", "may_alias": repr(tuple(names[1:]))}
-        for key, entry in more.items():
-            if key not in given and (written or key != "may_alias"):
+        additions = {"layout": "'contiguous'", "dtypes": "('acc',)", "may_alias": repr(tuple(names[1:]))}
+        for key, entry in additions.items():
+            if key not in keywords and (written or key != "may_alias"):
                 yield call, f"{ast.unparse(call)[:-1]}, {key}={entry})"
 
 
@@ -184,8 +184,8 @@ def _with(text: str, node: ast.AST, after: str) -> str:
 
 def _assigned(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """The class variables, with what they are set to."""
-    for one in module.body:
-        for statement in one.body if isinstance(one, ast.ClassDef) else ():
+    for node in module.body:
+        for statement in node.body if isinstance(node, ast.ClassDef) else ():
             target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
             if isinstance(target, ast.Name) and getattr(statement, "value", None) is not None:
                 yield target.id, statement.value  # type: ignore[attr-defined]

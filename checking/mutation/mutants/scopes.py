@@ -104,12 +104,12 @@ def _named(tokens: Sequence[Token]) -> str:
 def reached(found: Sequence[Definition], entry: str) -> list[Definition]:
     """The definitions that `entry` names, that these name, and so on; overloads go together."""
     by_name: dict[str, list[Definition]] = {}
-    for one in found:
-        by_name.setdefault(one.name, []).append(one)
+    for definition in found:
+        by_name.setdefault(definition.name, []).append(definition)
     seen, waiting = {entry}, [entry]
     while waiting:
-        for one in by_name.get(waiting.pop(), ()):
-            named = {t.text for t in one.tokens if t.kind == "name" and t.text in by_name} - seen
+        for definition in by_name.get(waiting.pop(), ()):
+            named = {t.text for t in definition.tokens if t.kind == "name" and t.text in by_name} - seen
             seen |= named
             waiting += named
-    return [one for one in found if one.name in seen]
+    return [definition for definition in found if definition.name in seen]

@@ -36,14 +36,14 @@ class Token:
 
 def tokenize(text: str, path: str, defined: frozenset[str]) -> list[Token]:
     """The tokens that are left when `defined` are the macros that #ifdef and #ifndef ask for."""
-    found: list[Token] = []
-    kept: list[bool | None] = []  # for each #if around, whether its current branch counts; None if neither does
+    tokens: list[Token] = []
+    branches: list[bool | None] = []  # for each #if around, whether its current branch counts; None if neither does
     for start, line_end, file, number in _lines(text, path):
         if directive := _DIRECTIVE.match(text, start, line_end):
-            _follow(kept, directive[1], directive[2], defined)
-        elif all(kept):
-            found += _tokens(text, start, line_end, file, number)
-    return found
+            _follow(branches, directive[1], directive[2], defined)
+        elif all(branches):
+            tokens += _tokens(text, start, line_end, file, number)
+    return tokens
 
 
 def _lines(text: str, path: str) -> Iterator[tuple[int, int, str, int]]:
@@ -57,21 +57,21 @@ def _lines(text: str, path: str) -> Iterator[tuple[int, int, str, int]]:
             end = following.start() if following else len(text)
         yield start, end, file, number
         number += text.count("\n", start, end)
-        if there := LINE.fullmatch(text, start, end):
-            file, number = there[2] or file, int(there[1]) - 1
+        if match := LINE.fullmatch(text, start, end):
+            file, number = match[2] or file, int(match[1]) - 1
         start = end
 
 
-def _follow(kept: list[bool | None], directive: str, name: str, defined: frozenset[str]) -> None:
+def _follow(branches: list[bool | None], directive: str, name: str, defined: frozenset[str]) -> None:
     match directive:
         case "ifdef" | "ifndef":
-            kept.append(None if _APART.fullmatch(name) else (name in defined) == (directive == "ifdef"))
+            branches.append(None if _APART.fullmatch(name) else (name in defined) == (directive == "ifdef"))
         case "if":
-            kept.append(True)
+            branches.append(True)
         case "else":
-            kept[-1] = None if kept[-1] is None else not kept[-1]
+            branches[-1] = None if branches[-1] is None else not branches[-1]
         case "endif":
-            kept.pop()
+            branches.pop()
 
 
 def _tokens(text: str, start: int, end: int, file: str, number: int) -> Iterator[Token]:

@@ -74,105 +74,105 @@ def _set_root(name: str | None) -> None:
 def _damaged(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """A bit or a tail of a file of each kind, at random."""
     for fault, damage in (("bit flipped", _flipped), ("file truncated", _truncated)):
-        for kind, held in filled(root, rng).items():
-            right = 0
+        for kind, cached in filled(root, rng).items():
+            passed = 0
             for _ in range(count):
-                one = rng.choice(held)
-                whole = one.path.read_bytes()
-                one.path.write_bytes(damage(whole, rng))
-                right += one.read() is None
-                one.path.write_bytes(whole)
-            yield Row(f"{fault}: {kind}", count, right)
+                entry = rng.choice(cached)
+                data = entry.path.read_bytes()
+                entry.path.write_bytes(damage(data, rng))
+                passed += entry.read() is None
+                entry.path.write_bytes(data)
+            yield Row(f"{fault}: {kind}", count, passed)
 
 
-def _flipped(whole: bytes, rng: Random) -> bytes:
-    at = rng.randrange(len(whole))
-    return whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :]
+def _flipped(data: bytes, rng: Random) -> bytes:
+    at = rng.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
 
 
-def _truncated(whole: bytes, rng: Random) -> bytes:
-    return whole[: rng.randrange(len(whole))]
+def _truncated(data: bytes, rng: Random) -> bytes:
+    return data[: rng.randrange(len(data))]
 
 
 def _swapped(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """Every entry, of every kind, under the name of every other one."""
-    held = [one for kind in filled(root, rng).values() for one in kind]
-    whole = {one.path: one.path.read_bytes() for one in held}
-    pairs = [(one, other) for one in held for other in held if one is not other]
-    right = 0
-    for one, other in pairs:
-        one.path.write_bytes(whole[other.path])
-        right += one.read() is None
-        one.path.write_bytes(whole[one.path])
-    yield Row("under another key", len(pairs), right)
+    cached = [entry for kind in filled(root, rng).values() for entry in kind]
+    contents = {entry.path: entry.path.read_bytes() for entry in cached}
+    pairs = [(entry, other) for entry in cached for other in cached if entry is not other]
+    passed = 0
+    for entry, other in pairs:
+        entry.path.write_bytes(contents[other.path])
+        passed += entry.read() is None
+        entry.path.write_bytes(contents[entry.path])
+    yield Row("under another key", len(pairs), passed)
 
 
 def _owned(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """Each folder and file of the cache: another user's, or one that others may write."""
-    held = [one for kind in filled(root, rng, 1).values() for one in kind]
-    folders = {folder for one in held for folder in one.path.parents if folder.is_relative_to(root)}
+    cached = [entry for kind in filled(root, rng, 1).values() for entry in kind]
+    folders = {folder for entry in cached for folder in entry.path.parents if folder.is_relative_to(root)}
     modes = [(at, partial(at.chmod, mode)) for at in folders for mode in (0o720, 0o702, 0o777)]
-    yield Row("folder that others may write", *_refused(held, modes))
-    changes = [(one.path, partial(one.path.chmod, 0o666)) for one in held]
-    yield Row("file that others may write", *_refused(held, changes))
+    yield Row("folder that others may write", *_refused(cached, modes))
+    changes = [(entry.path, partial(entry.path.chmod, 0o666)) for entry in cached]
+    yield Row("file that others may write", *_refused(cached, changes))
     if os.geteuid():
         yield Row("another user's folder or file", 0, 0, "needs root")
         return
-    owners = [(at, partial(os.chown, at, _NOBODY, -1)) for at in (*folders, *(one.path for one in held))]
-    yield Row("another user's folder or file", *_refused(held, owners))
+    owners = [(at, partial(os.chown, at, _NOBODY, -1)) for at in (*folders, *(entry.path for entry in cached))]
+    yield Row("another user's folder or file", *_refused(cached, owners))
 
 
-def _refused(held: list[Held], changes: Sequence[tuple[Path, Callable[[], None]]]) -> tuple[int, int]:
+def _refused(cached: list[Held], changes: Sequence[tuple[Path, Callable[[], None]]]) -> tuple[int, int]:
     """How many changes there were, and after how many nothing that they touch was read."""
-    right = 0
-    for at, change in changes:
-        was = os.stat(at)
+    passed = 0
+    for path, change in changes:
+        status = os.stat(path)
         change()
-        right += all(_is_refused(one) for one in held if one.path.is_relative_to(at))
-        os.chown(at, was.st_uid, was.st_gid)
-        at.chmod(stat.S_IMODE(was.st_mode))
-    return len(changes), right
+        passed += all(_is_refused(entry) for entry in cached if entry.path.is_relative_to(path))
+        os.chown(path, status.st_uid, status.st_gid)
+        path.chmod(stat.S_IMODE(status.st_mode))
+    return len(changes), passed
 
 
-def _is_refused(one: Held) -> bool:
+def _is_refused(entry: Held) -> bool:
     try:
-        return one.read() is None
+        return entry.read() is None
     except UnsafeCache:
         return True
 
 
 def _timed(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """Files from the past and from the future, which is what remains of a clock that jumped."""
-    held = [one for kind in filled(root, rng).values() for one in kind]
-    right = 0
-    for one in held:
+    cached = [entry for kind in filled(root, rng).values() for entry in kind]
+    passed = 0
+    for entry in cached:
         stamp = time.time() + rng.choice((-1, 1)) * rng.randrange(_AN_HOUR, 10**9)
-        os.utime(one.path, (stamp, stamp))
-        right += one.is_right(gone=False)
+        os.utime(entry.path, (stamp, stamp))
+        passed += entry.is_right(gone=False)
     cache_folder.prune(root)
-    right += sum(one.is_right() for one in held)
-    yield Row("clock that jumped", 2 * len(held), right)
+    passed += sum(entry.is_right() for entry in cached)
+    yield Row("clock that jumped", 2 * len(cached), passed)
 
 
 def _full(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """A disk that is full in the middle of writing, and one that cannot be written."""
     for fault, room in (("full disk", _disk), ("read-only disk", _read_only)):
-        with room(root) as why:
-            if why:
-                yield Row(fault, 0, 0, why)
+        with room(root) as reason:
+            if reason:
+                yield Row(fault, 0, 0, reason)
                 continue
-            held = [make(root, rng) for make in (kernel("cubin"), record) for _ in range(40)]
-            left = sum(not is_intact(one.path) for one in entries(root))
-            yield Row(fault, len(held), sum(one.is_right() for one in held) if not left else 0)
+            cached = [make(root, rng) for make in (kernel("cubin"), record) for _ in range(40)]
+            broken = sum(not is_intact(entry.path) for entry in entries(root))
+            yield Row(fault, len(cached), sum(entry.is_right() for entry in cached) if not broken else 0)
 
 
 @contextmanager
 def _disk(root: Path) -> Iterator[str]:
     """A small disk, filled up but for some kilobytes."""
-    with _mounted(root) as why:
-        if not why:
+    with _mounted(root) as reason:
+        if not reason:
             (root / ".ballast").write_bytes(bytes(_A_DISK - (48 << 10)))
-        yield why
+        yield reason
 
 
 @contextmanager
@@ -185,8 +185,8 @@ def _read_only(root: Path) -> Iterator[str]:
 def _mounted(root: Path) -> Iterator[str]:
     """Why nothing could be mounted there; an empty text if it was."""
     root.mkdir(parents=True, exist_ok=True)
-    if why := _ran("mount", "-t", "tmpfs", "-o", f"size={_A_DISK},mode=700", "none", str(root)):
-        yield why
+    if reason := _ran("mount", "-t", "tmpfs", "-o", f"size={_A_DISK},mode=700", "none", str(root)):
+        yield reason
         return
     try:
         yield ""
@@ -196,15 +196,15 @@ def _mounted(root: Path) -> Iterator[str]:
 
 def _ran(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True)
+        completed = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
         return f"{command[0]}: {error.strerror}"
-    return f"{command[0]} is not allowed" if done.returncode else ""
+    return f"{command[0]} is not allowed" if completed.returncode else ""
 
 
 def _killed(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """Processes that build the same files in a cold cache, killed whatever they are doing."""
-    names, right, rounds = [f"{index:040x}.so" for index in range(4)], 0, max(1, count // 100)
+    names, passed, rounds = [f"{index:040x}.so" for index in range(4)], 0, max(1, count // 100)
     for _ in range(rounds):
         shutil.rmtree(root, ignore_errors=True)
         children = [_forked(lambda: _build_all(root, names)) for _ in range(_PROCESSES)]
@@ -215,9 +215,9 @@ def _killed(root: Path, rng: Random, count: int) -> Iterator[Row]:
             os.waitpid(child, 0)
         _build_all(root, names)
         cache_folder.sweep(root / "host")
-        whole = all(is_intact(one.path) for one in entries(root))
-        right += whole and _files(root) == {f"host/{name}" for name in names}
-    yield Row(f"{_PROCESSES} processes on a cold cache, half of them killed", rounds, right)
+        are_intact = all(is_intact(entry.path) for entry in entries(root))
+        passed += are_intact and _files(root) == {f"host/{name}" for name in names}
+    yield Row(f"{_PROCESSES} processes on a cold cache, half of them killed", rounds, passed)
 
 
 def _build_all(root: Path, names: list[str]) -> None:
@@ -252,7 +252,7 @@ def _forked(work: Callable[[], None]) -> int:
 def _interrupted(root: Path, rng: Random, count: int) -> Iterator[Row]:
     """Writing generated files, of which one is new and one is gone, killed before each call to the file system."""
     old, new = _files_of("abc", "1"), _files_of("bcd", "2")
-    out, tried, right = root / "out", 0, 0
+    out, tried, passed = root / "out", 0, 0
     while True:
         shutil.rmtree(out, ignore_errors=True)
         write(old, out)
@@ -260,11 +260,11 @@ def _interrupted(root: Path, rng: Random, count: int) -> Iterator[Row]:
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             break
         tried += 1
-        found = {path: (out / path).read_text() for path in {*old, *new} - {MANIFEST} if (out / path).exists()}
-        whole = all(text in (old.get(path), new.get(path)) for path, text in found.items())
+        texts = {path: (out / path).read_text() for path in {*old, *new} - {MANIFEST} if (out / path).exists()}
+        are_consistent = all(text in (old.get(path), new.get(path)) for path, text in texts.items())
         write(new, out)
-        right += whole and {path: (out / path).read_text() for path in _files(out)} == new
-    yield Row("generate killed at each call to the file system", tried, right)
+        passed += are_consistent and {path: (out / path).read_text() for path in _files(out)} == new
+    yield Row("generate killed at each call to the file system", tried, passed)
 
 
 def _files_of(names: str, text: str) -> dict[str, str]:

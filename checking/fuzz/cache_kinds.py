@@ -27,8 +27,8 @@ class Held:
 
     def is_right(self, *, gone: bool = True) -> bool:
         """Whether what is read is what was written, or, if it may be `gone`, nothing."""
-        found = self.read()
-        return found == self.body or (gone and found is None)
+        data = self.read()
+        return data == self.body or (gone and data is None)
 
 
 def filled(root: Path, rng: Random, each: int = 6) -> dict[str, list[Held]]:
@@ -51,8 +51,8 @@ def record(root: Path, rng: Random) -> Held:
     records.put(key, parts)
 
     def read() -> bytes | None:
-        found = records.get(key)
-        return None if found is None else json.dumps(dict(found)).encode()
+        stored = records.get(key)
+        return None if stored is None else json.dumps(dict(stored)).encode()
 
     return Held(root / "cubin/records" / key.hex(), json.dumps(parts).encode(), read)
 

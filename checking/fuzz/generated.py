@@ -26,8 +26,8 @@ def problems(files: Mapping[str, str]) -> Iterator[str]:
     for path, text in files.items():
         if bad := hidden_in(text):
             yield f"{path}: holds the character {bad!a}"
-        found = _of_python(text) if path.endswith((".py", ".pyi")) else _of_cuda(text) if path.endswith(".cu") else ()
-        yield from (f"{path}: {problem}" for problem in found)
+        faults = _of_python(text) if path.endswith((".py", ".pyi")) else _of_cuda(text) if path.endswith(".cu") else ()
+        yield from (f"{path}: {problem}" for problem in faults)
 
 
 def hidden_in(text: str) -> str:
@@ -62,20 +62,20 @@ def _is_expected(value: ast.expr) -> bool:
 def _loaded(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
     """Names that code reads and that are no parameters of the functions around it; and attributes with a payload."""
     if isinstance(tree, ast.FunctionDef):
-        given = tree.args
-        bound |= {argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+        arguments = tree.args
+        bound |= {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     if isinstance(tree, ast.Name):
         return {tree.id} - bound if isinstance(tree.ctx, ast.Load) else set()
-    found = {tree.attr} if isinstance(tree, ast.Attribute) and MARK in tree.attr else set()
-    return found.union(*(_loaded(inner, bound) for inner in ast.iter_child_nodes(tree)))
+    names = {tree.attr} if isinstance(tree, ast.Attribute) and MARK in tree.attr else set()
+    return names.union(*(_loaded(inner, bound) for inner in ast.iter_child_nodes(tree)))
 
 
 @cache
 def usual_names() -> frozenset[str]:
     """The builtins that the plans of this distribution use."""
     paths = [p for p in installed("baracuda.generated").rglob("*") if p.suffix in (".py", ".pyi")]
-    found = {name for path in paths for name in _loaded(ast.parse(path.read_text(encoding="utf-8")))}
-    return frozenset(found & _NAMES_BUILT_IN | {"bool", "float", "int", "str", "tuple", "len", "min", "max", "abs"})
+    names = {name for path in paths for name in _loaded(ast.parse(path.read_text(encoding="utf-8")))}
+    return frozenset(names & _NAMES_BUILT_IN | {"bool", "float", "int", "str", "tuple", "len", "min", "max", "abs"})
 
 
 def _of_cuda(text: str) -> Iterator[str]:

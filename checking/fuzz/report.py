@@ -55,11 +55,11 @@ def failures_of(tallies: Mapping[str, Tally], seed: int) -> list[Row]:
 
 def markdown(paths: Sequence[Path]) -> str:
     """A page of what state files hold: of each target, what was judged of the latest texts."""
-    found = list(lines(paths))
-    latest = {line.target: line.against for line in found}
+    records = list(lines(paths))
+    latest = {line.target: line.against for line in records}
     tallies: dict[str, Tally] = {}
-    counted = [line for line in found if line.against == latest[line.target]]
-    for line in counted:
+    current = [line for line in records if line.against == latest[line.target]]
+    for line in current:
         tallies.setdefault(line.target, Tally()).merge(line.tally)
     head = "| what | cases | accepted | refused | failures | most CPU | most memory |"
     table = [head, "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
@@ -67,9 +67,9 @@ def markdown(paths: Sequence[Path]) -> str:
         counts = " | ".join(f"{row[name]:,}" for name in ("cases", "accepted", "refused", "failures"))
         most = f"{row['most seconds']:.2f} s | {row['most MB']:.0f} MB"
         table.append(f"| {WHAT[str(row['target'])]} | {counts} | {most} |")
-    failed = [row for line in counted for row in failures_of({line.target: line.tally}, line.seed)]
+    failed = [row for line in current for row in failures_of({line.target: line.tally}, line.seed)]
     table += ["", *(f"- {row['failure']}: `{row['again']}`" for row in failed)] if failed else []
-    seeds = ", ".join(str(seed) for seed in sorted({line.seed for line in found}))
+    seeds = ", ".join(str(seed) for seed in sorted({line.seed for line in records}))
     table += ["", f"Seeds {seeds}; texts {', '.join(sorted(set(latest.values())))}."]
     return "\n".join([_HEAD, *table, *_faults(paths)]) + "\n"
 

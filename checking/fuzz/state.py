@@ -102,11 +102,11 @@ def lines(paths: Sequence[Path]) -> Iterator[Line]:
     for path in paths:
         for text in path.read_text(encoding="utf-8").splitlines():
             try:
-                given: dict[str, Any] = json.loads(text)
-                head = given.pop("against"), given.pop("seed"), given.pop("target")
-                indices = [index for first, count in given.pop("runs") for index in range(first, first + count)]
-                failures = [Verdict(**failure) for failure in given.pop("failures")]
-                yield Line(*head, indices, Tally(**given, failures=failures))
+                record: dict[str, Any] = json.loads(text)
+                head = record.pop("against"), record.pop("seed"), record.pop("target")
+                indices = [index for first, count in record.pop("runs") for index in range(first, first + count)]
+                failures = [Verdict(**failure) for failure in record.pop("failures")]
+                yield Line(*head, indices, Tally(**record, failures=failures))
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
 
@@ -118,12 +118,12 @@ def add_faults(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def faults_in(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """The last table of faults in the files, if there is one."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for path in paths:
         for text in path.read_text(encoding="utf-8").splitlines():
             with suppress(ValueError, KeyError, TypeError):
-                found = json.loads(text)["faults"]
-    return found
+                rows = json.loads(text)["faults"]
+    return rows
 
 
 def _runs(indices: Sequence[int]) -> list[list[int]]:

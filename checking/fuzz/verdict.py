@@ -37,21 +37,21 @@ def refusal(error: BaseException) -> str:
     """The text of a refusal; raises Fault for anything but one of our own errors, short and without surprises."""
     if not isinstance(error, BaracudaError):
         raise Fault(f"{described(error)}")
-    said = str(error)
-    lines = said.split("\n")
-    if not said or len(said) > _LONGEST or max(map(len, lines)) > _LONGEST_LINE:
+    message = str(error)
+    lines = message.split("\n")
+    if not message or len(message) > _LONGEST or max(map(len, lines)) > _LONGEST_LINE:
         longest = max(map(len, lines))
-        raise Fault(f"a message of {len(said)} characters, its longest line of {longest}: {said[:_SHOWN]!r}")
-    if bad := hidden_in(said):
-        raise Fault(f"a message with the character {bad!a}: {said[:_SHOWN]!r}")
-    if isinstance(error, SpecError) and (odd := [line for line in lines if not _PLACED.fullmatch(line)]):
-        raise Fault(f"a finding without its place: {odd[0][:_SHOWN]!r}")
-    return said
+        raise Fault(f"a message of {len(message)} characters, its longest line of {longest}: {message[:_SHOWN]!r}")
+    if bad := hidden_in(message):
+        raise Fault(f"a message with the character {bad!a}: {message[:_SHOWN]!r}")
+    if isinstance(error, SpecError) and (unplaced := [line for line in lines if not _PLACED.fullmatch(line)]):
+        raise Fault(f"a finding without its place: {unplaced[0][:_SHOWN]!r}")
+    return message
 
 
 def described(error: BaseException) -> str:
     """An exception that should not be, with the last of our own lines that it came through."""
-    ours = Path(__file__).resolve().parents[2]
-    places = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).resolve().is_relative_to(ours)]
+    root = Path(__file__).resolve().parents[2]
+    places = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).resolve().is_relative_to(root)]
     at = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
     return f"{type(error).__name__}: {str(error)[:_SHOWN]!r}{at}"

@@ -54,28 +54,28 @@ def install() -> None:
 def watched(folder: Path, *, pure: bool) -> Iterator[Watched]:
     """Watch what is done meanwhile; a case that takes far too long, or far too much memory, ends the process."""
     global _now
-    seen = Watched(folder.resolve(), pure)
+    record = Watched(folder.resolve(), pure)
     _trusted()
     before, began = _memory(reset=True), time.process_time()
     _limit(began, pure)
-    _now = seen
+    _now = record
     try:
-        yield seen
+        yield record
     finally:
         _now = None
-        seen.seconds = time.process_time() - began
-        seen.megabytes = max(0.0, _memory() - before)
+        record.seconds = time.process_time() - began
+        record.megabytes = max(0.0, _memory() - before)
         _limit(None, False)
 
 
 def over_budget(seen: Watched, seconds: float = SECONDS) -> list[str]:
     """Which of the budgets of a spec were exceeded."""
-    found = []
+    findings = []
     if seen.seconds > seconds:
-        found.append(f"took {seen.seconds:.1f} s of CPU, the budget is {seconds:g}")
+        findings.append(f"took {seen.seconds:.1f} s of CPU, the budget is {seconds:g}")
     if seen.megabytes > MEGABYTES:
-        found.append(f"took {seen.megabytes:.0f} MB, the budget is {MEGABYTES:g}")
-    return found
+        findings.append(f"took {seen.megabytes:.0f} MB, the budget is {MEGABYTES:g}")
+    return findings
 
 
 def _limit(began: float | None, pure: bool) -> None:
@@ -100,28 +100,28 @@ def _memory(*, reset: bool = False) -> float:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    seen = _now
-    if seen is None:
+    record = _now
+    if record is None:
         return
     starts = _STARTS.fullmatch(event)
     if event == "open":
         path, mode, flags = args
         writes = flags & _WRITES if isinstance(flags, int) else not set("wax+").isdisjoint(str(mode))
-        if writes and not isinstance(path, int) and not _is_ours(seen, path):
-            seen.found(f"opened {str(path)!r} to write")
+        if writes and not isinstance(path, int) and not _is_ours(record, path):
+            record.found(f"opened {str(path)!r} to write")
     elif _CHANGES.fullmatch(event):
-        below = args[-1] if isinstance(args[-1], int) and event != "os.truncate" else -1  # an open folder
+        folder_fd = args[-1] if isinstance(args[-1], int) and event != "os.truncate" else -1  # an open folder
         for path in args:
-            if isinstance(path, str | bytes | os.PathLike) and not _is_ours(seen, path, below):
-                seen.found(f"{event} of {str(path)!r}")
-    elif seen.pure and (starts or (event == "exec" and not _is_installed(args[0]))):
-        seen.found(f"{event} of {args[0]!r}")
+            if isinstance(path, str | bytes | os.PathLike) and not _is_ours(record, path, folder_fd):
+                record.found(f"{event} of {str(path)!r}")
+    elif record.pure and (starts or (event == "exec" and not _is_installed(args[0]))):
+        record.found(f"{event} of {args[0]!r}")
 
 
-def _is_ours(seen: Watched, path: Any, below: int = -1) -> bool:
+def _is_ours(record: Watched, path: Any, below: int = -1) -> bool:
     folder = f"/proc/self/fd/{below}" if below >= 0 else "."
     real = os.path.realpath(os.path.join(folder, os.fsdecode(path)))
-    return real == "/dev/null" or Path(real).is_relative_to(seen.folder)
+    return real == "/dev/null" or Path(real).is_relative_to(record.folder)
 
 
 def _is_installed(code: Any) -> bool:
@@ -146,7 +146,7 @@ def _stdlib() -> str:
 @cache
 def _trusted() -> tuple[str, ...]:
     """Folders of installed code: Python's, its packages', and our own subpackages."""
-    ours = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[2]
     folders = [_stdlib(), *site.getsitepackages(), sysconfig.get_paths()["platlib"]]
-    folders += [str(ours / name) for name in ("codegen", "generated", "ops", "runtime", "specs", "templates")]
+    folders += [str(root / name) for name in ("codegen", "generated", "ops", "runtime", "specs", "templates")]
     return tuple(os.path.realpath(folder) for folder in folders)

@@ -19,14 +19,14 @@ def main() -> None:
     """Answer on stdout, where nothing else is printed."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else prints does so to stderr
-    given = json.loads(sys.stdin.readline())
+    setup = json.loads(sys.stdin.readline())
     watch.install()
 
     @cache
     def target(name: str) -> Target:
-        own = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=given["folder"]))
-        os.chdir(own)
-        return Target.kinds[name](given["seed"], own)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=setup["folder"]))
+        os.chdir(folder)
+        return Target.kinds[name](setup["seed"], folder)
 
     def answer(value: dict[str, Any]) -> None:
         answers.write(json.dumps(value) + "\n")
@@ -34,8 +34,8 @@ def main() -> None:
 
     answer({})
     for line in sys.stdin:
-        asked = json.loads(line)
-        answer(asdict(target(asked["target"]).verdict(asked["index"])))
+        request = json.loads(line)
+        answer(asdict(target(request["target"]).verdict(request["index"])))
 
 
 if __name__ == "__main__":

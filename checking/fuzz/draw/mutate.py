@@ -28,22 +28,22 @@ def slots(data: Any) -> Iterator[Slot]:
 def change(data: Any, rng: Random, value: Callable[[Random, Any], Any]) -> None:
     """Replace, remove, swap, double or move some values of `data`, in place."""
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        there = list(slots(data))
-        if not there:
+        places = list(slots(data))
+        if not places:
             return
-        holder, key = rng.choice(there)
+        holder, key = rng.choice(places)
         match rng.randrange(7):
             case 0 | 1 | 2:
                 holder[key] = value(rng, holder[key])
             case 3:
                 del holder[key]
             case 4:
-                other, at = rng.choice(there)
+                other, at = rng.choice(places)
                 holder[key], other[at] = deepcopy(other[at]), deepcopy(holder[key])
             case 5:
                 _repeat(holder, key, rng, value)
             case 6:
-                other, at = rng.choice(there)
+                other, at = rng.choice(places)
                 holder[key] = deepcopy(other[at])
 
 
@@ -57,25 +57,25 @@ def _repeat(holder: Any, key: Any, rng: Random, value: Callable[[Random, Any], A
 
 def garble(data: bytes, rng: Random) -> bytes:
     """`data` with some bytes changed, removed, repeated or put in."""
-    made = bytearray(data)
+    garbled = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 3, 8, 30))):
-        at = rng.randrange(len(made) + 1)
-        end = min(len(made), at + int(2 ** rng.uniform(0, 8)))
+        at = rng.randrange(len(garbled) + 1)
+        end = min(len(garbled), at + int(2 ** rng.uniform(0, 8)))
         match rng.randrange(7):
             case 0:
-                made[at : at + 1] = bytes([rng.randrange(256)])
+                garbled[at : at + 1] = bytes([rng.randrange(256)])
             case 1 | 2:
-                made[at:at] = rng.choice(_BYTES)
+                garbled[at:at] = rng.choice(_BYTES)
             case 3:
-                del made[at:end]
+                del garbled[at:end]
             case 4:
-                made[at:at] = made[at:end]
+                garbled[at:at] = garbled[at:end]
             case 5:
-                other = rng.randrange(len(made) + 1)
-                made[other:other] = made[at:end]
+                other = rng.randrange(len(garbled) + 1)
+                garbled[other:other] = garbled[at:end]
             case 6 if rng.random() < 0.2:
-                del made[at:]
-    return bytes(made)
+                del garbled[at:]
+    return bytes(garbled)
 
 
 def as_yaml(data: Any, rng: Random) -> bytes:

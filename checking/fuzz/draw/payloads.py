@@ -128,16 +128,16 @@ _SUFFIXES = ("", " ", "  # ", "  # ", "  # ", "\n", "\n# ", ", ", " and ", '"', 
 
 def text(rng: Random, old: Any) -> str:
     """A hostile text, alone or behind what is there."""
-    found = rng.choice((EVERYWHERE, rng.choice(_CODE), rng.choice(_EXPRESSIONS)))
+    payload = rng.choice((EVERYWHERE, rng.choice(_CODE), rng.choice(_EXPRESSIONS)))
     match rng.randrange(6):
         case 0 | 1:
-            return found
+            return payload
         case 2 | 3 if isinstance(old, str):
-            return f"{old}{rng.choice(_SUFFIXES)}{found}"
+            return f"{old}{rng.choice(_SUFFIXES)}{payload}"
         case 4 if isinstance(old, str):
             at = rng.randrange(len(old) + 1)
-            return f"{old[:at]}{found}{old[at:]}"
-    return f"{rng.choice(_SUFFIXES)}{found}{rng.choice(_SUFFIXES)}"
+            return f"{old[:at]}{payload}{old[at:]}"
+    return f"{rng.choice(_SUFFIXES)}{payload}{rng.choice(_SUFFIXES)}"
 
 
 def value(rng: Random, old: Any = None) -> Any:
@@ -178,8 +178,8 @@ gamma lgamma signgam environ threadidx blockidx blockdim griddim warpsize half h
 @cache
 def all_names() -> tuple[str, ...]:
     """Keywords, builtins, and every identifier of templates, device headers, generated files and the runtime."""
-    found = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *_CPP, "__class__", "__init__", "mro", "_", "__"}
-    return tuple(sorted(found | _words("templates", "runtime", "generated")))
+    names = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *_CPP, "__class__", "__init__", "mro", "_", "__"}
+    return tuple(sorted(names | _words("templates", "runtime", "generated")))
 
 
 def legal_name(rng: Random) -> str:
@@ -191,12 +191,12 @@ def legal_name(rng: Random) -> str:
 def _legal(which: str) -> tuple[str, ...]:
     match which:
         case "kernels":
-            found = _words("templates", suffixes=(".cu.jinja",))
+            names = _words("templates", suffixes=(".cu.jinja",))
         case "plans":
-            found = _words("templates") | {*keyword.kwlist, *_CPP}
+            names = _words("templates") | {*keyword.kwlist, *_CPP}
         case _:
-            found = frozenset(all_names())
-    return tuple(sorted({name.lower() for name in found if _NAME.fullmatch(name.lower())}))
+            names = frozenset(all_names())
+    return tuple(sorted({name.lower() for name in names if _NAME.fullmatch(name.lower())}))
 
 
 _SOURCES = (".jinja", ".cuh", ".h", ".py", ".pyi", ".cu")

@@ -30,41 +30,41 @@ def places(family: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(_below(schema(family), schema(family), (), 0)))
 
 
-def _below(whole: Mapping[str, Any], part: Any, path: Path, depth: int) -> Iterator[Path]:
+def _below(root: Mapping[str, Any], part: Any, path: Path, depth: int) -> Iterator[Path]:
     if path:
         yield path
     if depth > 12 or not isinstance(part, Mapping):
         return
-    for choice in _choices(whole, part):
+    for choice in _choices(root, part):
         for name, inner in choice.get("properties", {}).items():
-            yield from _below(whole, inner, (*path, name), depth + 1)
+            yield from _below(root, inner, (*path, name), depth + 1)
         for inner in _values(choice):
             yield (*path, KEY)
-            yield from _below(whole, inner, (*path, EACH), depth + 1)
+            yield from _below(root, inner, (*path, EACH), depth + 1)
         for inner in (choice.get("items"), *choice.get("prefixItems", ())):
             if inner is not None:
-                yield from _below(whole, inner, (*path, ITEM), depth + 1)
+                yield from _below(root, inner, (*path, ITEM), depth + 1)
 
 
-def _choices(whole: Mapping[str, Any], part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _choices(root: Mapping[str, Any], part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What a schema may stand for: itself, what it refers to, and each of several."""
     if "$ref" in part:
-        return _choices(whole, whole["$defs"][part["$ref"].rpartition("/")[2]])
-    return [c for one in part["anyOf"] for c in _choices(whole, one)] if "anyOf" in part else [part]
+        return _choices(root, root["$defs"][part["$ref"].rpartition("/")[2]])
+    return [c for option in part["anyOf"] for c in _choices(root, option)] if "anyOf" in part else [part]
 
 
 def _values(part: Mapping[str, Any]) -> list[Any]:
-    found = list(part.get("patternProperties", {}).values())
-    return [*found, part["additionalProperties"]] if isinstance(part.get("additionalProperties"), dict) else found
+    schemas = list(part.get("patternProperties", {}).values())
+    return [*schemas, part["additionalProperties"]] if isinstance(part.get("additionalProperties"), dict) else schemas
 
 
 def leaves(family: str, path: Path) -> list[Mapping[str, Any]]:
     """The schemas that a value at `path` may follow, and of a key what names it."""
-    whole = schema(family)
-    parts: list[Any] = [whole]
+    root = schema(family)
+    parts: list[Any] = [root]
     for name in path:
-        parts = [inner for part in parts for choice in _choices(whole, part) for inner in _inner(choice, name)]
-    return [choice for part in parts for choice in _choices(whole, part)]
+        parts = [inner for part in parts for choice in _choices(root, part) for inner in _inner(choice, name)]
+    return [choice for part in parts for choice in _choices(root, part)]
 
 
 def _inner(part: Mapping[str, Any], name: str) -> list[Any]:
@@ -103,12 +103,12 @@ def _fits(leaf: Mapping[str, Any], value: Any) -> bool:
 
 def sample(family: str, path: Path, rng: Random, known: Collection[str] = ()) -> Any:
     """Something that the model takes at `path`, with `known` names and words where it takes those."""
-    found = leaves(family, path)
-    return _sample(schema(family), rng.choice(found), rng, sorted(known), 0) if found else None
+    schemas = leaves(family, path)
+    return _sample(schema(family), rng.choice(schemas), rng, sorted(known), 0) if schemas else None
 
 
-def _sample(whole: Mapping[str, Any], part: Mapping[str, Any], rng: Random, known: list[str], depth: int) -> Any:
-    part = rng.choice(_choices(whole, part))
+def _sample(root: Mapping[str, Any], part: Mapping[str, Any], rng: Random, known: list[str], depth: int) -> Any:
+    part = rng.choice(_choices(root, part))
     if "const" in part or "enum" in part:
         words = part.get("enum", [part.get("const")])
         return rng.choice([word for word in words if word in known] or words)
@@ -123,19 +123,19 @@ def _sample(whole: Mapping[str, Any], part: Mapping[str, Any], rng: Random, know
             return rng.random() < 0.5
         case "array":
             items = part.get("prefixItems") or [part.get("items", {})] * max(1, part.get("minItems", 0))
-            return [_sample(whole, item, rng, known, depth + 1) for item in items]
+            return [_sample(root, item, rng, known, depth + 1) for item in items]
         case "object":
-            return _object(whole, part, rng, known, depth)
+            return _object(root, part, rng, known, depth)
     return 1
 
 
-def _object(whole: Mapping[str, Any], part: Mapping[str, Any], rng: Random, known: list[str], depth: int) -> Any:
+def _object(root: Mapping[str, Any], part: Mapping[str, Any], rng: Random, known: list[str], depth: int) -> Any:
     properties, required = part.get("properties", {}), part.get("required", [])
-    made = {n: _sample(whole, inner, rng, known, depth + 1) for n, inner in properties.items() if n in required}
+    result = {n: _sample(root, inner, rng, known, depth + 1) for n, inner in properties.items() if n in required}
     keys = _inner(part, KEY) or [{"type": "string"}]
     for inner in _values(part) if depth < 6 else ():
-        made[_sample(whole, rng.choice(keys), rng, known, depth + 1)] = _sample(whole, inner, rng, known, depth + 1)
-    return made
+        result[_sample(root, rng.choice(keys), rng, known, depth + 1)] = _sample(root, inner, rng, known, depth + 1)
+    return result
 
 
 def put(data: Any, family: str, path: Path, given: Any, rng: Random) -> None:
@@ -144,10 +144,10 @@ def put(data: Any, family: str, path: Path, given: Any, rng: Random) -> None:
     for step, name in enumerate(path[:-1]):
         key = _key(here, name, rng)
         inner = here.get(key) if isinstance(here, dict) else here[key]
-        wanted = list if path[step + 1] == ITEM else dict
-        if not isinstance(inner, wanted):  # missing, or another of several forms that the model allows
+        container = list if path[step + 1] == ITEM else dict
+        if not isinstance(inner, container):  # missing, or another of several forms that the model allows
             inner = sample(family, path[: step + 1], rng, known)
-            inner = here[key] = inner if isinstance(inner, wanted) else wanted()
+            inner = here[key] = inner if isinstance(inner, container) else container()
         here = inner
     if path[-1] == KEY:
         old = rng.choice(list(here) or ["some"])

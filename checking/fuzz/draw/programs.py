@@ -65,10 +65,10 @@ class _Program:
         return {"dims": list(dims), "doc": "a tensor", "dtype": dtype, **more}
 
     def input(self, dims: Sequence[str]) -> str:
-        name, more = self.names(), {}
+        name, options = self.names(), {}
         if self.rng.random() < 0.2:
-            more = {"optional": self.field("bool", self.rng.random() < 0.5), "default": 1}
-        self.inputs[name] = self.tensor(dims, self.rng.choice(("T", "T", ["T", "acc"])), **more)
+            options = {"optional": self.field("bool", self.rng.random() < 0.5), "default": 1}
+        self.inputs[name] = self.tensor(dims, self.rng.choice(("T", "T", ["T", "acc"])), **options)
         return name
 
     def line(self, expression: str, *, output: Sequence[str] | None = None, dtype: str = "T") -> str:
@@ -122,24 +122,24 @@ class _Row(_Program):
 
     def fill(self) -> None:
         shape = self.rng.choice((*_SHAPES, _LONG))
-        of, axis = self.field("shape", list(shape)), self.field("int", self.rng.randrange(len(shape)))
+        shape_field, axis = self.field("shape", list(shape)), self.field("int", self.rng.randrange(len(shape)))
         rows, cols = self.names(), self.names()
         self.dims = {
-            rows: {"of": of, "axes": "rest"},
-            cols: {"of": of, "axes": f"(normalize_axis({axis}, len({of})),)"},
+            rows: {"of": shape_field, "axes": "rest"},
+            cols: {"of": shape_field, "axes": f"(normalize_axis({axis}, len({shape_field})),)"},
         }
         self.draw_scalars()
-        known = [self.input((rows, cols)) for _ in range(self.rng.choice((1, 1, 2)))]
-        known += [self.input((self.rng.choice((rows, cols)),)) for _ in range(self.rng.randrange(2))]
+        operands = [self.input((rows, cols)) for _ in range(self.rng.choice((1, 1, 2)))]
+        operands += [self.input((self.rng.choice((rows, cols)),)) for _ in range(self.rng.randrange(2))]
         for _ in range(self.rng.randrange(3)):
             kind, output = self.rng.choice(("sum", "mean", "max", "min")), self.rng.random() < 0.3
-            of_row = self.expression(known[:1] + known, 1)
-            known.append(self.line(f"{kind}({of_row}, {cols})", output=(rows,) if output else None, dtype="acc"))
+            of_row = self.expression(operands[:1] + operands, 1)
+            operands.append(self.line(f"{kind}({of_row}, {cols})", output=(rows,) if output else None, dtype="acc"))
         if self.rng.random() < 0.5:
-            known.append(self.line(self.expression(known)))
-        self.line(f"{self.expression(known)} + 0.5 * {known[0]}", output=(rows, cols))
+            operands.append(self.line(self.expression(operands)))
+        self.line(f"{self.expression(operands)} + 0.5 * {operands[0]}", output=(rows, cols))
         if self.rng.random() < 0.3:
-            total = self.line(f"{self.rng.choice(('sum', 'mean'))}({known[0]} * 0.5, {rows})")
+            total = self.line(f"{self.rng.choice(('sum', 'mean'))}({operands[0]} * 0.5, {rows})")
             self.line(f"{total} * 0.25", output=(cols,), dtype="acc")
 
 
@@ -153,14 +153,14 @@ class _Map(_Program):
             self.dims[self.names()] = {"of": extent}
         dims = list(self.dims)
         self.draw_scalars()
-        known = [self.input(dims)]
-        known += [self.input(self.rng.sample(dims, self.rng.randrange(1, len(dims) + 1))) for _ in range(2)]
+        operands = [self.input(dims)]
+        operands += [self.input(self.rng.sample(dims, self.rng.randrange(1, len(dims) + 1))) for _ in range(2)]
         if self.rng.random() < 0.3:
-            known.append(self.line(f"index({self.rng.choice(dims)}) * 0.125"))
+            operands.append(self.line(f"index({self.rng.choice(dims)}) * 0.125"))
         if self.rng.random() < 0.6:
-            known.append(self.line(self.expression(known)))
-        self.line(f"{self.expression(known)} + 0.5 * {known[0]}", output=dims)
+            operands.append(self.line(self.expression(operands)))
+        self.line(f"{self.expression(operands)} + 0.5 * {operands[0]}", output=dims)
         if len(dims) > 1 and self.rng.random() < 0.5:
             over = self.rng.choice(dims)
-            total = self.line(f"sum({self.expression(known, 1)} + {known[0]}, {over})")
+            total = self.line(f"sum({self.expression(operands, 1)} + {operands[0]}, {over})")
             self.line(f"{total} * 0.5", output=[dim for dim in dims if dim != over], dtype="acc")

@@ -52,8 +52,8 @@ class Base:
 def bases() -> tuple[Base, ...]:
     """The specs of this distribution, some of every family."""
     paths = {path.stem: path for path in sorted(installed("baracuda.specs").rglob("*.yaml"))}
-    found = [(path, read_yaml(path).data) for path in paths.values()]
-    return tuple(Base(path, data, paths.get(data.get("gradient", {}).get("of"))) for path, data in found)
+    specs = [(path, read_yaml(path).data) for path in paths.values()]
+    return tuple(Base(path, data, paths.get(data.get("gradient", {}).get("of"))) for path, data in specs)
 
 
 def spec_case(index: int, rng: Random) -> Case:
@@ -95,12 +95,12 @@ def _injected(turn: int, rng: Random) -> Case:
     paths = _text_places()
     path = paths[turn % len(paths)]
     base, data = _copy(rng, rng.choice([family for family in FAMILY_SPECS if path in places.places(family)]))
-    behind = turn // len(paths) % 2 == 0
+    as_comment = turn // len(paths) % 2 == 0
 
-    def given(old: Any) -> Any:
-        return f"{old}  # {payloads.EVERYWHERE}" if behind else payloads.EVERYWHERE
+    def payload(old: Any) -> Any:
+        return f"{old}  # {payloads.EVERYWHERE}" if as_comment else payloads.EVERYWHERE
 
-    places.put(data, base.data["family"], path, given, rng)
+    places.put(data, base.data["family"], path, payload, rng)
     shown = ".".join(path)
     return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"a payload in {shown} of {base.path.name}")
 
@@ -108,8 +108,8 @@ def _injected(turn: int, rng: Random) -> Case:
 @cache
 def _text_places() -> tuple[places.Path, ...]:
     """The places of all families that take more of a text than a name."""
-    found = (path for family in FAMILY_SPECS for path in places.places(family) if places.fits(family, path, "(n,)"))
-    return tuple(dict.fromkeys(found))
+    paths = (path for family in FAMILY_SPECS for path in places.places(family) if places.fits(family, path, "(n,)"))
+    return tuple(dict.fromkeys(paths))
 
 
 def _at_a_place(turn: int, rng: Random) -> Case:
@@ -127,10 +127,10 @@ def _fitting(family: str, path: places.Path, old: Any, rng: Random) -> Any:
     """A payload for a place, mostly of a form that the model takes."""
     for _ in range(_TRIES if rng.random() < 0.8 else 1):
         leaf = isinstance(old, str) and rng.random() < 0.8
-        found = payloads.text(rng, old) if leaf else payloads.value(rng, old)
-        if places.fits(family, path, found):
+        payload = payloads.text(rng, old) if leaf else payloads.value(rng, old)
+        if places.fits(family, path, payload):
             break
-    return found
+    return payload
 
 
 def _in_all_texts(rng: Random) -> Case:
@@ -139,8 +139,8 @@ def _in_all_texts(rng: Random) -> Case:
     family = data["family"]
     prose = [path for path in places.places(family) if path[-1] in _PROSE]
     for path in rng.sample(prose, rng.choice((1, 1, 2, len(prose)))):
-        found = payloads.EVERYWHERE if rng.random() < 0.5 else _fitting(family, path, "some text", rng)
-        places.put(data, family, path, lambda _, found=found: found, rng)
+        payload = payloads.EVERYWHERE if rng.random() < 0.5 else _fitting(family, path, "some text", rng)
+        places.put(data, family, path, lambda _, payload=payload: payload, rng)
     return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"texts of {base.path.name}")
 
 
@@ -148,8 +148,8 @@ def _renamed(rng: Random) -> Case:
     """Some names of a spec, wherever they stand, become hostile ones."""
     base, data = _copy(rng)
     text = mutate.as_yaml(data, rng).decode("utf-8")
-    ours = sorted({name for section in _NAMED for name in data.get(section, {})} | {data["op"], data["plan"]})
-    for name in rng.sample(ours, min(len(ours), rng.choice((1, 1, 2, 5)))):
+    names = sorted({name for section in _NAMED for name in data.get(section, {})} | {data["op"], data["plan"]})
+    for name in rng.sample(names, min(len(names), rng.choice((1, 1, 2, 5)))):
         new = payloads.legal_name(rng) if name.islower() else rng.choice(payloads.all_names())
         text = re.sub(_WORD.format(re.escape(name)), new + ("Plan" if name == data["plan"] else ""), text)
     return Case({"a.yaml": text.encode(), **base.files}, f"names of {base.path.name}")

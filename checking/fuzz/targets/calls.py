@@ -49,9 +49,9 @@ class Call:
 def _some(loaded: Iterable[Loaded]) -> Iterator[Loaded]:
     """Ops of every family, forward and backward."""
     kinds: dict[tuple[str, str], list[Loaded]] = {}
-    for one in sorted(loaded, key=lambda one: (len(one.spec.arguments), one.spec.op)):
-        kinds.setdefault((one.spec.family, one.spec.direction), []).append(one)
-    return (one for kind in kinds.values() for one in kind[:_OF_EACH])
+    for loaded_spec in sorted(loaded, key=lambda loaded_spec: (len(loaded_spec.spec.arguments), loaded_spec.spec.op)):
+        kinds.setdefault((loaded_spec.spec.family, loaded_spec.spec.direction), []).append(loaded_spec)
+    return (loaded_spec for kind in kinds.values() for loaded_spec in kind[:_OF_EACH])
 
 
 class Calls(Target):
@@ -67,8 +67,8 @@ class Calls(Target):
     def prepare(self) -> None:
         plans_of(PACKAGE)
         loaded = load_folder(installed("baracuda.specs"))
-        for one in _some(loaded.values()):
-            self.good += _calls_of(Subject(one, loaded, PACKAGE))
+        for loaded_spec in _some(loaded.values()):
+            self.good += _calls_of(Subject(loaded_spec, loaded, PACKAGE))
         self.good += _others()
         for good in self.good:
             good.function(**good.arguments)
@@ -76,8 +76,8 @@ class Calls(Target):
     def case(self, index: int, rng: Random) -> object:
         turns = [(good, name) for good in self.good for name in good.arguments]
         good, name = turns[index % len(turns)]
-        more = [rng.choice(list(good.arguments))] if rng.random() < 0.2 else []
-        return Call(good, tuple(dict.fromkeys((name, *more))), rng.getrandbits(32))
+        extra = [rng.choice(list(good.arguments))] if rng.random() < 0.2 else []
+        return Call(good, tuple(dict.fromkeys((name, *extra))), rng.getrandbits(32))
 
     def judge(self, case: object) -> str:
         assert isinstance(case, Call)
@@ -92,8 +92,8 @@ class Calls(Target):
     def shown(self, case: object) -> str:
         assert isinstance(case, Call)
         rng = Random(case.seed)
-        given = (f"{name}={_shown(hostile(rng, case.good.arguments[name]))}" for name in case.replaced)
-        return f"{case.good.name}({', '.join(given)})"
+        arguments = (f"{name}={_shown(hostile(rng, case.good.arguments[name]))}" for name in case.replaced)
+        return f"{case.good.name}({', '.join(arguments)})"
 
 
 def _shown(value: Any) -> str:
@@ -117,13 +117,13 @@ def _calls_of(subject: Subject) -> Iterator[Good]:
     arrays = {name: _array(plan, name) if plan.present(name) else None for name in plan.ARGUMENTS}
     workspace = np.zeros(plan.workspace_bytes, np.uint8) if plan.workspace_bytes else None
     for method in ("run", "bind", "can_implement"):
-        given = {**arrays, "workspace": workspace, "stream": None}
-        yield Good(f"{plan_of.__name__}.{method}", partial(_seen, getattr(plan, method)), given)
+        arguments = {**arrays, "workspace": workspace, "stream": None}
+        yield Good(f"{plan_of.__name__}.{method}", partial(_seen, getattr(plan, method)), arguments)
     yield Good(f"{plan_of.__name__}.prepare", plan.prepare, {"device": "host", "dtypes": None})
     function = getattr(ops, spec.op)
-    known = inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters
     inputs = {name: array for name, array in arrays.items() if name in spec.inputs and array is not None}
-    fields = {name: value for name, value in values.items() if name in known and name not in inputs}
+    fields = {name: value for name, value in values.items() if name in parameters and name not in inputs}
     yield Good(f"ops.{spec.op}", function, {**inputs, **fields, "stream": None})
 
 
@@ -136,9 +136,9 @@ def _checked(kind: Any, **fields: Any) -> None:
     kind(**fields).check()
 
 
-def _seen(method: Callable[..., Any], **given: Any) -> None:
+def _seen(method: Callable[..., Any], **arguments: Any) -> None:
     """A verdict may hold the error, which then has to be one of ours, too."""
-    verdict = method(**given)
+    verdict = method(**arguments)
     if (error := getattr(verdict, "error", None)) is not None:
         raise error
 
@@ -149,8 +149,8 @@ def _array(plan: Any, name: str) -> Any:
 
 def _others() -> Iterator[Good]:
     preference = {"max_workspace_bytes": 1 << 40, "allow_sm90a": True, "prefer_backend": None, "rungs": ()}
-    more = {"archs": None, "schedules": None, "tuned": True}
-    yield Good("PlanPreference", rt.PlanPreference, {**preference, **more})
+    others = {"archs": None, "schedules": None, "tuned": True}
+    yield Good("PlanPreference", rt.PlanPreference, {**preference, **others})
     yield Good("view", rt.view, {"array": np.zeros((3, 4), np.float32), "name": "x"})
     yield Good("get_device", get_device, {"name": "host"})
     yield Good("KernelSku.parse", rt.KernelSku.parse, {"text": str(next(iter(rt.REGISTRY)).sku)})
@@ -178,11 +178,11 @@ def _interface(rng: Random) -> Any:
     """An array interface one of whose entries is no such thing."""
     key = rng.choice(list(_INTERFACE))
     wrong: Any = rng.choice((None, "", "x", -1, (), (-1,), ("a",), [[1]], (2**80,), 1.5, b"\0", {}, (1, 2, 3, 4, 5)))
-    given = {**_INTERFACE, key: wrong}
+    interface = {**_INTERFACE, key: wrong}
     if rng.random() < 0.3:
-        del given[key]
+        del interface[key]
     name = rng.choice(("__array_interface__", "__cuda_array_interface__"))
-    return _lying(**{name: rng.choice((given, given, None, 7, "x", property(_raises)))})
+    return _lying(**{name: rng.choice((interface, interface, None, 7, "x", property(_raises)))})
 
 
 def _dlpack(rng: Random) -> Any:
@@ -283,6 +283,6 @@ def _iterable(rng: Random, old: Any) -> Any:
 
 
 def _cyclic() -> list[Any]:
-    made: list[Any] = []
-    made.append(made)
-    return made
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    return cycle

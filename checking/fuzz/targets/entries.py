@@ -39,19 +39,19 @@ class Entries(Target):
         self.store.put(key, body)
         self.store.put(other, b"another " + body)
         damage(self.store.folder, rng)
-        for one, right in ((key, body), (other, b"another " + body)):
-            if (found := self.store.get(one)) not in (None, right):
-                raise Fault(f"the entry {right!r} was read as {found!r}")
+        for entry_key, expected in ((key, body), (other, b"another " + body)):
+            if (data := self.store.get(entry_key)) not in (None, expected):
+                raise Fault(f"the entry {expected!r} was read as {data!r}")
         return "" if self.store.get(key) == body else "damaged"
 
     def _damaged_build(self, rng: Random, body: bytes) -> str:
         names = [f"{hashlib.sha256(rng.randbytes(8)).hexdigest()[:40]}.so" for _ in range(2)]
         bodies = dict(zip(names, (b"one " + body, b"another " + body), strict=True))
-        made: list[str] = []
+        built: list[str] = []
 
         def get(name: str) -> bytes:
             def build(path: Path) -> None:
-                made.append(name)
+                built.append(name)
                 path.write_bytes(bodies[name])
 
             return self.builds.get(name, build).read_bytes()
@@ -59,10 +59,10 @@ class Entries(Target):
         for name in names:
             get(name)
         damage(self.builds.folder, rng)
-        for name, right in bodies.items():
-            if not (found := get(name)).startswith(right):
-                raise Fault(f"the file {right!r} was read as {found!r}")
-        return "damaged" if len(made) > len(names) else ""
+        for name, expected in bodies.items():
+            if not (data := get(name)).startswith(expected):
+                raise Fault(f"the file {expected!r} was read as {data!r}")
+        return "damaged" if len(built) > len(names) else ""
 
 
 def damage(folder: Path, rng: Random) -> None:

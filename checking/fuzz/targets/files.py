@@ -86,7 +86,7 @@ class Repro(Target):
         plans_of(PACKAGE)
         self.specs = installed("baracuda.specs")
         loaded, self.memory = load_folder(self.specs), memory_of("host")
-        first = next(one for one in loaded.values() if one.spec.family == "row" and one.spec.gradient is None)
+        first = next(op for op in loaded.values() if op.spec.family == "row" and op.spec.gradient is None)
         problem = Problem.of(Subject(first, loaded, PACKAGE), first.spec.tests.cases[0], "f32")
         self.good = bundle.write(checks.drawn(problem, "normal"), self.folder, "nothing", self.memory, {}).read_bytes()
         self.path = self.folder / "case.zip"

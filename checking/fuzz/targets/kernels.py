@@ -55,7 +55,7 @@ class _Accepted(Read):
                 lower_all(loaded.values())
             except BaracudaError:
                 continue
-            if self.bodies or all(one.spec.family != "body" for one in loaded.values()):
+            if self.bodies or all(loaded_spec.spec.family != "body" for loaded_spec in loaded.values()):
                 return case
         raise Fault(f"none of {_TRIES} specs was accepted")
 
@@ -76,14 +76,14 @@ class _Accepted(Read):
 
 
 def _first(loaded: dict[str, Loaded]) -> Loaded:
-    return next(one for one in loaded.values() if one.source.path.name == "a.yaml")
+    return next(loaded_spec for loaded_spec in loaded.values() if loaded_spec.source.path.name == "a.yaml")
 
 
 def _cases(subject: Subject) -> Iterator[tuple[dict[str, Any], str]]:
     """The spec's test cases, each with an element."""
     for case in subject.spec.tests.cases:
-        given = {name: value for name, value in case.items() if name != "dtype"}
-        yield given, str(case.get("dtype", subject.spec.dtypes[0]))
+        fields = {name: value for name, value in case.items() if name != "dtype"}
+        yield fields, str(case.get("dtype", subject.spec.dtypes[0]))
 
 
 class Compile(_Accepted):
@@ -97,8 +97,8 @@ class Compile(_Accepted):
     def judge(self, case: object) -> str:
         with self.subject() as subject:
             try:
-                for given, element in islice(_cases(subject), 1):
-                    plan = subject.plan.select(subject.descriptor(given, element), device=None)
+                for fields, element in islice(_cases(subject), 1):
+                    plan = subject.plan.select(subject.descriptor(fields, element), device=None)
                     for source in islice(plan.sources(), 1):
                         compile_cubin(source, _ARCH)
             except BaracudaError as error:
@@ -122,9 +122,9 @@ class Select(_Accepted):
         assert isinstance(case, Case)
         rng, refused = Random(case.how), []
         with self.subject() as subject:
-            for given, element in islice(_cases(subject), 3):
+            for fields, element in islice(_cases(subject), 3):
                 for turn in range(4):
-                    values = {**subject.values(given), **_odd_fields(subject, rng if turn else None)}
+                    values = {**subject.values(fields), **_odd_fields(subject, rng if turn else None)}
                     try:
                         _use(subject.plan, subject.plan.DESCRIPTOR(**values, element=element))
                     except BaracudaError as error:
@@ -178,10 +178,10 @@ class Execute(_Accepted):
         assert isinstance(case, Case)
         rng = Random(case.how)
         with self.subject() as subject:
-            for given, element in _cases(subject):
-                problem = Problem.of(subject, given, element)
-                one = checks.drawn(problem, rng.choice(("normal", "spread", "constant")))
+            for fields, element in _cases(subject):
+                problem = Problem.of(subject, fields, element)
+                trial = checks.drawn(problem, rng.choice(("normal", "spread", "constant")))
                 patterns = {name: rng.choice(list(PATTERNS)) for name in problem.arguments}
-                if wrong := replace(one, patterns=patterns, repeats=2).verdict(self.memory)[1]:
-                    raise Fault(wrong)
+                if failure := replace(trial, patterns=patterns, repeats=2).verdict(self.memory)[1]:
+                    raise Fault(failure)
         return ""

@@ -31,8 +31,8 @@ class List(Read):
         """With one spec: all together are many kernels."""
         self.specs = self.folder / "specs"
         base = next(base for base in bases() if base.data["family"] == "row" and base.forward is None)
-        self.place(ours := Case({base.path.name: base.path.read_bytes()}, "ours"))
-        self.judge(ours)
+        self.place(baseline := Case({base.path.name: base.path.read_bytes()}, "ours"))
+        self.judge(baseline)
 
     def case(self, index: int, rng: Random) -> object:
         """Hand-written kernels, whose schedules and expressions only a listing looks at, come more often."""
@@ -47,12 +47,12 @@ class List(Read):
         except BaracudaError as error:
             return refusal(error)
         for path, text in self._pages(project).items():
-            if found := _ACTIVE.search(_CODE.sub("", text)):
-                raise Fault(f"{path}: {found[0]!r} would be active in a browser")
+            if match := _ACTIVE.search(_CODE.sub("", text)):
+                raise Fault(f"{path}: {match[0]!r} would be active in a browser")
         return ""
 
     def _pages(self, project: Project) -> dict[str, str]:
         files, loaded, ops = project.files, project.loaded, project.ops
         kernels = [row for op in ops.values() for row in rows_of(op, files[f"{op.category}/{op.name}.cu"])]
-        made = pages(Catalogue(loaded, ops, files, kernels, lambda _: [], Documents(self.folder), "fuzzed"))
-        return {path: str(text) for path, text in made.files.items() if path.startswith("ops/")}
+        site = pages(Catalogue(loaded, ops, files, kernels, lambda _: [], Documents(self.folder), "fuzzed"))
+        return {path: str(text) for path, text in site.files.items() if path.startswith("ops/")}

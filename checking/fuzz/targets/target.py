@@ -68,7 +68,7 @@ class Target:
         what, why = ACCEPTED, ""
         case = self.drawn(index)
         self.place(case)
-        with watch.watched(self.folder if self.pure else self.folder.parent, pure=self.pure) as seen:
+        with watch.watched(self.folder if self.pure else self.folder.parent, pure=self.pure) as record:
             try:
                 if why := self.judge(case):
                     what = REFUSED
@@ -76,9 +76,9 @@ class Target:
                 what, why = FAILED, str(fault)
             except Exception as error:
                 what, why = FAILED, described(error)
-        if problems := [*seen.findings, *(watch.over_budget(seen, self.seconds) if self.pure else ())]:
+        if problems := [*record.findings, *(watch.over_budget(record, self.seconds) if self.pure else ())]:
             what, why = FAILED, "; ".join([*([why] if what == FAILED else []), *problems])
-        return Verdict(self.name, index, what, why[:_SHOWN], round(seen.seconds, 4), round(seen.megabytes, 1))
+        return Verdict(self.name, index, what, why[:_SHOWN], round(record.seconds, 4), round(record.megabytes, 1))
 
 
 class Read(Target):
@@ -90,9 +90,9 @@ class Read(Target):
         self.specs = self.folder / "specs"
         for base in bases():
             load_spec(base.path)
-        ours = Case({base.path.name: base.path.read_bytes() for base in bases() if base.forward is None}, "ours")
-        self.place(ours)
-        if refused := self.judge(ours):
+        baseline = Case({base.path.name: base.path.read_bytes() for base in bases() if base.forward is None}, "ours")
+        self.place(baseline)
+        if refused := self.judge(baseline):
             raise SpecError(refused)
 
     def case(self, index: int, rng: Random) -> object:
@@ -168,6 +168,6 @@ class Generate(Read):
             write(files, out)
         except BaracudaError as error:
             return refusal(error)
-        if found := next(generated.problems(files), ""):
-            raise Fault(found)
+        if problem := next(generated.problems(files), ""):
+            raise Fault(problem)
         return ""

@@ -52,7 +52,7 @@ def collect(jobs: Sequence[Job], *, on_done: Callable[[int, Outcome], None], wor
     at_once = workers or len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            for key, outcome in _outcomes(pool, at_once, {key: jobs[at[0]] for key, at in missing.items()}):
+            for key, outcome in _outcomes(pool, at_once, {key: jobs[indices[0]] for key, indices in missing.items()}):
                 for index in missing[key]:
                     on_done(index, outcome)
         except BaseException:
@@ -62,20 +62,20 @@ def collect(jobs: Sequence[Job], *, on_done: Callable[[int, Outcome], None], wor
 
 def _outcomes(pool: Executor, at_once: int, jobs: Mapping[bytes, Job]) -> Iterator[tuple[bytes, Outcome]]:
     """Compile `jobs`, and disassemble as soon as there is a batch, so that little work is lost on interruption."""
-    left = deque(sorted(jobs, key=lambda key: jobs[key].arch))
-    made: dict[str, list[_Made]] = defaultdict(list)  # by architecture, to be disassembled together
+    waiting = deque(sorted(jobs, key=lambda key: jobs[key].arch))
+    assembled: dict[str, list[_Made]] = defaultdict(list)  # by architecture, to be disassembled together
     compiling: dict[Future[Assembly], bytes] = {}
     reading: set[Future[list[tuple[bytes, Facts]]]] = set()
     ready: SimpleQueue[Future[Any]] = SimpleQueue()
     while True:
         while len(compiling) + len(reading) < at_once:
-            over = not left and not compiling
-            if arch := next((a for a, held in made.items() if held and (over or len(held) >= _BATCH)), None):
-                batch = pool.submit(_read, made.pop(arch), arch)
+            is_last = not waiting and not compiling
+            if arch := next((a for a, made in assembled.items() if made and (is_last or len(made) >= _BATCH)), None):
+                batch = pool.submit(_read, assembled.pop(arch), arch)
                 reading.add(batch)
                 batch.add_done_callback(ready.put)
-            elif left:
-                key = left.popleft()
+            elif waiting:
+                key = waiting.popleft()
                 compilation = pool.submit(_compile, jobs[key], key)
                 compiling[compilation] = key
                 compilation.add_done_callback(ready.put)
@@ -83,17 +83,17 @@ def _outcomes(pool: Executor, at_once: int, jobs: Mapping[bytes, Job]) -> Iterat
                 break
         if not compiling and not reading:
             return
-        done = ready.get()
-        if done in reading:
-            reading.remove(done)
-            yield from done.result()
+        future = ready.get()
+        if future in reading:
+            reading.remove(future)
+            yield from future.result()
         else:
-            key = compiling.pop(done)
-            error = done.exception()
+            key = compiling.pop(future)
+            error = future.exception()
             if isinstance(error, CompileError):
                 yield key, error
             else:
-                made[jobs[key].arch].append(_Made(jobs[key], key, done.result()))
+                assembled[jobs[key].arch].append(_Made(jobs[key], key, future.result()))
 
 
 class _Made(NamedTuple):
@@ -105,19 +105,19 @@ class _Made(NamedTuple):
 def _compile(job: Job, key: bytes) -> Assembly:
     cubins = cubin_store(cache_root() / "cubin")
     assert_not_frozen(job.source, job.arch, facts_store().folder, key)
-    made = assemble(job.source, job.arch, include=job.include)
-    cubins.put(key, made.cubin, key_parts(job.source, job.arch, include=job.include))
-    return made
+    assembly = assemble(job.source, job.arch, include=job.include)
+    cubins.put(key, assembly.cubin, key_parts(job.source, job.arch, include=job.include))
+    return assembly
 
 
 def _read(batch: Sequence[_Made], arch: str) -> list[tuple[bytes, Facts]]:
-    listings = disassemble([machine_code(made.assembly.cubin.image) for made in batch], arch)
-    return [(made.key, _keep(made, sass)) for made, sass in zip(batch, listings, strict=True)]
+    listings = disassemble([machine_code(entry.assembly.cubin.image) for entry in batch], arch)
+    return [(entry.key, _keep(entry, sass)) for entry, sass in zip(batch, listings, strict=True)]
 
 
-def _keep(made: _Made, sass: Sass) -> Facts:
-    job = made.job
+def _keep(entry: _Made, sass: Sass) -> Facts:
+    job = entry.job
     strict = replace(job.source, contraction=False, flush_subnormals=False)
-    facts = facts_of(made.assembly, sass, lambda: assemble(strict, job.arch, include=job.include))
-    facts_store().put(facts_key(made.key), encode(facts))
+    facts = facts_of(entry.assembly, sass, lambda: assemble(strict, job.arch, include=job.include))
+    facts_store().put(facts_key(entry.key), encode(facts))
     return facts

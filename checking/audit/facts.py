@@ -73,15 +73,15 @@ def encode(facts: Facts) -> bytes:
 
 
 def decode(body: bytes) -> Facts:
-    held = json.loads(body)
-    ptx, sass = held["ptx"], held["sass"]
+    facts = json.loads(body)
+    ptx, sass = facts["ptx"], facts["sass"]
     for side in ("loads", "stores"):
         ptx[side] = {offset: _numbered(widths) for offset, widths in _numbered(ptx[side]).items()}
         sass[side] = _numbered(sass[side])
-    resources, serialised = Resources(**held["resources"]), tuple(held["serialised"])
-    return Facts(resources, Ptx(**ptx), Sass(**sass), held["hidden"], serialised, held["digest"])
+    resources, serialised = Resources(**facts["resources"]), tuple(facts["serialised"])
+    return Facts(resources, Ptx(**ptx), Sass(**sass), facts["hidden"], serialised, facts["digest"])
 
 
-def _numbered(held: dict[str, Any]) -> dict[int, Any]:
+def _numbered(mapping: dict[str, Any]) -> dict[int, Any]:
     """Widths and offsets as numbers, which JSON has no keys for."""
-    return {int(key): value for key, value in held.items()}
+    return {int(key): value for key, value in mapping.items()}

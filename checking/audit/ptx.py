@@ -64,8 +64,8 @@ class Ptx:
 
     def beyond(self, strict: Ptx) -> dict[str, int]:
         """What this has more of than `strict`, the same source compiled without contraction and flushing."""
-        more = {"fma": self.fused - strict.fused, ".ftz": self.flushing_functions - strict.flushing_functions}
-        return {name: count for name, count in more.items() if count > 0}
+        excess = {"fma": self.fused - strict.fused, ".ftz": self.flushing_functions - strict.flushing_functions}
+        return {name: count for name, count in excess.items() if count > 0}
 
 
 def read_ptx(text: str) -> Ptx:
@@ -150,9 +150,9 @@ def _copied(args: str) -> tuple[str, int]:
 
 def _address(args: str) -> tuple[str, int]:
     """Name and offset in brackets."""
-    found = _ADDRESS.search(args)
-    assert found is not None, args
-    return found[1], int(found[2] or 0)
+    match = _ADDRESS.search(args)
+    assert match is not None, args
+    return match[1], int(match[2] or 0)
 
 
 def _registers(args: str) -> tuple[list[str], list[str]]:
@@ -197,7 +197,7 @@ def _origins(moves: Iterable[tuple[str, str, tuple[list[str], list[str]]]], para
 
 def _width(op: str) -> int:
     """Bytes of one load or store."""
-    found = _TYPE.search(op)
-    assert found is not None, op
+    match = _TYPE.search(op)
+    assert match is not None, op
     vector = re.search(r"\.v([248])\b", op)
-    return int(found[1]) // 8 * (int(vector[1]) if vector else 1)
+    return int(match[1]) // 8 * (int(vector[1]) if vector else 1)

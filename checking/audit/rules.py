@@ -52,8 +52,8 @@ def registers(s: Subject) -> Iterator[str]:
 
 def shared_memory(s: Subject) -> Iterator[str]:
     """Static shared memory, at most 48 KiB."""
-    used, given = s.facts.resources.shared_bytes, s.op.allowance(s.sku.arch).shared_bytes
-    allowed = STATIC_SHARED_BYTES if given is None else min(given, STATIC_SHARED_BYTES)
+    used, declared = s.facts.resources.shared_bytes, s.op.allowance(s.sku.arch).shared_bytes
+    allowed = STATIC_SHARED_BYTES if declared is None else min(declared, STATIC_SHARED_BYTES)
     if used > allowed:
         yield f"{used} bytes of shared memory a block, allowed are {allowed}"
 
@@ -68,26 +68,26 @@ def spills(s: Subject) -> Iterator[str]:
 
 def local_memory(s: Subject) -> Iterator[str]:
     """A stack that spills do not explain."""
-    held, found, allowed = s.facts.resources, s.facts.sass.local, s.op.allowance(s.sku.arch).stack_bytes
-    if held.stack_bytes > held.spill_bytes + allowed or (found and not held.spill_bytes + allowed):
+    used, local, allowed = s.facts.resources, s.facts.sass.local, s.op.allowance(s.sku.arch).stack_bytes
+    if used.stack_bytes > used.spill_bytes + allowed or (local and not used.spill_bytes + allowed):
         yield (
-            f"{held.stack_bytes} bytes of stack ({_shown(found) or 'not used'}) for {held.spill_bytes} bytes spilled, "
+            f"{used.stack_bytes} bytes of stack ({_shown(local) or 'not used'}) for {used.spill_bytes} bytes spilled, "
             f"allowed are {allowed} more; an array is indexed at run time, which stack_bytes under arch allows"
         )
 
 
 def flushing(s: Subject) -> Iterator[str]:
     """Subnormal results and operands flushed to zero."""
-    found = {**s.facts.ptx.flushing, **_only(s.facts.hidden, ".ftz")}
-    if found and not s.op.flush_subnormals:
-        yield f"{_shown(found)} in the PTX; precision.subnormals is keep"
+    operations = {**s.facts.ptx.flushing, **_only(s.facts.hidden, ".ftz")}
+    if operations and not s.op.flush_subnormals:
+        yield f"{_shown(operations)} in the PTX; precision.subnormals is keep"
 
 
 def contraction(s: Subject) -> Iterator[str]:
     """Products and sums that were fused, or that the assembler may fuse."""
-    found = {**s.facts.ptx.fusable, **_only(s.facts.hidden, "fma")}
-    if found and not s.op.contraction:
-        yield f"{_shown(found)} in the PTX, which may be or were fused; precision.contraction is false"
+    operations = {**s.facts.ptx.fusable, **_only(s.facts.hidden, "fma")}
+    if operations and not s.op.contraction:
+        yield f"{_shown(operations)} in the PTX, which may be or were fused; precision.contraction is false"
 
 
 def rounding(s: Subject) -> Iterator[str]:
@@ -101,9 +101,9 @@ def products(s: Subject) -> Iterator[str]:
     guarantee = s.sku.precision_guarantee
     math = str(guarantee.math_precision).removesuffix("x3")
     allowed = f"{math}.{guarantee.accumulator}" if math in _MULTIPLIED else "none"
-    found = {name: n for name, n in s.facts.sass.products.items() if name != allowed}
-    if found:
-        yield f"{_shown(found)} products on tensor cores; the SKU says {guarantee.math_precision}, so {allowed}"
+    products = {name: n for name, n in s.facts.sass.products.items() if name != allowed}
+    if products:
+        yield f"{_shown(products)} products on tensor cores; the SKU says {guarantee.math_precision}, so {allowed}"
 
 
 _MULTIPLIED = ("f16", "bf16", "tf32", "f64")  # by tensor cores
@@ -112,12 +112,12 @@ _BULK = ("UBLKRED", "cp.reduce.")  # sums that the copy engine adds to memory
 
 def float_atomics(s: Subject) -> Iterator[str]:
     """Float sums in arrival order; compare-and-swap is the hand-written form."""
-    found = s.facts.sass.atomics or s.facts.ptx.atomics
+    atomics = s.facts.sass.atomics or s.facts.ptx.atomics
     if s.op.allowance(s.sku.arch).in_turns:
-        found = {name: n for name, n in found.items() if not name.startswith(_BULK)}
-    bound = [name for name, rungs in s.op.promises if rungs]
-    if found and bound:
-        yield f"{_shown(found)}; {', '.join(bound)} promise the same bits"
+        atomics = {name: n for name, n in atomics.items() if not name.startswith(_BULK)}
+    promised = [name for name, rungs in s.op.promises if rungs]
+    if atomics and promised:
+        yield f"{_shown(atomics)}; {', '.join(promised)} promise the same bits"
 
 
 def wgmma(s: Subject) -> Iterator[str]:
@@ -145,9 +145,9 @@ def violations(subject: Subject) -> list[Violation]:
     return [Violation(subject, name, what) for name, rule in RULES.items() for what in rule(subject)]
 
 
-def _only(found: Mapping[str, int], name: str) -> dict[str, int]:
-    return {name: found[name]} if name in found else {}
+def _only(counts: Mapping[str, int], name: str) -> dict[str, int]:
+    return {name: counts[name]} if name in counts else {}
 
 
-def _shown(found: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in found.items())
+def _shown(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

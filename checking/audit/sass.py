@@ -48,10 +48,10 @@ def disassembler() -> tuple[Path, str]:
             f"no nvdisasm to audit machine code with; pip install {_DISTRIBUTION}, which is part of "
             "'baracuda-gen[cuda12]' and 'baracuda-gen[cuda13]'"
         ) from None
-    found = [f for f in package.files or () if f.as_posix().endswith(_PROGRAM)]
-    if not found:
+    files = [f for f in package.files or () if f.as_posix().endswith(_PROGRAM)]
+    if not files:
         raise CompileError(f"{_DISTRIBUTION} {package.version} holds no {_PROGRAM}; install it again")
-    return Path(str(package.locate_file(found[0]))), package.version
+    return Path(str(package.locate_file(files[0]))), package.version
 
 
 def disassemble(codes: Sequence[bytes], arch: str) -> list[Sass]:
@@ -61,10 +61,10 @@ def disassemble(codes: Sequence[bytes], arch: str) -> list[Sass]:
         file.write(b"".join(codes))
         file.flush()
         command = [str(program), "--no-dataflow", "--binary", arch.replace("sm_", "SM"), file.name]
-        done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise CompileError(f"nvdisasm does not read machine code for {arch}: {done.stderr.strip()[:200]}")
-    return _split(done.stdout, [len(code) for code in codes])
+        completed = subprocess.run(command, capture_output=True, text=True)
+    if completed.returncode:
+        raise CompileError(f"nvdisasm does not read machine code for {arch}: {completed.stderr.strip()[:200]}")
+    return _split(completed.stdout, [len(code) for code in codes])
 
 
 def _split(listing: str, lengths: Sequence[int]) -> list[Sass]:
@@ -87,15 +87,15 @@ def _sass(count: Counter[str]) -> Sass:
     for opcode, n in sorted(count.items()):
         kind, *parts = opcode.split(".")
         if kind in _GLOBAL:
-            held = widths[_GLOBAL[kind]]
-            held[_width(parts)] = held.get(_width(parts), 0) + n
+            by_width = widths[_GLOBAL[kind]]
+            by_width[_width(parts)] = by_width.get(_width(parts), 0) + n
         elif kind in _LOCAL:
             local[kind] = local.get(kind, 0) + n
         elif _ATOMIC.match(opcode) and (_FLOAT.search(opcode) or _SWAP.match(opcode)):
             atomics[opcode] = n
         elif kind in _PRODUCTS:
-            held_in = _factors(kind, parts)
-            products[held_in] = products.get(held_in, 0) + n
+            types = _factors(kind, parts)
+            products[types] = products.get(types, 0) + n
         elif kind in ("FFMA", "FFMA2", "DFMA") or (kind == "HFMA2" and "MMA" not in parts):
             fused += n
     return Sass(sum(count.values()), widths["loads"], widths["stores"], local, atomics, products, fused)

@@ -39,28 +39,28 @@ def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
     """Accesses narrower than the schedule requires."""
     if layout != "packed" or not isinstance(op, RowOp):
         return
-    where = pointers(op)
+    offsets = pointers(op)
     sides = (
         ("read", _reads(op, sku), facts.ptx.loads, facts.sass.loads),
         ("written", _writes(op, sku), facts.ptx.stores, facts.sass.stores),
     )
-    for how, claims, by_pointer, in_machine_code in sides:
+    for verb, claims, by_pointer, in_machine_code in sides:
         if UNKNOWN in by_pointer:
-            yield f"memory {how} through a pointer that is not followed: {_shown(by_pointer[UNKNOWN])}"
+            yield f"memory {verb} through a pointer that is not followed: {_shown(by_pointer[UNKNOWN])}"
         needed = 0
         for claim in claims:
-            seen = by_pointer.get(where[claim.tensor.name], {})
-            wide = sum(count for width, count in seen.items() if width >= claim.width)
-            if any(width < claim.width for width in seen) or wide < claim.moves:
+            moves = by_pointer.get(offsets[claim.tensor.name], {})
+            wide = sum(count for width, count in moves.items() if width >= claim.width)
+            if any(width < claim.width for width in moves) or wide < claim.moves:
                 yield (
-                    f"{claim.tensor.name!r} is {how} in moves of {_shown(seen) or 'nothing'}, "
+                    f"{claim.tensor.name!r} is {verb} in moves of {_shown(moves) or 'nothing'}, "
                     f"needed are {claim.moves} or more, all of {claim.width} bytes"
                 )
             elif claim.width == VECTOR_BYTES:
                 needed += claim.moves
-        found = sum(count for width, count in in_machine_code.items() if width >= VECTOR_BYTES)
-        if found < needed:
-            yield f"{found} moves of {VECTOR_BYTES} bytes are {how} in the machine code, needed are {needed}"
+        total = sum(count for width, count in in_machine_code.items() if width >= VECTOR_BYTES)
+        if total < needed:
+            yield f"{total} moves of {VECTOR_BYTES} bytes are {verb} in the machine code, needed are {needed}"
 
 
 def pointers(op: RowOp) -> dict[str, int]:
@@ -81,8 +81,8 @@ def _reads(op: RowOp, sku: KernelSku) -> list[_Claim]:
         passes = [p for p in op.passes if tensor in p.reads and p.walks]
         if not passes or tensor in op.columns.reads:
             continue
-        one = by_strip and passes == [op.last]
-        claims.append(_claim(tensor, sku, 1 if one else sku.tile.chunks))
+        is_single = by_strip and passes == [op.last]
+        claims.append(_claim(tensor, sku, 1 if is_single else sku.tile.chunks))
     return claims
 
 

@@ -111,9 +111,9 @@ def read(path: Path) -> Bundle:
         with zipfile.ZipFile(path) as file:
             facts = facts_of(json.loads(member(file, _FACTS, _MOST_FACTS)))
             kinds = facts["numbers"]
-            held = sum(file.getinfo(f"{p}/{n}.npy").file_size for p in PARTS for n in kinds[p])
-            if held > LARGEST:
-                raise InvalidProblem(f"has {held} bytes of numbers; a bundle has {LARGEST} at most")
+            nbytes = sum(file.getinfo(f"{p}/{n}.npy").file_size for p in PARTS for n in kinds[p])
+            if nbytes > LARGEST:
+                raise InvalidProblem(f"has {nbytes} bytes of numbers; a bundle has {LARGEST} at most")
             numbers = {p: {n: unpacked(member(file, f"{p}/{n}.npy"), k) for n, k in kinds[p].items()} for p in PARTS}
     except BaracudaError as error:
         raise InvalidProblem(f"{path}: {one_line(error)}") from None
@@ -192,10 +192,10 @@ def _identity(trial: Trial) -> dict[str, str]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "machine": platform.machine()}
+    versions = {"python": platform.python_version(), "machine": platform.machine()}
     for name in _VERSIONS:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
+            versions[name] = version(name)
     with suppress(CompileError):
-        found["nvrtc"] = nvrtc_version()
-    return found
+        versions["nvrtc"] = nvrtc_version()
+    return versions

@@ -60,5 +60,5 @@ def facts_of(data: object) -> dict[str, Any]:
         return Facts.model_validate(data).model_dump()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "repro.json"
-        raise InvalidProblem(f"is no bundle, or a damaged one ({one_line(where, 100)}: {first['msg'][:200]})") from None
+        place = ".".join(map(str, first["loc"])) or "repro.json"
+        raise InvalidProblem(f"is no bundle, or a damaged one ({one_line(place, 100)}: {first['msg'][:200]})") from None

@@ -47,8 +47,8 @@ def _of_row(
     seen: set[Any] = set()
     for plan in plans:
         usual = {name: plan.elements_of(name)[0] for name in plan.CHOSEN}
-        for layout, held, source in plan.variants():
-            if held != usual or source in seen or layout not in layouts:
+        for layout, stored_types, source in plan.variants():
+            if stored_types != usual or source in seen or layout not in layouts:
                 continue
             seen.add(source)
             for arch in archs:
@@ -66,9 +66,9 @@ def _plans(kind: type[Any], subject: Subject, sku: KernelSku, random: Iterable[d
             return
         if case.get("dtype", sku.element) != sku.element or case.get("arch", sku.arch) != sku.arch:
             continue
-        given = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k not in ("dtype", "arch")}
+        fields = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k not in ("dtype", "arch")}
         try:
-            plan = _plan(kind, given, sku)
+            plan = _plan(kind, fields, sku)
         except InvalidProblem as error:
             if place is not None:
                 raise subject.loaded.source.error(place, str(error)) from None
@@ -87,16 +87,16 @@ def _cases(section: str, cases: Iterable[dict[str, Any]]) -> Iterator[Case]:
     return (((section, "cases", i), case) for i, case in enumerate(cases))
 
 
-def _plan(kind: type[Any], given: dict[str, Any], sku: KernelSku) -> Any:
+def _plan(kind: type[Any], fields: dict[str, Any], sku: KernelSku) -> Any:
     """The plan of a problem, if selection gives it to `sku` on a device that it is for."""
-    problem, only = kind.DESCRIPTOR(**given, element=sku.element), [sku.layout] if sku.layout else None
+    problem, layouts = kind.DESCRIPTOR(**fields, element=sku.element), [sku.layout] if sku.layout else None
     if kind.cannot_hold(problem, sku):  # which selection would find out too, with all other kernels' reasons
         return None
     own = sku.arch.rstrip("a")
     preference = PlanPreference(archs=frozenset({sku.arch}))
     for arch in [own] if sku.fits(_LEAST) else [own, _LEAST]:  # not whatever this machine happens to have
         with suppress(Unsupported):
-            plan = kind.select(problem, preference, device=Architecture(arch, arch), layouts=only)
+            plan = kind.select(problem, preference, device=Architecture(arch, arch), layouts=layouts)
             if plan.sku == sku:
                 return plan
     return None

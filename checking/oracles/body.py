@@ -29,19 +29,19 @@ def reference(problem: BodyProblem, arrays: Mapping[str, Any]) -> dict[str, Any]
     gradient, forward = problem.spec.gradient, problem.forward
     assert isinstance(forward, BodySpec)
     values, fields = _values(forward), problem.forward_values
-    wrt = {there: here for here, there in gradient.wrt.items() if there in arrays and here in problem.written}
-    cotangents = {there: arrays[here] for here, there in gradient.cotangents.items() if here in arrays}
+    wrt = {source: grad for grad, source in gradient.wrt.items() if source in arrays and grad in problem.written}
+    cotangents = {output: arrays[grad] for grad, output in gradient.cotangents.items() if grad in arrays}
 
     def loss(*inputs: Any) -> Any:
         outputs = values(anp, fields, {**arrays, **dict(zip(wrt, inputs, strict=True))})
-        return sum((anp.sum(outputs[there] * g) for there, g in cotangents.items()), 0.0)
+        return sum((anp.sum(outputs[output] * g) for output, g in cotangents.items()), 0.0)
 
     outputs = values(np, fields, arrays) if gradient.saved else {}
     results = {name: outputs[name] if name in outputs else arrays[name] for name in gradient.saved}
     if any(g.size for g in cotangents.values()):
-        slopes = autograd.grad(loss, tuple(range(len(wrt))))(*(arrays[name] for name in wrt))
-        return results | dict(zip(wrt.values(), slopes, strict=True))
-    return results | {here: np.zeros_like(arrays[there]) for there, here in wrt.items()}
+        grads = autograd.grad(loss, tuple(range(len(wrt))))(*(arrays[name] for name in wrt))
+        return results | dict(zip(wrt.values(), grads, strict=True))
+    return results | {grad: np.zeros_like(arrays[source]) for source, grad in wrt.items()}
 
 
 def _factors(sku: KernelSku) -> float:
@@ -51,9 +51,9 @@ def _factors(sku: KernelSku) -> float:
 
 
 def _values(spec: BodySpec) -> Any:
-    found: Definition = definition(spec.oracle)
-    assert found.values is not None, f"{spec.oracle} has no values"
-    return found.values
+    reference: Definition = definition(spec.oracle)
+    assert reference.values is not None, f"{spec.oracle} has no values"
+    return reference.values
 
 
 def tolerances(
@@ -72,5 +72,5 @@ def tolerances(
     declared = spec.precision.bound.get(element.value, BoundSpec())  # type: ignore[call-overload]
     noise = float(np.finfo(wide_type(element)).eps) / units.acc
     lost = _LOST * element.row.acc.row.smallest_normal
-    found = {n: np.asarray(errors[n], np.float64) * (1 + noise) + lost for n in problem.results.values()}
-    return {a: stored(exact[n], found[n], held[a], declared) for a, n in problem.results.items()}
+    bounds = {n: np.asarray(errors[n], np.float64) * (1 + noise) + lost for n in problem.results.values()}
+    return {a: stored(exact[n], bounds[n], held[a], declared) for a, n in problem.results.items()}

@@ -35,8 +35,8 @@ def memoized(function: Callable[Concatenate[Problem, P], T]) -> Callable[Concate
     def ask(problem: Problem, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if (answers := _answers.get()) is None:
             return function(problem, *args, **kwargs)
-        asked = problem.descriptor, tuple(problem.arguments), problem.plan.sku, _key(args), _key(kwargs)
-        key = function.__name__, *asked
+        request = problem.descriptor, tuple(problem.arguments), problem.plan.sku, _key(args), _key(kwargs)
+        key = function.__name__, *request
         if key not in answers:
             answers[key] = function(problem, *args, **kwargs)
         answer: T = _copy(answers[key])

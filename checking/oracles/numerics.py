@@ -33,13 +33,13 @@ def report(
     """
     problem = Problem.of(Subject(op, loaded, package), values, element)
     exact = reference(problem, widen(problem, {n: a for n, a in arrays.items() if n not in problem.saved}))
-    held = {**problem.held(), **{n: ElementKind(_tag(a)) for n, a in {**arrays, **outputs}.items()}}
-    allowed = tolerances(problem, arrays, exact, held)
-    found = {}
+    stored_types = {**problem.held(), **{n: ElementKind(_tag(a)) for n, a in {**arrays, **outputs}.items()}}
+    allowed = tolerances(problem, arrays, exact, stored_types)
+    accuracies = {}
     for argument, name in problem.results.items():
         got = problem.flat(argument, as_float(outputs[argument]))
-        found[argument] = compare(got, exact[name], allowed[argument], held[argument])
-    return found
+        accuracies[argument] = compare(got, exact[name], allowed[argument], stored_types[argument])
+    return accuracies
 
 
 def _tag(array: np.ndarray[Any, Any]) -> ElementKind:

@@ -97,9 +97,9 @@ def _bounded(
     problem: Problem, arrays: Mapping[str, np.ndarray[Any, Any]], exact: Mapping[str, Any]
 ) -> dict[str, Bounded]:
     """Inputs with how far they lie from the real values that the expectation was computed from."""
-    given = {}
+    bounded = {}
     for name, value in widen(problem, arrays).items():
         with np.errstate(invalid="ignore"):
             error = np.abs(value - exact[name]) if name in problem.saved and name in exact else 0.0
-        given[name] = Bounded(value, error)
-    return given
+        bounded[name] = Bounded(value, error)
+    return bounded

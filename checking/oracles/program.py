@@ -94,24 +94,24 @@ def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     values = {**_scalars(forward), **problem.values}
     space = Space(dict(zip(forward.dims, problem.space.extents.values(), strict=True)), problem.space.present)
     fixed = _environment(forward, values, space, arrays)
-    wrt = {there: here for here, there in gradient.wrt.items() if there in fixed and here in problem.written}
+    wrt = {source: grad for grad, source in gradient.wrt.items() if source in fixed and grad in problem.written}
 
     def loss(*inputs: Any) -> Any:
         outputs = evaluate(lines, {**fixed, **dict(zip(wrt, inputs, strict=True))}, space, xp)
         total = 0.0
-        for here, there in gradient.cotangents.items():
-            total = total + xp.sum(outputs[there] * arrays[here])
+        for grad, output in gradient.cotangents.items():
+            total = total + xp.sum(outputs[output] * arrays[grad])
         return total
 
     results: Flat = {}
     for name in gradient.saved:
         results[name] = (evaluate(lines, fixed, space) if name in forward.outputs else fixed)[name]
     if problem.size:
-        slopes = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt)) if wrt else ()
-        results |= dict(zip(wrt.values(), slopes, strict=True))
+        grads = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt)) if wrt else ()
+        results |= dict(zip(wrt.values(), grads, strict=True))
     else:
-        of = problem.spec.tensors
-        results |= {here: np.zeros(flat_shape(problem.spec, problem.space, of[here])) for here in wrt.values()}
+        tensors = problem.spec.tensors
+        results |= {grad: np.zeros(flat_shape(problem.spec, problem.space, tensors[grad])) for grad in wrt.values()}
     return results
 
 
@@ -152,17 +152,17 @@ def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], held: Mapping
     acc = element.row.acc.row
     names = {n: b.value for n, b in arrays.items()}
     environment = _environment(spec, problem.values, problem.space, names)
-    given = {n: arrays[n] if n in arrays else _constant(v, acc.unit_roundoff) for n, v in environment.items()}
+    inputs = {n: arrays[n] if n in arrays else _constant(v, acc.unit_roundoff) for n, v in environment.items()}
     casts = {"T": element.row.unit_roundoff, "acc": acc.unit_roundoff}
     casts |= {k: ElementKind(k).row.unit_roundoff for k in ("f16", "bf16", "f32", "f64")}
     tiny = smallest(acc) if spec.precision.subnormals == "keep" else acc.smallest_normal
-    how = Arithmetic(acc.unit_roundoff, tiny, problem.depth, casts)
-    found = bound(_program(spec), given, problem.space, how)
+    arithmetic = Arithmetic(acc.unit_roundoff, tiny, problem.depth, casts)
+    bounds = bound(_program(spec), inputs, problem.space, arithmetic)
     declared = spec.precision.bound.get(element.value, BoundSpec())  # type: ignore[call-overload]
     noise = _noise(problem, environment)
     copied = _copied(problem.spec)
     return {
-        a: 0.0 if n in copied else stored(found[n].value, found[n].error, held[a], declared) + noise.get(n, 0.0)
+        a: 0.0 if n in copied else stored(bounds[n].value, bounds[n].error, held[a], declared) + noise.get(n, 0.0)
         for a, n in problem.results.items()
     }
 
@@ -179,10 +179,10 @@ def _noise(problem: Programmed, names: Mapping[str, Any]) -> Flat:
     if problem.spec.reference is None or wide_type(problem.element).kind != "f":
         return {}
     kind = np.finfo(wide_type(problem.element))
-    how = Arithmetic(float(kind.eps), 0.0, lambda dims, count: float(count), dict.fromkeys(_CASTS, 0.0))
+    arithmetic = Arithmetic(float(kind.eps), 0.0, lambda dims, count: float(count), dict.fromkeys(_CASTS, 0.0))
     exact = {n: Bounded(v, 0.0) for n, v in names.items()}
-    found = bound(_reference_lines(problem.spec), exact, problem.space, how)
-    return {n: np.where(np.isfinite(b.error), b.error, 0.0) for n, b in found.items()}
+    bounds = bound(_reference_lines(problem.spec), exact, problem.space, arithmetic)
+    return {n: np.where(np.isfinite(b.error), b.error, 0.0) for n, b in bounds.items()}
 
 
 _CASTS = ("T", "acc", "f16", "bf16", "f32", "f64")

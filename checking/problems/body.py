@@ -57,8 +57,8 @@ class BodyProblem(Problem, family="body"):
     ) -> np.ndarray[Any, Any]:
         spec = self.spec if name in self.spec.inputs else self.forward
         assert isinstance(spec, BodySpec)
-        how = spec.inputs[name].test
-        drawn = DRAWN[how](self, rng, shape) if how else super()._values(rng, style, shape, kind, name)
+        rule = spec.inputs[name].test
+        drawn = DRAWN[rule](self, rng, shape) if rule else super()._values(rng, style, shape, kind, name)
         return np.asarray(drawn).astype(kind.row.numpy)
 
 

@@ -26,15 +26,15 @@ _TRIES = 1000  # the rarest that any case draws comes every hundred
 
 def refuse_bad_cases(subjects: Iterable[Subject]) -> None:
     """Raise a SpecError with all test and benchmark cases that violate a requirement of their spec."""
-    wrong = [
-        str(subject.loaded.source.error((section, "cases", i), said))
+    violations = [
+        str(subject.loaded.source.error((section, "cases", i), violation))
         for subject in subjects
         for section in ("tests", "bench")
         for i, case in enumerate(getattr(subject.spec, section).cases)
-        if (said := _violation(subject.spec, _canonical(subject.values(case))))
+        if (violation := _violation(subject.spec, _canonical(subject.values(case))))
     ]
-    if wrong:
-        raise SpecError("\n".join(wrong))
+    if violations:
+        raise SpecError("\n".join(violations))
 
 
 def _violation(spec: OpSpec, values: Mapping[str, Any]) -> str:
@@ -47,8 +47,8 @@ def _violation(spec: OpSpec, values: Mapping[str, Any]) -> str:
         except ConditionError as error:  # of an axis that a shape does not have, say
             why = f" ({error})"
         condition = read_condition(requirement.that, spec.descriptor)
-        seen = ", ".join(f"{name}={shown(values[name])}" for name in fields_of(condition))
-        return f"this case violates a requirement; needs {condition}, got {seen}{why}"
+        actual = ", ".join(f"{name}={shown(values[name])}" for name in fields_of(condition))
+        return f"this case violates a requirement; needs {condition}, got {actual}{why}"
     return ""
 
 
@@ -58,8 +58,8 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def skus(subject: Subject, device: str = "") -> list[KernelSku]:
     """Every SKU of the op, or those that the kind of device can run: "host" or "cuda"."""
-    found = skus_of(subject)
-    return [sku for sku in found if sku.fits("host") is None] if device == "host" else found
+    all_skus = skus_of(subject)
+    return [sku for sku in all_skus if sku.fits("host") is None] if device == "host" else all_skus
 
 
 def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Problem]:
@@ -67,26 +67,26 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 
     Every SKU of the row family gets at least one with more than one row, if its tile allows.
     """
-    found: dict[Any, Problem] = {}
+    by_descriptor: dict[Any, Problem] = {}
 
     def add(cases: Iterable[Mapping[str, Any]], served: Serve | None = None) -> None:
         for case in cases:
             if case.get("dtype", sku.element) == sku.element:
-                given = {k: v for k, v in case.items() if k != "dtype"}
-                problem = (served or _served)(subject, given, sku)
+                fields = {k: v for k, v in case.items() if k != "dtype"}
+                problem = (served or _served)(subject, fields, sku)
                 if problem is not None and problem.size <= limit:
-                    found.setdefault(problem.descriptor, problem)
+                    by_descriptor.setdefault(problem.descriptor, problem)
 
     add(subject.spec.tests.cases)
     if subject.spec.family == "row":
         add(edges(subject, sku))
-    elif len(found) < _WANTED:
-        for problem in random_problems(subject, sku, _WANTED - len(found), seed=1, limit=1 << 14):
-            found.setdefault(problem.descriptor, problem)
-    if not found:
+    elif len(by_descriptor) < _WANTED:
+        for problem in random_problems(subject, sku, _WANTED - len(by_descriptor), seed=1, limit=1 << 14):
+            by_descriptor.setdefault(problem.descriptor, problem)
+    if not by_descriptor:
         serving = (case for case in subject.spec.tests.cases[::-1] if _second_choice(subject, case, sku))
         add(islice(serving, _WANTED), _second_choice)
-    return list(found.values())
+    return list(by_descriptor.values())
 
 
 def _second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
@@ -113,8 +113,8 @@ def _only_layout(subject: Subject, sku: KernelSku) -> str | None:
     """The layout of arrays for `sku`, if there is only one."""
     if subject.spec.family != "body":
         return None
-    held = subject.plan._works_on(sku)
-    return held[0] if len(held) == 1 and len(subject.plan.LAYOUTS) > 1 else None
+    layouts = subject.plan._works_on(sku)
+    return layouts[0] if len(layouts) == 1 and len(subject.plan.LAYOUTS) > 1 else None
 
 
 def can_be_laid_out(problem: Problem) -> bool:
@@ -131,24 +131,24 @@ def random_problems(
     """Problems of any size for which selection chooses `sku`; deterministic for a seed."""
     if subject.spec.family == "row":
         return list(random_rows(subject, sku, count, seed, limit))
-    found = []
+    matches = []
     rng = np.random.default_rng([seed, zlib.crc32(sku.symbol.encode())])
     for case in drawn_cases(subject, rng):
         problem = _served(subject, case, sku)
         if problem is not None and problem.size <= limit:
-            found.append(problem)
-        if len(found) == count:
+            matches.append(problem)
+        if len(matches) == count:
             break
-    return found
+    return matches
 
 
 def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES) -> Iterator[dict[str, Any]]:
     """Values for the fields that the spec draws, without violated requirements."""
     spec = subject.spec
-    given = dict(spec.tests.draw)
-    flags = {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in given}
+    rules = dict(spec.tests.draw)
+    flags = {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in rules}
     for _ in range(tries if spec.tests.draw else 0):
-        case = {name: _drawn(how, rng) for name, how in {**given, **flags}.items()}
+        case = {name: _drawn(rule, rng) for name, rule in {**rules, **flags}.items()}
         values = _canonical(subject.values(case))
         if _is_allowed(spec, values):
             yield case
@@ -162,16 +162,16 @@ def _is_allowed(spec: OpSpec, values: Mapping[str, Any]) -> bool:
         return False
 
 
-def _drawn(how: Any, rng: np.random.Generator) -> Any:
-    if not isinstance(how, RangeSpec):
-        return how[int(rng.integers(len(how)))]
-    if how.rank is None:
-        return _extent(how, rng)
-    return [_extent(how, rng) for _ in range(int(rng.integers(how.rank[0], how.rank[1] + 1)))]
+def _drawn(rule: Any, rng: np.random.Generator) -> Any:
+    if not isinstance(rule, RangeSpec):
+        return rule[int(rng.integers(len(rule)))]
+    if rule.rank is None:
+        return _extent(rule, rng)
+    return [_extent(rule, rng) for _ in range(int(rng.integers(rule.rank[0], rule.rank[1] + 1)))]
 
 
-def _extent(how: RangeSpec, rng: np.random.Generator) -> int:
+def _extent(rule: RangeSpec, rng: np.random.Generator) -> int:
     """Log-uniform, so that small extents are as frequent as large ones."""
-    low = math.log(max(how.low, 1))
-    value = int(math.exp(rng.uniform(low, math.log(max(how.high, 1) + 1))))
-    return how.low if how.low < 1 and rng.random() < 0.04 else min(max(value, how.low), how.high)
+    low = math.log(max(rule.low, 1))
+    value = int(math.exp(rng.uniform(low, math.log(max(rule.high, 1) + 1))))
+    return rule.low if rule.low < 1 and rng.random() < 0.04 else min(max(value, rule.low), rule.high)

@@ -31,8 +31,8 @@ class MapProblem(Problem, family="map"):
         layout: str | None = None,
     ) -> None:
         super().__init__(subject, case, element, arch, layout)
-        given = {dim: self.values[spec.of] for dim, spec in self.spec.dims.items()}
-        self.axes = {dim: (v,) if isinstance(v, int) else tuple(v) for dim, v in given.items()}
+        extents = {dim: self.values[spec.of] for dim, spec in self.spec.dims.items()}
+        self.axes = {dim: (v,) if isinstance(v, int) else tuple(v) for dim, v in extents.items()}
 
     @property
     def size(self) -> int:
@@ -64,17 +64,17 @@ class MapProblem(Problem, family="map"):
         """`array` with one axis per dim of the spec, extent 1 where the tensor does not vary."""
         parts = self._split(name)
         order = list(self.spec.dims)
-        there = [dim for dim in order if dim in {d for d, _ in parts}]
+        present = [dim for dim in order if dim in {d for d, _ in parts}]
         cut = array.reshape([self.axes[dim][axis] for dim, axis in parts])
         turned = cut.transpose(sorted(range(len(parts)), key=lambda i: (order.index(parts[i][0]), parts[i][1])))
         extents = self.space.extents
-        return turned.reshape([extents[dim] if dim in there else 1 for dim in order])
+        return turned.reshape([extents[dim] if dim in present else 1 for dim in order])
 
     def caller(self, name: str, array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """The reverse of `flat`."""
         parts, order = self._split(name), list(self.spec.dims)
-        there = {dim for dim, _ in parts}
-        full = np.broadcast_to(array, [self.space.extents[d] if d in there else 1 for d in order])
+        present = {dim for dim, _ in parts}
+        full = np.broadcast_to(array, [self.space.extents[d] if d in present else 1 for d in order])
         turned = sorted(range(len(parts)), key=lambda i: (order.index(parts[i][0]), parts[i][1]))
         unflat = full.reshape([self.axes[parts[i][0]][parts[i][1]] for i in turned])
         return unflat.transpose(np.argsort(turned)).reshape(shape)

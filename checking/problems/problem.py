@@ -126,8 +126,8 @@ class Problem:
             return {}
         rng, hidden = self._rng(seed + 1), {}
         for name, tensor in forward.inputs.items():
-            there = not tensor.optional or self.values.get(tensor.optional, True)
-            if name not in self.spec.inputs and there:
+            is_present = not tensor.optional or self.values.get(tensor.optional, True)
+            if name not in self.spec.inputs and is_present:
                 hidden[name] = self._values(rng, style, self._hidden_shape(name), self.element, name)
         return hidden
 
@@ -155,14 +155,14 @@ class Problem:
     def _values(
         self, rng: np.random.Generator, style: str, shape: tuple[int, ...], kind: ElementKind, name: str
     ) -> np.ndarray[Any, Any]:
-        given, numpy = self._range(name), kind.row.numpy
+        value_range, numpy = self._range(name), kind.row.numpy
         if kind == ElementKind.BOOL:
             return rng.random(shape) < 0.5
         if kind.value[0] in "iu":
-            low, high = given or ((0, 100) if kind.value[0] == "u" else (-100, 100))
+            low, high = value_range or ((0, 100) if kind.value[0] == "u" else (-100, 100))
             return rng.integers(int(low), int(high) + 1, shape).astype(numpy)
-        if given is not None:
-            return rng.uniform(*given, shape).astype(numpy)
+        if value_range is not None:
+            return rng.uniform(*value_range, shape).astype(numpy)
         if kind.value[0] == "c":
             return (self._drawn(rng, style, shape) + 1j * self._drawn(rng, style, shape)).astype(numpy)
         return self._drawn(rng, style, shape).astype(numpy)

@@ -27,7 +27,7 @@ def random_rows(subject: Subject, sku: KernelSku, count: int, seed: int, limit: 
     base, field = _simplest(subject, sku.element)
     vec, (low, high) = 16 // sku.element.row.bytes, _widths(subject, sku)
     rows_vary = bool(RowProblem(subject, base, sku.element).row_axes)
-    found = []
+    problems = []
     for turn in range(count):
         cols = int(rng.integers(low, high + 1))
         cols = max(low, cols // vec * vec) if turn % 2 else cols
@@ -35,20 +35,20 @@ def random_rows(subject: Subject, sku: KernelSku, count: int, seed: int, limit: 
         case = {**base, field: _resized(subject, base, field, sku.element, rows, cols)}
         problem = RowProblem(subject, case, sku.element)
         if problem.plan.sku == sku:
-            found.append(problem)
-    return found
+            problems.append(problem)
+    return problems
 
 
 def _widths(subject: Subject, sku: KernelSku) -> tuple[int, int]:
     """The shortest and the longest row that selection gives to `sku`; for a wide one the longest to be tried."""
-    held = sku.tile.columns(sku.element.row.bytes)
+    columns = sku.tile.columns(sku.element.row.bytes)
     narrower = [
         s.tile.columns(s.element.row.bytes)
         for s in skus_of(subject)
         if s.element == sku.element and not s.tile.wide and s.arch <= sku.arch
     ]
-    below = max((n for n in narrower if n < held or sku.tile.wide), default=0)
-    return below + 1, max(below, 2 * held) + 1 if sku.tile.wide else held
+    below = max((n for n in narrower if n < columns or sku.tile.wide), default=0)
+    return below + 1, max(below, 2 * columns) + 1 if sku.tile.wide else columns
 
 
 def edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
@@ -56,8 +56,8 @@ def edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
     rows than blocks, and more rows than columns."""
     base, shape_field = _simplest(subject, sku.element)
     vec = 16 // sku.element.row.bytes
-    held, below = sku.tile.columns(sku.element.row.bytes), _widths(subject, sku)[0] - 1
-    widths = (below + 1, below + vec, 2 * held + vec + 1) if sku.tile.wide else (below + 1, below + vec, held)
+    columns, below = sku.tile.columns(sku.element.row.bytes), _widths(subject, sku)[0] - 1
+    widths = (below + 1, below + vec, 2 * columns + vec + 1) if sku.tile.wide else (below + 1, below + vec, columns)
     has_rows = bool(RowProblem(subject, base, sku.element).row_axes)
     for cols in widths:
         for rows in (1, 2 * sku.tile.rows + 1) if has_rows else (1,):
@@ -81,8 +81,8 @@ def _axes(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
         RowProblem(subject, {k: v for k, v in case.items() if k != "dtype"}, sku.element)
         for case in subject.spec.tests.cases
     ]
-    for of in ("row_axes", "col_axes"):
-        problem = max(problems, key=lambda p: (min(len(getattr(p, of)), 3), min(len(p.row_axes), len(p.col_axes))))
+    for axes in ("row_axes", "col_axes"):
+        problem = max(problems, key=lambda p: (min(len(getattr(p, axes)), 3), min(len(p.row_axes), len(p.col_axes))))
         shape = [2] * len(problem.shape)
         others = 2 ** (len(problem.col_axes) - 1)
         shape[problem.col_axes[-1]] = max(2, -(-_widths(subject, sku)[0] // others))
@@ -91,13 +91,13 @@ def _axes(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
 
 def _simplest(subject: Subject, element: ElementKind) -> tuple[dict[str, Any], str]:
     """The spec's case of fewest axes, with a row axis if there is such a case, and the name of its shape."""
-    found: list[tuple[bool, int, int, dict[str, Any], str]] = []
+    keyed: list[tuple[bool, int, int, dict[str, Any], str]] = []
     for case in subject.spec.tests.cases:
-        given = {k: v for k, v in case.items() if k != "dtype"}
-        problem = RowProblem(subject, given, element)
-        found.append((not problem.row_axes, len(problem.shape), len(found), given, problem.descriptor._shape))
-    *_, given, field = min(found, key=lambda f: f[:3])
-    return given, field
+        fields = {k: v for k, v in case.items() if k != "dtype"}
+        problem = RowProblem(subject, fields, element)
+        keyed.append((not problem.row_axes, len(problem.shape), len(keyed), fields, problem.descriptor._shape))
+    *_, fields, field = min(keyed, key=lambda f: f[:3])
+    return fields, field
 
 
 def _resized(

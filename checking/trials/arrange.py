@@ -53,7 +53,7 @@ def arrange(
     poison_workspace: bool = True,
 ) -> Arranged:
     """Place inputs with their values and outputs with poison; `patterns` says how (contiguous unless named)."""
-    held, vec = problem.held(choice), 16 // problem.element.row.bytes
+    stored_types, vec = problem.held(choice), 16 // problem.element.row.bytes
     placed = {}
     for name in problem.arguments:
         values = arrays.get(name)
@@ -63,7 +63,7 @@ def arrange(
             strides, shift = laid_out(pattern, shape, vec, problem.arguments[name].layout)
         else:
             strides, shift = packed_along(axis, pattern, shape, vec)
-        kind = held[name] if values is None else ElementKind(_tag(values))
+        kind = stored_types[name] if values is None else ElementKind(_tag(values))
         placed[name] = place(memory, shape, kind, strides, values, shift)
     needed = problem.plan.workspace_bytes
     if not needed:

@@ -177,9 +177,9 @@ class Placed:
         now = self.buffer.read()
         changed = (now != self.before) & (~self.addressed if written else True)
         if changed.any():
-            where = int(np.argmax(changed)) - (self.view.pointer - self.buffer.pointer)
+            offset = int(np.argmax(changed)) - (self.view.pointer - self.buffer.pointer)
             what = "beside its elements" if written else "although it is an input"
-            raise AssertionError(f"{name!r} was written to {what}: byte {where} from its first element")
+            raise AssertionError(f"{name!r} was written to {what}: byte {offset} from its first element")
 
 
 def place(
@@ -201,10 +201,10 @@ def place(
     data = np.full(lead + high * itemsize + tail, POISON, np.uint8)
     mask = np.zeros(data.size, np.bool_)
     placed = Placed(view, buffer, data, mask)
-    belongs = np.ndarray(
+    element_mask = np.ndarray(
         (*shape, itemsize), np.bool_, mask.data, lead, [*(s * itemsize for s in strides), 1]
     )
-    belongs[...] = True
+    element_mask[...] = True
     if values is not None:
         placed._elements(data)[...] = values
     buffer.write(data)

@@ -46,21 +46,21 @@ class Trial:
 
     def verdict(self, memory: Memory) -> tuple[dict[str, Accuracy], str]:
         """Run, compare, and run again for the same bits: what was measured, and what is wrong or ""."""
-        seen: dict[str, Accuracy] = {}
+        measured: dict[str, Accuracy] = {}
         try:
             arranged = self._placed(memory)
-            seen |= self._compared(arranged.run())
-            if wrong := wrong_in(seen):
+            measured |= self._compared(arranged.run())
+            if wrong := wrong_in(measured):
                 raise Wrong(wrong)
             _repeat(arranged, self.repeats - 1)
         except Exception as error:
-            return seen, message_of(error)
-        return seen, ""
+            return measured, message_of(error)
+        return measured, ""
 
     def _compared(self, outputs: Arrays) -> dict[str, Accuracy]:
-        held = self.problem.held(self.choice)
+        stored_types = self.problem.held(self.choice)
         wide = {name: self.problem.flat(name, as_float(outputs[name])) for name in self.problem.results}
-        return {n: compare(value, self.exact[n], self.allowed[n], held[n]) for n, value in wide.items()}
+        return {n: compare(value, self.exact[n], self.allowed[n], stored_types[n]) for n, value in wide.items()}
 
     def _placed(self, memory: Memory) -> Arranged:
         """Everything in memory, inputs of stride 0 with one number for all."""

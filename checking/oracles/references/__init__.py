@@ -48,6 +48,6 @@ class Definition:
 def definition(name: str) -> Definition:
     """The definition that a spec names "module.function"."""
     module, function = name.split(".")
-    found = getattr(import_module(f".{module}", __name__), function)
-    assert isinstance(found, Definition)
-    return found
+    reference = getattr(import_module(f".{module}", __name__), function)
+    assert isinstance(reference, Definition)
+    return reference

@@ -98,13 +98,13 @@ def _weights(fields: Fields, arrays: Arrays, sums: _Sums) -> _Weights:
 
 def _forward_errors(fields: Fields, arrays: Arrays, units: Units, tensor_cores: bool) -> dict[str, Any]:
     arrays, sums = _plain(arrays), _Sums(units, tensor_cores)
-    found, keys = _weights(fields, arrays, sums), fields["key_len"]
-    attn = found.attn
-    total = np.log1p((attn * np.expm1(found.score)).sum(axis=-1, keepdims=True)) + sums.row(keys)
-    off = attn * np.expm1(found.score + total + 8 * units.acc) + sums.lost
+    weights, keys = _weights(fields, arrays, sums), fields["key_len"]
+    attn = weights.attn
+    total = np.log1p((attn * np.expm1(weights.score)).sum(axis=-1, keepdims=True)) + sums.row(keys)
+    off = attn * np.expm1(weights.score + total + 8 * units.acc) + sums.lost
     v = np.abs(shared(fields, arrays["v"]))
     adding = sums.product(keys) + (keys / 16 * units.acc if tensor_cores else 0) + sums.rounded
-    finite = np.where(np.isfinite(found.lse), found.lse, 0)
+    finite = np.where(np.isfinite(weights.lse), weights.lse, 0)
     return {
         "attn": off,
         "y": off @ v + adding * ((attn + off) @ v),
@@ -132,15 +132,15 @@ def _sdpa_backward_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, An
     ds = attn * (dp - delta)
     ds_error = off * np.abs(dp - delta) + most * (dp_error + delta_error)
     ds_error = ds_error + 3 * units.acc * most * (np.abs(dp) + np.abs(delta))
-    found = _products(fields, arrays, sums, (ds, ds_error), (attn, off + 0 * attn))
-    return {**found, "dmask": ds_error}
+    errors = _products(fields, arrays, sums, (ds, ds_error), (attn, off + 0 * attn))
+    return {**errors, "dmask": ds_error}
 
 
 def _flash_backward_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, Any], units: Units) -> dict[str, Any]:
     arrays, sums, u = _plain(arrays), _Sums(units, tensor_cores=True), units.acc
-    found = _weights(fields, arrays, sums)
-    attn, lse = found.attn, np.where(np.isfinite(found.lse), np.abs(found.lse), 0)[..., None]
-    exponent = found.score + _column(slack.get("lse", 0.0)) + 4 * u * (lse + 1)
+    weights = _weights(fields, arrays, sums)
+    attn, lse = weights.attn, np.where(np.isfinite(weights.lse), np.abs(weights.lse), 0)[..., None]
+    exponent = weights.score + _column(slack.get("lse", 0.0)) + 4 * u * (lse + 1)
     off = attn * np.expm1(exponent) + (sums.lost if not sums.rounded else 2.0**-126)
     dp, dp_error, _ = _dp(fields, arrays, sums)
     size = (np.abs(arrays["dy"]) * np.abs(arrays["y"])).sum(axis=-1, keepdims=True)
@@ -150,8 +150,8 @@ def _flash_backward_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, A
     ds = attn * (dp - delta)
     ds_error = off * np.abs(dp - delta) + (attn + off) * (dp_error + delta_error)
     ds_error = ds_error + 4 * u * (attn + off) * (np.abs(dp) + np.abs(delta))
-    ds_error = np.abs(found.bend) * ds_error + found.bend_error * (np.abs(ds) + ds_error)
-    ds = ds * found.bend
+    ds_error = np.abs(weights.bend) * ds_error + weights.bend_error * (np.abs(ds) + ds_error)
+    ds = ds * weights.bend
     return _products(fields, arrays, sums, (ds, ds_error), (attn, off))
 
 

@@ -20,10 +20,10 @@ _CHAIN = 64
 
 
 def _causal_conv1d(xp: Any, fields: Fields, arrays: Arrays) -> dict[str, Any]:
-    found = [_one(xp, fields, arrays, before, x) for before, x in _sequences(xp, fields, arrays)]
-    states = [_last(extended, _halo(arrays)) for _, extended in found]
+    results = [_one(xp, fields, arrays, before, x) for before, x in _sequences(xp, fields, arrays)]
+    states = [_last(extended, _halo(arrays)) for _, extended in results]
     return {
-        "y": _along_time(xp, [y for y, _ in found], arrays["x"]),
+        "y": _along_time(xp, [y for y, _ in results], arrays["x"]),
         "final_states": xp.concatenate([_no_states(arrays, 0), *states]),
     }
 

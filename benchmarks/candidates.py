@@ -30,18 +30,18 @@ def candidates(case: Case, by_rule: KernelSku, machine: Machine) -> list[Candida
     device = get_device(machine.device)
     verdicts = case.subject.plan.explain(case.descriptor, BY_RULE, device=device).verdicts
     others = [v for v in verdicts if v.sku != by_rule and v.sku.layout is None]
-    most = _spilled(_held_to(case, by_rule, machine), device.arch)
-    found = []
+    most = _spilled(_plan_for(case, by_rule, machine), device.arch)
+    checked = []
     for verdict in others:
-        said = verdict.reason or _unlike(verdict.sku, by_rule) or _idle(verdict.sku, case)
+        problem = verdict.reason or _unlike(verdict.sku, by_rule) or _idle(verdict.sku, case)
         try:
-            plan = None if said else _held_to(case, verdict.sku, machine)
+            plan = None if problem else _plan_for(case, verdict.sku, machine)
             if plan is not None and (spilled := _spilled(plan, device.arch)) > most:
-                said = f"spills {spilled} bytes, the rule's choice {most}"
+                problem = f"spills {spilled} bytes, the rule's choice {most}"
         except BaracudaError as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
-        found.append(Candidate(verdict.sku, None if said else plan, said))
-    return found
+            problem = f"{type(error).__name__}: {error}".splitlines()[0]
+        checked.append(Candidate(verdict.sku, None if problem else plan, problem))
+    return checked
 
 
 def maker_of(plan: Any, machine: Machine) -> Maker:
@@ -67,10 +67,10 @@ def maker_of(plan: Any, machine: Machine) -> Maker:
     return maker
 
 
-def _held_to(case: Case, sku: KernelSku, machine: Machine) -> Any:
+def _plan_for(case: Case, sku: KernelSku, machine: Machine) -> Any:
     """A plan restricted to `sku`."""
-    only = PlanPreference(archs=frozenset({sku.arch}), schedules=frozenset({str(sku.schedule)}), tuned=False)
-    plan = case.subject.plan.select(case.descriptor, only, device=machine.device)
+    preference = PlanPreference(archs=frozenset({sku.arch}), schedules=frozenset({str(sku.schedule)}), tuned=False)
+    plan = case.subject.plan.select(case.descriptor, preference, device=machine.device)
     if plan.sku != sku:
         raise Unsupported(f"the arrays go to {plan.sku}")
     return plan
@@ -78,8 +78,8 @@ def _held_to(case: Case, sku: KernelSku, machine: Machine) -> Any:
 
 def _unlike(sku: KernelSku, by_rule: KernelSku) -> str:
     """How its guarantees differ: choosing such a kernel is up to the caller."""
-    guarantee, wanted = sku.precision_guarantee, by_rule.precision_guarantee
-    return "" if guarantee == wanted else f"promises {guarantee}, the rule's choice {wanted}"
+    guarantee, rule_guarantee = sku.precision_guarantee, by_rule.precision_guarantee
+    return "" if guarantee == rule_guarantee else f"promises {guarantee}, the rule's choice {rule_guarantee}"
 
 
 def _idle(sku: KernelSku, case: Case) -> str:
@@ -95,7 +95,7 @@ def _spilled(plan: Any, arch: str) -> int:
     """Spill bytes of the kernels for the default layout; none on the host device."""
     if arch == "host":
         return 0
-    wanted = f"BARACUDA_LAYOUT={next(iter(plan.LAYOUTS)).upper()}"
+    define = f"BARACUDA_LAYOUT={next(iter(plan.LAYOUTS)).upper()}"
     sources = list(plan.sources())
-    usual = [s for s in sources if wanted in s.defines or "BARACUDA_LAYOUT=0" in s.defines] or sources
+    usual = [s for s in sources if define in s.defines or "BARACUDA_LAYOUT=0" in s.defines] or sources
     return max(compile_cubin(s, s.arch or arch).resources.spill_bytes for s in usual)

@@ -119,11 +119,11 @@ class Traffic:
 def cases_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
     """The spec's benchmark cases, for `dtypes` if given."""
     bench = subject.spec.bench
-    for given in bench.cases:
-        fields = {name: value for name, value in given.items() if name not in ("dtype", "arch")}
-        usual = [given["dtype"]] if "dtype" in given else dtypes or bench.dtypes or [_usual(subject.spec)]
+    for spec_case in bench.cases:
+        fields = {name: value for name, value in spec_case.items() if name not in ("dtype", "arch")}
+        usual = [spec_case["dtype"]] if "dtype" in spec_case else dtypes or bench.dtypes or [_usual(subject.spec)]
         for dtype in (d for d in usual if not dtypes or d in dtypes):
-            yield Case(subject, fields, ElementKind(dtype), given.get("arch"))
+            yield Case(subject, fields, ElementKind(dtype), spec_case.get("arch"))
 
 
 def sweep_of(subject: Subject, dtypes: Sequence[str] = ()) -> Iterator[Case]:
@@ -153,13 +153,13 @@ def _usual(spec: OpSpec) -> str:
     return "bf16" if "bf16" in spec.dtypes else spec.dtypes[0]
 
 
-def _words(spec: OpSpec, given: Mapping[str, Any]) -> Iterator[str]:
+def _words(spec: OpSpec, fields: Mapping[str, Any]) -> Iterator[str]:
     """Extents by letters, shapes by crosses, flags by name; a value that two fields share is given once."""
-    shapes = ["x".join(map(str, value)) for name, value in given.items() if spec.descriptor[name].type == "shape"]
+    shapes = ["x".join(map(str, value)) for name, value in fields.items() if spec.descriptor[name].type == "shape"]
     if shapes:
         yield " by ".join(shapes)
-    square = given.get("query_len") == given.get("key_len")
-    for name, value in given.items():
+    square = fields.get("query_len") == fields.get("key_len")
+    for name, value in fields.items():
         kind = spec.descriptor[name].type
         if kind == "shape" or name in _UNSAID:
             continue
@@ -167,7 +167,7 @@ def _words(spec: OpSpec, given: Mapping[str, Any]) -> Iterator[str]:
             yield name.removeprefix("has_") if value else f"no-{name.removeprefix('has_')}"
         elif name == "query_len" and square:
             yield f"S{value}"
-        elif not (name == "key_len" and square) and not (name == "d_v" and value == given.get("d_k")):
+        elif not (name == "key_len" and square) and not (name == "d_v" and value == fields.get("d_k")):
             yield f"{_LETTERS.get(name, name + '=')}{value}"
     if "is_causal" in spec.descriptor:
-        yield "causal" if given.get("is_causal") else "full"
+        yield "causal" if fields.get("is_causal") else "full"

@@ -33,12 +33,12 @@ _CACHES = ("BARACUDA_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", 
 def rows() -> list[Row]:
     """One row of milliseconds per route, or a row with the reason it is unavailable."""
     light, heavy = samples()
-    one = next(v for v in light if (v.row.sku.op, v.arch) == ("rms_norm", ARCHS[-1]))
-    found = [*child("nvrtc"), *again(one), *compiled("light SKU", light), *compiled("flash SKU", heavy)]
-    found += [*warm(light[0]), *nvcc(light[0])]
+    variant = next(v for v in light if (v.row.sku.op, v.arch) == ("rms_norm", ARCHS[-1]))
+    table = [*child("nvrtc"), *again(variant), *compiled("light SKU", light), *compiled("flash SKU", heavy)]
+    table += [*warm(light[0]), *nvcc(light[0])]
     if CudaDevice.available():
-        return [*found, *loaded(light[0]), *child("triton"), *child("torch.compile")]
-    return [*found, row("module load, Triton, torch.compile", None, "no CUDA device")]
+        return [*table, *loaded(light[0]), *child("triton"), *child("torch.compile")]
+    return [*table, row("module load, Triton, torch.compile", None, "no CUDA device")]
 
 
 def samples() -> tuple[list[Variant], list[Variant]]:
@@ -54,20 +54,20 @@ def samples() -> tuple[list[Variant], list[Variant]]:
 def compiled(what: str, variants: Sequence[Variant], repeats: int = 3) -> list[Row]:
     """NVRTC alone, without cache: median and worst kernel, each the best of several runs."""
     assemble(variants[0].source, variants[0].arch)  # loads the library
-    took = {v: min(_ms(partial(assemble, v.source, v.arch)) for _ in range(repeats)) for v in variants}
-    worst = max(took, key=lambda v: took[v])
+    times = {v: min(_ms(partial(assemble, v.source, v.arch)) for _ in range(repeats)) for v in variants}
+    worst = max(times, key=lambda v: times[v])
     return [
-        row(f"{what}, cold, median of {len(took)}", median(took.values())),
-        row(f"{what}, cold, worst", took[worst], f"{worst.row.sku} for {worst.arch}"),
+        row(f"{what}, cold, median of {len(times)}", median(times.values())),
+        row(f"{what}, cold, worst", times[worst], f"{worst.row.sku} for {worst.arch}"),
     ]
 
 
 def again(variant: Variant, repeats: int = 30) -> list[Row]:
     """NVRTC alone, one kernel repeatedly: median and worst time."""
     assemble(variant.source, variant.arch)  # loads the library
-    took = [_ms(partial(assemble, variant.source, variant.arch)) for _ in range(repeats)]
+    times = [_ms(partial(assemble, variant.source, variant.arch)) for _ in range(repeats)]
     what, note = f"{variant.row.sku.op}, cold", f"{variant.row.sku} for {variant.arch}"
-    return [row(f"{what}, median of {repeats}", median(took), note), row(f"{what}, worst", max(took), note)]
+    return [row(f"{what}, median of {repeats}", median(times), note), row(f"{what}, worst", max(times), note)]
 
 
 def warm(variant: Variant, repeats: int = 50) -> list[Row]:
@@ -96,9 +96,9 @@ def nvcc(variant: Variant) -> list[Row]:
         flags = ["-cubin", "-std=c++17", f"-arch={variant.arch}", f"-I{INCLUDE}", *(f"-D{d}" for d in source.defines)]
         command = [program, *flags, "-o", os.devnull, str(path)]
         start = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True)
-        took = (time.perf_counter() - start) * 1e3
-    return [row(what, None, _last(done.stderr)) if done.returncode else row(what, took)]
+        completed = subprocess.run(command, capture_output=True, text=True)
+        ms = (time.perf_counter() - start) * 1e3
+    return [row(what, None, _last(completed.stderr)) if completed.returncode else row(what, ms)]
 
 
 def child(what: str) -> list[Row]:
@@ -106,11 +106,11 @@ def child(what: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {name: f"{folder}/{name}" for name in _CACHES}
         command = [sys.executable, "-m", "baracuda.benchmarks.first_times", what]
-        done = subprocess.run(command, capture_output=True, text=True, env=env)
-    if done.returncode:
-        return [row(what, None, _last(done.stderr))]
-    found: list[Row] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        completed = subprocess.run(command, capture_output=True, text=True, env=env)
+    if completed.returncode:
+        return [row(what, None, _last(completed.stderr))]
+    measured: list[Row] = json.loads(completed.stdout.splitlines()[-1])
+    return measured
 
 
 def _ms(call: Callable[[], object]) -> float:

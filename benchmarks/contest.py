@@ -90,23 +90,23 @@ def _contest(case: Case, makers: Mapping[str, Maker], machine: Machine) -> list[
     plan = case.plan(machine.device)
     tensors = case.tensors(plan)
     traffic = Traffic.of(tensors)
-    what: dict[str, Any] = {"op": case.op, "case": case.label, "element": case.element.value}
-    what |= {"read": traffic.read, "written": traffic.written, "flops": case.flops()}
+    common: dict[str, Any] = {"op": case.op, "case": case.label, "element": case.element.value}
+    common |= {"read": traffic.read, "written": traffic.written, "flops": case.flops()}
     first = Buffers.made(case, plan, tensors, machine)
     first.bound()
     machine.finish()
     bodies, calls, errors, problems = _agreeing(case, makers, first, machine)
     times, how, late = _timed(case, first, tensors, bodies, calls, machine)
     kernel = {OURS: plan.sku.symbol}
-    found = []
+    results = []
     for name in calls:
-        said = late.get(name, "")
-        own = {"peer": name, "kernel": kernel.get(name, ""), "error": errors.get(name), "problem": said}
+        problem = late.get(name, "")
+        outcome = {"peer": name, "kernel": kernel.get(name, ""), "error": errors.get(name), "problem": problem}
         if name in times:
             us, low, high = spread(times[name])
-            own |= {"us": us, "low": low, "high": high, "samples": len(times[name]), "how": how[name]}
-        found.append(Measured(**what, **own))
-    return found + [Measured(**what, peer=n, error=errors.get(n), problem=said) for n, said in problems.items()]
+            outcome |= {"us": us, "low": low, "high": high, "samples": len(times[name]), "how": how[name]}
+        results.append(Measured(**common, **outcome))
+    return results + [Measured(**common, peer=n, error=errors.get(n), problem=why) for n, why in problems.items()]
 
 
 def _agreeing(
@@ -140,8 +140,8 @@ def _agreeing(
 
 def _error(ours: Mapping[str, Any], theirs: Mapping[str, Any], machine: Machine) -> float:
     """The largest error over the outputs that both have."""
-    found = [machine.error(theirs[name], ours[name]) for name in ours if name in theirs]
-    return float("nan") if not found or any(e != e for e in found) else max(found)
+    errors = [machine.error(theirs[name], ours[name]) for name in ours if name in theirs]
+    return float("nan") if not errors or any(e != e for e in errors) else max(errors)
 
 
 def _timed(
@@ -158,18 +158,18 @@ def _timed(
         return machine.cold(calls, _rounds(sum(guess.values()))), dict.fromkeys(calls, "events"), {}
     sets: dict[str, list[Call]] = {name: [call] for name, call in calls.items()}
     nbytes = sum(t.nbytes for t in tensors)
-    held = []
+    buffers = []
     for _ in range(min(_MOST_SETS, ceil(2 * machine.l2_bytes / max(1, nbytes)))):
-        held.append(made := Buffers.made(case, first.plan, tensors, machine))
-        sets[OURS].append(made.bound)
+        buffers.append(fresh := Buffers.made(case, first.plan, tensors, machine))
+        sets[OURS].append(fresh.bound)
         for name, body in bodies.items():
-            sets[name].append(body(made.inputs(machine)))
+            sets[name].append(body(fresh.inputs(machine)))
     times, failed = machine.replayed(sets, _ROUNDS[1] // 2, min(guess.values()))
     how = dict.fromkeys(times, "graph")
     if failed:
         times |= machine.cold({name: calls[name] for name in failed}, _ROUNDS[1] // 2)
         how |= dict.fromkeys(failed, "events")
-    return times, how, {name: f"not captured, timed by events: {said}" for name, said in failed.items()}
+    return times, how, {name: f"not captured, timed by events: {reason}" for name, reason in failed.items()}
 
 
 def _rounds(microseconds: float) -> int:
@@ -194,9 +194,9 @@ def _saved(case: Case, inputs: Mapping[str, Any], machine: Machine) -> dict[str,
     plan = forward.plan(machine.device)
     arrays = {}
     for tensor in forward.tensors(plan):
-        there = None if tensor.role == "out" else inputs.get(tensor.name)
+        existing = None if tensor.role == "out" else inputs.get(tensor.name)
         fresh = machine.poisoned if tensor.role == "out" else machine.random
-        arrays[tensor.name] = fresh(tensor) if there is None else there
+        arrays[tensor.name] = fresh(tensor) if existing is None else existing
     _bound(plan, arrays, machine)()
     return {name: arrays[name] for name in gradient.saved}
 

@@ -83,15 +83,15 @@ class TorchMachine:
     def facts(self) -> dict[str, str]:
         """Device, driver and versions."""
         torch = self.torch
-        found = {"device": torch.cuda.get_device_name(self.device), "driver": _driver()}
-        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
-        found |= {"python": platform.python_version(), "nvrtc": nvrtc_version()}
+        facts = {"device": torch.cuda.get_device_name(self.device), "driver": _driver()}
+        facts |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+        facts |= {"python": platform.python_version(), "nvrtc": nvrtc_version()}
         for name in _LIBRARIES:
             try:
-                found[name] = metadata.version(name)
+                facts[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
                 continue
-        return found
+        return facts
 
     def random(self, tensor: Tensor) -> Any:
         """Standard normal numbers."""
@@ -117,10 +117,10 @@ class TorchMachine:
         """In float64 where either is; otherwise norms of float32 differences are exact enough."""
         torch = self.torch
         wide = torch.float64 if torch.float64 in (got.dtype, wanted.dtype) else torch.float32
-        there = wanted.detach().to(wide)
-        norm = float(torch.linalg.vector_norm(there, dtype=torch.float64))
-        apart = torch.linalg.vector_norm(got.detach().reshape(there.shape).to(wide) - there, dtype=torch.float64)
-        return float(apart) / norm if norm else float(apart)
+        expected = wanted.detach().to(wide)
+        norm = float(torch.linalg.vector_norm(expected, dtype=torch.float64))
+        error = torch.linalg.vector_norm(got.detach().reshape(expected.shape).to(wide) - expected, dtype=torch.float64)
+        return float(error) / norm if norm else float(error)
 
     def finish(self) -> None:
         self.torch.cuda.synchronize()
@@ -149,8 +149,8 @@ _TORCH = {
 
 
 def _driver() -> str:
-    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[0]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         return "unknown"

@@ -16,7 +16,7 @@ from .report import rate_of
 
 def draw(measured: Sequence[Measured], path: Path, *, sweep: bool) -> None:
     """Write an SVG or PNG, by the file's suffix."""
-    timed = [one for one in measured if one.us is not None]
+    timed = [result for result in measured if result.us is not None]
     if path.suffix not in (".svg", ".png"):
         raise InvalidProblem(f"--plot writes .svg or .png, got {path.name!r}")
     if not timed:
@@ -26,11 +26,11 @@ def draw(measured: Sequence[Measured], path: Path, *, sweep: bool) -> None:
         pyplot = import_module("matplotlib.pyplot")
     except ModuleNotFoundError:
         raise Unsupported("matplotlib is not installed; get it with 'pip install baracuda-gen[bench]'") from None
-    shown = [[one for one in timed if one.op == op] for op in dict.fromkeys(o.op for o in timed)] if sweep else [timed]
+    shown = [[m for m in timed if m.op == op] for op in dict.fromkeys(o.op for o in timed)] if sweep else [timed]
     size = 9, 4 * len(shown) if sweep else 5.5
     figure, places = pyplot.subplots(len(shown), figsize=size, squeeze=False, sharex=True, layout="constrained")
-    for axes, some in zip(places[:, 0], shown, strict=True):
-        (_sweep if sweep else _roofline)(axes, some)
+    for axes, group in zip(places[:, 0], shown, strict=True):
+        (_sweep if sweep else _roofline)(axes, group)
         axes.grid(True, which="both", alpha=0.25)
         axes.legend(fontsize=7, ncols=2)
     figure.suptitle(timed[0].facts.get("device", ""))
@@ -45,45 +45,45 @@ def _roofline(axes: Any, timed: Sequence[Measured]) -> None:
         ridge = tops["matmul"] * 1e3 / tops["copy"]
         reach = (2.0**-4, ridge, 2.0**14)
         axes.plot(reach, [min(tops["matmul"], x * tops["copy"] / 1e3) for x in reach], "k-", lw=1, label="ceilings")
-    for number, op in enumerate(dict.fromkeys(one.op for one in timed)):
+    for number, op in enumerate(dict.fromkeys(result.op for result in timed)):
         colour = f"C{number % 10}"
         for peer, marker in ((OURS, "o"), ("best peer", "x")):
-            points = [(_intensity(one), _tera(one)) for one in _chosen(timed, op, peer)]
+            points = [(_intensity(result), _tera(result)) for result in _chosen(timed, op, peer)]
             if points:
                 axes.plot(*zip(*points, strict=True), marker, color=colour, ms=5, label=f"{op}, {peer}")
-    told = "flops a byte; an op that counts none is drawn with one for each element moved"
-    axes.set(xscale="log", yscale="log", xlabel=told, ylabel="TFLOP/s")
+    xlabel = "flops a byte; an op that counts none is drawn with one for each element moved"
+    axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="TFLOP/s")
 
 
 def _chosen(timed: Sequence[Measured], op: str, peer: str) -> list[Measured]:
     """Our points of an op, or those of the fastest peer in each case."""
     if peer == OURS:
-        return [one for one in timed if one.op == op and one.peer == OURS]
+        return [result for result in timed if result.op == op and result.peer == OURS]
     best: dict[str, Measured] = {}
-    for one in timed:
-        if one.op == op and one.peer != OURS and (one.us or 0) < (best.get(one.case, one).us or 0) + 1e-9:
-            best[one.case] = one
+    for m in timed:
+        if m.op == op and m.peer != OURS and (m.us or 0) < (best.get(m.case, m).us or 0) + 1e-9:
+            best[m.case] = m
     return list(best.values())
 
 
-def _work(one: Measured) -> float:
-    return float(one.flops or (one.read + one.written) / {"f64": 8, "f32": 4}.get(one.element, 2))
+def _work(result: Measured) -> float:
+    return float(result.flops or (result.read + result.written) / {"f64": 8, "f32": 4}.get(result.element, 2))
 
 
-def _intensity(one: Measured) -> float:
-    return _work(one) / max(1, one.read + one.written)
+def _intensity(result: Measured) -> float:
+    return _work(result) / max(1, result.read + result.written)
 
 
-def _tera(one: Measured) -> float:
-    return _work(one) / (one.us or 1.0) / 1e6
+def _tera(result: Measured) -> float:
+    return _work(result) / (result.us or 1.0) / 1e6
 
 
 def _sweep(axes: Any, timed: Sequence[Measured]) -> None:
     """GB/s of an op by row length, with one line per contestant for aligned rows and one for others."""
-    for number, peer in enumerate(dict.fromkeys(one.peer for one in timed)):
+    for number, peer in enumerate(dict.fromkeys(result.peer for result in timed)):
         for whole, style in ((True, "o-"), (False, "x--")):
-            points = sorted((n, rate_of(one)) for one in timed if one.peer == peer
-                            for n in [columns(one.case)] if n is not None and _is_whole(one, n) == whole)  # fmt: skip
+            points = sorted((n, rate_of(m)) for m in timed if m.peer == peer
+                            for n in [columns(m.case)] if n is not None and _is_whole(m, n) == whole)  # fmt: skip
             if points:
                 label = f"{peer}, {'whole packs' if whole else 'others'}"
                 axes.plot(*zip(*points, strict=True), style, color=f"C{number % 10}", ms=3, lw=1, label=label)
@@ -93,6 +93,6 @@ def _sweep(axes: Any, timed: Sequence[Measured]) -> None:
     axes.set_xscale("log", base=2)
 
 
-def _is_whole(one: Measured, length: int) -> bool:
+def _is_whole(result: Measured, length: int) -> bool:
     """Whether a row is a whole number of 16-byte packs."""
-    return length * ElementKind(one.element).row.bytes % 16 == 0
+    return length * ElementKind(result.element).row.bytes % 16 == 0

@@ -21,12 +21,12 @@ _COLUMNS = (
 def rows_of(measured: Iterable[Measured]) -> dict[str, list[Row]]:
     """One row per case, by op."""
     cases: dict[tuple[str, str], list[Measured]] = {}
-    for one in measured:
-        cases.setdefault((one.op, one.case), []).append(one)
-    found: dict[str, list[Row]] = {}
+    for result in measured:
+        cases.setdefault((result.op, result.case), []).append(result)
+    rows: dict[str, list[Row]] = {}
     for (op, case), contestants in cases.items():
-        found.setdefault(op, []).append(_row(case, contestants))
-    return found
+        rows.setdefault(op, []).append(_row(case, contestants))
+    return rows
 
 
 def _row(case: str, contestants: Sequence[Measured]) -> Row:
@@ -48,11 +48,11 @@ def _row(case: str, contestants: Sequence[Measured]) -> Row:
     }
 
 
-def _spread(one: Measured) -> str | None:
+def _spread(result: Measured) -> str | None:
     """The interquartile range."""
-    if not one.us or one.low is None or one.high is None:
+    if not result.us or result.low is None or result.high is None:
         return None
-    return f"{(one.high - one.low) / one.us:.1%}"
+    return f"{(result.high - result.low) / result.us:.1%}"
 
 
 def is_intense(one: Measured) -> bool:
@@ -94,7 +94,7 @@ def write_csv(measured: Iterable[Measured], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(_COLUMNS)
-        writer.writerows([getattr(one, name) for name in _COLUMNS] for one in measured)
+        writer.writerows([getattr(result, name) for name in _COLUMNS] for result in measured)
 
 
 def markdown(measured: Sequence[Measured], command: str, title: str = "Benchmarks", picture: str = "") -> str:

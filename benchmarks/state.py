@@ -24,11 +24,11 @@ class State:
 
     def known(self, op: str, case: str, device: str, peers: Iterable[str]) -> list[Measured] | None:
         """The results of a case measured on this device with all of these peers, unless it failed."""
-        found = self.measured.get((op, case), [])
-        ours = next((m for m in found if m.peer == OURS), None)
+        results = self.measured.get((op, case), [])
+        ours = next((m for m in results if m.peer == OURS), None)
         if ours is None or ours.us is None or ours.facts.get("device") != device:
             return None
-        return found if set(peers) <= set(ours.asked) else None
+        return results if set(peers) <= set(ours.asked) else None
 
     def add(self, found: list[Measured]) -> None:
         """Record the contestants of one case in memory and in the file."""
@@ -37,11 +37,11 @@ class State:
             for measured in sorted(found, key=lambda m: m.peer == OURS):  # ours last: with it the case is complete
                 append(self.path, json.dumps({"against": self.against, **asdict(measured)}))
 
-    def _take(self, found: list[Measured]) -> None:
-        for measured in found:
-            held = self.measured.setdefault((measured.op, measured.case), [])
-            held[:] = [m for m in held if m.peer != measured.peer]
-            held.append(measured)
+    def _take(self, results: list[Measured]) -> None:
+        for measured in results:
+            stored = self.measured.setdefault((measured.op, measured.case), [])
+            stored[:] = [m for m in stored if m.peer != measured.peer]
+            stored.append(measured)
 
 
 def lines(paths: Iterable[Path]) -> Iterator[tuple[str, Measured]]:
@@ -49,14 +49,14 @@ def lines(paths: Iterable[Path]) -> Iterator[tuple[str, Measured]]:
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
-                given = json.loads(line)
-                against = str(given.pop("against"))
-                yield against, Measured(**{**given, "asked": tuple(given.get("asked", ()))})
+                record = json.loads(line)
+                against = str(record.pop("against"))
+                yield against, Measured(**{**record, "asked": tuple(record.get("asked", ()))})
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
 
 
 def latest(paths: Iterable[Path]) -> list[Measured]:
     """The latest measurement of each contestant and case."""
-    found = {(m.op, m.case, m.peer): m for _, m in lines(paths)}
-    return list(found.values())
+    by_contestant = {(m.op, m.case, m.peer): m for _, m in lines(paths)}
+    return list(by_contestant.values())

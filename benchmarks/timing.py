@@ -44,7 +44,7 @@ class Clock:
                 with self._between(pairs[name]):
                     call()
             self.torch.cuda.synchronize()
-        return {name: [_microseconds(pair) for pair in found] for name, found in pairs.items()}
+        return {name: [_microseconds(pair) for pair in events] for name, events in pairs.items()}
 
     def replayed(
         self, calls: Mapping[str, list[Call]], rounds: int, about: float
@@ -67,18 +67,18 @@ class Clock:
                 with self._between(pairs[name] if turn > 1 else []):  # the first ones warm clocks and caches up
                     graph.replay()
             self.torch.cuda.synchronize()
-        return {name: [_microseconds(p) / graphs[name][1] for p in found] for name, found in pairs.items()}, failed
+        return {name: [_microseconds(p) / graphs[name][1] for p in events] for name, events in pairs.items()}, failed
 
     def _captured(self, sets: Sequence[Call], passes: int) -> Any:
         for call in sets:
             call()
         self.torch.cuda.synchronize()
         graph = self.torch.cuda.CUDAGraph()
-        kept: deque[Any] = deque(maxlen=len(sets))  # outputs of a peer rotate as its inputs do
+        outputs: deque[Any] = deque(maxlen=len(sets))  # outputs of a peer rotate as its inputs do
         with self.torch.cuda.graph(graph, stream=self.stream):
             for _ in range(passes):
                 for call in sets:
-                    kept.append(call())
+                    outputs.append(call())
         return graph
 
     @contextmanager

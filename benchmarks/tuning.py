@@ -50,20 +50,20 @@ def tried(case: Case, machine: Machine) -> list[Measured]:
     rule = Measured(case.op, case.label, case.element.value, RULE)
     try:
         by_rule = case.plan(machine.device).sku
-        found = candidates(case, by_rule, machine)
+        others = candidates(case, by_rule, machine)
     except BaracudaError as error:
         return [replace(rule, problem=f"{type(error).__name__}: {error}".splitlines()[0])]
-    makers = {str(c.sku): maker_of(c.plan, machine) for c in found if c.plan is not None}
+    makers = {str(c.sku): maker_of(c.plan, machine) for c in others if c.plan is not None}
     lines = contest(case, makers, machine) if makers else [replace(rule, kernel=by_rule.symbol)]
-    return lines + [replace(rule, peer=str(c.sku), problem=c.problem) for c in found if c.problem]
+    return lines + [replace(rule, peer=str(c.sku), problem=c.problem) for c in others if c.problem]
 
 
 def groups(trials: Iterable[Trial]) -> list[list[Trial]]:
     """Trials that one measurement decides: their problems differ only in what no choice may depend on."""
-    found: dict[object, list[Trial]] = {}
+    by_key: dict[object, list[Trial]] = {}
     for trial in trials:
-        found.setdefault(measurement(trial.case, trial.facts, "", {}, {}).key, []).append(trial)
-    return list(found.values())
+        by_key.setdefault(measurement(trial.case, trial.facts, "", {}, {}).key, []).append(trial)
+    return list(by_key.values())
 
 
 def measurement(
@@ -93,8 +93,8 @@ def winner(group: Sequence[Trial], margin: float) -> str | None:
     for trial in group:
         for line in trial.lines:
             if line.peer != RULE and line.us and trial.rule.us:
-                fine = not objection(line, trial.rule, margin, exact=exact)
-                gains.setdefault(line.peer, []).extend([log(trial.rule.us / line.us)] * fine)
+                is_win = not objection(line, trial.rule, margin, exact=exact)
+                gains.setdefault(line.peer, []).extend([log(trial.rule.us / line.us)] * is_win)
     won = {peer: sum(of) for peer, of in gains.items() if len(of) == len(group)}
     return max(won, key=lambda peer: won[peer], default=None)
 

@@ -61,12 +61,12 @@ def _alibi(fields: Fields, t: Tensors) -> dict[str, Any]:
 
 
 def _alibi_backward(fields: Fields, t: Tensors) -> dict[str, Any]:
-    dy, found = t["dy"], {}
+    dy, grads = t["dy"], {}
     if fields.get("has_dscores", True):
-        found["dscores"] = dy.clone()
+        grads["dscores"] = dy.clone()
     if fields.get("has_dslopes", True):
-        found["dslopes"] = (dy.to(_wide(dy)) * _distance(fields, dy)).sum((0, 2, 3)).to(dy.dtype)
-    return found
+        grads["dslopes"] = (dy.to(_wide(dy)) * _distance(fields, dy)).sum((0, 2, 3)).to(dy.dtype)
+    return grads
 
 
 def _repeat(fields: Fields, t: Tensors) -> dict[str, Any]:
@@ -142,19 +142,19 @@ def gradient_of(case: Case, forward: Callable[[dict[str, Any]], dict[str, Any]])
     gradient = case.spec.gradient
     assert gradient is not None
 
-    wanted = {t.name: t.shape for t in case.tensors(case.plan()) if t.role == "out"}
-    wrt = {here: there for here, there in gradient.wrt.items() if here in wanted}
+    shapes = {t.name: t.shape for t in case.tensors(case.plan()) if t.role == "out"}
+    wrt = {grad: source for grad, source in gradient.wrt.items() if grad in shapes}
 
     def prepared(tensors: Tensors) -> Call:
-        like = next(tensors[here] for here in gradient.cotangents if here in tensors)
+        like = next(tensors[grad] for grad in gradient.cotangents if grad in tensors)
         leaves = {  # an input that its own gradient does not depend on, such as beta, is not among the tensors
-            there: (tensors[there].detach() if there in tensors else like.new_zeros(wanted[here])).requires_grad_()
-            for here, there in wrt.items()
+            source: (tensors[source].detach() if source in tensors else like.new_zeros(shapes[grad])).requires_grad_()
+            for grad, source in wrt.items()
         }
         outputs = forward({**tensors, **leaves})
-        pairs = [(outputs[there], tensors[here]) for here, there in gradient.cotangents.items() if here in tensors]
+        pairs = [(outputs[output], tensors[grad]) for grad, output in gradient.cotangents.items() if grad in tensors]
         ends, slopes = [end for end, _ in pairs], [slope for _, slope in pairs]
-        inputs = [leaves[there] for there in wrt.values()]
+        inputs = [leaves[source] for source in wrt.values()]
 
         def call() -> dict[str, Any]:
             return dict(zip(wrt, torch.autograd.grad(ends, inputs, slopes, retain_graph=True), strict=True))

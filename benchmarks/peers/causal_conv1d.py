@@ -48,11 +48,11 @@ def peers() -> dict[str, Maker]:
 
             return call
 
-        known: dict[str, Body] = {
+        bodies: dict[str, Body] = {
             "causal_conv1d": forward,
             "causal_conv1d_backward": backward,
             "causal_conv1d_update": update,
         }
-        return known.get(case.op)
+        return bodies.get(case.op)
 
     return {"causal-conv1d": conv}

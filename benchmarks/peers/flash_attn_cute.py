@@ -24,21 +24,21 @@ def peers() -> dict[str, Maker]:
 def _cute(attention: Callable[..., Any], ops: tuple[str, ...], case: Case) -> Body | None:
     if case.op not in ops:
         return None
-    how = {"causal": case.values["is_causal"], "softmax_scale": case.values["scale"]}
+    options = {"causal": case.values["is_causal"], "softmax_scale": case.values["scale"]}
 
     def forward(tensors: Tensors) -> Call:
         q, k, v = (_swapped(tensors[name]) for name in "qkv")
-        return lambda: {"y": _first(attention(q, k, v, **how)).transpose(1, 2)}
+        return lambda: {"y": _first(attention(q, k, v, **options)).transpose(1, 2)}
 
     def backward(tensors: Tensors) -> Call:
         import torch
 
         leaves = [_swapped(tensors[name]).requires_grad_() for name in "qkv"]
-        y, dy = _first(attention(*leaves, **how)), _swapped(tensors["dy"])
+        y, dy = _first(attention(*leaves, **options)), _swapped(tensors["dy"])
 
         def call() -> dict[str, Any]:
-            found = torch.autograd.grad(y, leaves, dy, retain_graph=True)
-            return {name: slope.transpose(1, 2) for name, slope in zip(("dq", "dk", "dv"), found, strict=True)}
+            grads = torch.autograd.grad(y, leaves, dy, retain_graph=True)
+            return {name: slope.transpose(1, 2) for name, slope in zip(("dq", "dk", "dv"), grads, strict=True)}
 
         return call
 
@@ -49,5 +49,5 @@ def _swapped(tensor: Any) -> Any:
     return tensor.detach().transpose(1, 2).contiguous()
 
 
-def _first(found: Any) -> Any:
-    return found[0] if isinstance(found, tuple | list) else found
+def _first(output: Any) -> Any:
+    return output[0] if isinstance(output, tuple | list) else output

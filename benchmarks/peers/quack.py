@@ -29,9 +29,9 @@ def peers() -> dict[str, Maker]:
     return {"quack": quack}
 
 
-def _first(found: Any) -> Any:
-    return found[0] if isinstance(found, tuple | list) else found
+def _first(output: Any) -> Any:
+    return output[0] if isinstance(output, tuple | list) else output
 
 
-def _named(found: Any) -> dict[str, Any]:
-    return {name: tensor for name, tensor in zip(("dx", "dgamma"), found, strict=False) if tensor is not None}
+def _named(outputs: Any) -> dict[str, Any]:
+    return {name: tensor for name, tensor in zip(("dx", "dgamma"), outputs, strict=False) if tensor is not None}

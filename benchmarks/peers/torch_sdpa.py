@@ -24,7 +24,7 @@ def peers() -> dict[str, Maker]:
 def _by(backend: Any, most_scores: int | None = None) -> Maker:
     """`most_scores` is how many may be materialised: with more it is never the best, and memory runs out."""
 
-    def made(case: Case) -> Body | None:
+    def maker(case: Case) -> Body | None:
         fields = case.values
         if case.op not in ("flash_sdpa", "flash_sdpa_backward"):
             return None
@@ -33,20 +33,20 @@ def _by(backend: Any, most_scores: int | None = None) -> Maker:
             return None
         return _body(case, _forward(fields, backend))
 
-    return made
+    return maker
 
 
 def _forward(fields: dict[str, Any], backend: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     import torch.nn.functional as F
     from torch.nn.attention import sdpa_kernel
 
-    how = {"is_causal": fields["is_causal"], "scale": fields["scale"]}
+    options = {"is_causal": fields["is_causal"], "scale": fields["scale"]}
     if fields["num_kv_heads"] != fields["num_heads"]:
-        how["enable_gqa"] = True
+        options["enable_gqa"] = True
 
     def forward(t: dict[str, Any]) -> dict[str, Any]:
         with sdpa_kernel(backend):
-            return {"y": F.scaled_dot_product_attention(t["q"], t["k"], t["v"], **how)}
+            return {"y": F.scaled_dot_product_attention(t["q"], t["k"], t["v"], **options)}
 
     return forward
 

@@ -375,7 +375,6 @@ def test_list_with_resources(run: Run) -> None:
         (["compile", "rms_nrom"], "no op 'rms_nrom'; did you mean 'rms_norm'?"),
         (["compile", "alibi", "--layouts", "packed,dense"], "no layout 'dense'; known are packed, flat, strided"),
         (["compile", "causal_conv1d_update", "--layouts", "packed"], "no layout 'packed'; known are strided"),
-        (["diff", "HEAD", "--layouts", "flat"], "no layout 'flat'; known are packed, dense, strided, gathered"),
         (["list", "--op", "rms_nrom"], "no op 'rms_nrom' in 'baracuda.generated'; did you mean 'rms_norm'?"),
         (["list", "--dtype", "f7"], "unknown element 'f7'"),
         (["list", "--package", "no.such"], "no package 'no.such'; install it or go to the folder it is in"),

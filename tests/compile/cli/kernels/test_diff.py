@@ -108,6 +108,10 @@ def refused(*arguments: str) -> str:
     return result.stderr
 
 
+def test_unknown_layouts_are_refused(repository: Path) -> None:
+    assert "no layout 'flat'; known are packed, dense, strided, gathered" in refused("HEAD", "--layouts", "flat")
+
+
 def test_equal_trees_differ_in_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled for that, and it does not matter where in the repository one is."""
     compared: list[object] = []

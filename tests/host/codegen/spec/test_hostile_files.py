@@ -296,7 +296,7 @@ def test_terms_of_terms_are_not_written_out_without_end(tmp_path: Path) -> None:
     text = edited("terms:\n => terms:\n" + terms, "fits: seq_len <= 64 => fits: " + "t" * 50 + " > 0")
     (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
     (op,) = lower_all([load_spec(tmp_path / "x.yaml")])
-    assert len(op.rows[0].serves) <= 1000  # type: ignore[attr-defined]
+    assert max(map(len, texts([op]).values())) < 100_000
 
 
 def test_validation_imports_no_oracle() -> None:

@@ -18,7 +18,7 @@ from baracuda.codegen.emit.generate import lower_all
 from baracuda.codegen.project import OUT, PACKAGE, Project, installed
 from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.wording import did_you_mean
-from baracuda.runtime import KernelSource, Unsupported
+from baracuda.runtime import KernelSource, SpecError, Unsupported
 from baracuda.runtime.compile.cubin import INCLUDE
 from baracuda.runtime.compile.headers import header_digest
 from baracuda.runtime.compile.line_map import with_line_directives
@@ -112,23 +112,36 @@ def _specs_in(repository: Path) -> Path:
 def _kernels(
     old: Tree, new: Tree, ops: Sequence[str], archs: Sequence[str], layouts: Sequence[str], package: str
 ) -> tuple[Kernels, Kernels]:
-    """The kernels of both sides. Equal specs have the same, which are listed once."""
-    projects = [_project(tree) for tree in (old, new)]
-    names = {name for project in projects for name in project.ops}
+    """The kernels of both sides."""
+    before, after = _projects(old, new)
+    names = {*before.ops, *after.ops}
     for name in ops:
         if name not in names:
             raise Unsupported(f"no op {name!r} in {new.specs} or its revision; {did_you_mean(name, names)}")
-    chosen = [[name for name in ops or project.ops if name in project.ops] for project in projects]
-    listed = [
-        variants_of(project, names, archs=archs, layouts=layouts, package=package) if names else []
-        for project, names in zip(projects[: 1 if _texts(old.specs) == _texts(new.specs) else 2], chosen, strict=False)
-    ]
-    return _in_tree(listed[0], old), _in_tree(listed[-1], new)
+
+    def listed(project: Project) -> list[Variant]:
+        chosen = [name for name in ops or project.ops if name in project.ops]
+        return variants_of(project, chosen, archs=archs, layouts=layouts, package=package) if chosen else []
+
+    variants = listed(after)
+    return _in_tree(variants if before is after else listed(before), old), _in_tree(variants, new)
 
 
-def _project(tree: Tree) -> Project:
-    """What the specs of a side lower to, without its files."""
-    loaded = load_folder(tree.specs) if tree.specs.is_dir() else {}
+def _projects(old: Tree, new: Tree) -> tuple[Project, Project]:
+    """The projects of both sides: one, if specs are equal or if those of the revision cannot be read any more."""
+    after = _project(new.specs)
+    if _texts(old.specs) == _texts(new.specs):
+        return after, after
+    try:
+        return _project(old.specs), after
+    except SpecError:
+        click.echo("the revision's specs cannot be read; today's say which kernels both sides have", err=True)
+        return after, after
+
+
+def _project(specs: Path) -> Project:
+    """What specs lower to, without files."""
+    loaded = load_folder(specs) if specs.is_dir() else {}
     ops = {str(op.name): op for op in lower_all(loaded.values())}
     return Project(loaded, ops, {f"{op.category}/{op.name}.cu": "" for op in ops.values()})
 

@@ -454,7 +454,7 @@ class BodySpec(OpSpec):
     outputs: Annotated[dict[Ident, BodyTensor], Arguments]
     """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {shape:
     "(batch_size, seq_len)", doc: the result}}`."""
-    body: dict[Arch, Annotated[str, Field(pattern=r"^[a-z0-9_]+\.cuh$", max_length=64)]]
+    body: dict[Arch, Annotated[str, Field(pattern=r"^([a-z0-9_]+/)?[a-z0-9_]+\.cuh$", max_length=64)]]
     """Architecture -> the header below `runtime/include/baracuda` that its kernels are in; one without its own takes
     the least one's; for example `{sm_80: scan.cuh}`."""
     settings: Annotated[dict[Macro, Expression], Field(max_length=32)] = {}

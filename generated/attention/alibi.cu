@@ -2,7 +2,7 @@
 //
 // ALiBi: attention scores plus a bias linear in the distance of key and query, with a slope per head.
 //     y[b, h, i, j] = scores[b, h, i, j] + slopes[h] * (j - i)
-#include <baracuda/map_singles.cuh>
+#include <baracuda/map/singles.cuh>
 
 namespace baracuda {
 

@@ -3,7 +3,7 @@
 // Gradients of ALiBi with respect to the scores and the slopes.
 //     dscores    = dy
 //     dslopes[h] = sum over b, i, j of dy[b, h, i, j] * (j - i)
-#include <baracuda/map_singles.cuh>
+#include <baracuda/map/singles.cuh>
 
 namespace baracuda {
 

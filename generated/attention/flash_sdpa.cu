@@ -5,9 +5,9 @@
 //     y = softmax(s) v over the keys j that query i sees, lse = log(sum(exp(s)))
 #include <baracuda/strided.cuh>
 #if defined(BARACUDA_SM_90A)
-#include <baracuda/flash_sm90.cuh>
+#include <baracuda/attention/flash_forward_sm90.cuh>
 #else
-#include <baracuda/flash_split.cuh>
+#include <baracuda/attention/flash_split.cuh>
 #endif
 
 namespace baracuda {

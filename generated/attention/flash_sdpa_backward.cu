@@ -5,9 +5,9 @@
 //     dq = scale * ds k, dk = scale * ds^T q, dv = p^T dy, the last two summed over the heads that k and v serve
 #include <baracuda/strided.cuh>
 #if defined(BARACUDA_SM_90A)
-#include <baracuda/flash_backward_sm90.cuh>
+#include <baracuda/attention/flash_backward_sm90.cuh>
 #else
-#include <baracuda/flash_backward.cuh>
+#include <baracuda/attention/flash_backward.cuh>
 #endif
 
 namespace baracuda {
@@ -61,7 +61,7 @@ template <typename T> struct flash_sdpa_backward_args {
     long long window_right;
     acc_of<T>* delta;
     acc_of<T>* sums;
-    int* chain;
+    int* dq_order;
 };
 
 }  // namespace baracuda

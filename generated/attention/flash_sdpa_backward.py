@@ -157,7 +157,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
     WORKSPACE = (
         rt.Scratch("delta", "acc", "batch_size * num_heads * queries * (2 if persistent else 1)"),
         rt.Scratch("sums", "acc", "batch_size * num_heads * queries * DK * chained"),
-        rt.Scratch("chain", "i32", "chained * (4 * kv_tiles + 1 + batch_size * num_heads * queries // unit)"),
+        rt.Scratch("dq_order", "i32", "chained * (4 * kv_tiles + 1 + batch_size * num_heads * queries // unit)"),
     )
     MAPS = rt.table(
         sm_90a=(

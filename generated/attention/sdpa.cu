@@ -4,7 +4,7 @@
 //     attn = softmax(scale * q k^T + mask) over the keys that a query sees
 //     y = attn v
 #include <baracuda/strided.cuh>
-#include <baracuda/sdpa.cuh>
+#include <baracuda/attention/sdpa.cuh>
 
 namespace baracuda {
 

@@ -4,7 +4,7 @@
 //     ds = attn * (dy v^T - sum over keys of attn * (dy v^T))
 //     dq = scale * ds k, dk = scale * ds^T q, dv = attn^T dy, dmask = ds
 #include <baracuda/strided.cuh>
-#include <baracuda/sdpa_backward.cuh>
+#include <baracuda/attention/sdpa_backward.cuh>
 
 namespace baracuda {
 

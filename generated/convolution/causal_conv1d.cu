@@ -4,7 +4,7 @@
 //     pre[b, c, t] = bias[c] + sum over k < width of weight[c, k] * x[b, c, t - (width - 1 - k)]
 //     y = pre, or pre * sigmoid(pre)
 #include <baracuda/strided.cuh>
-#include <baracuda/causal_conv1d.cuh>
+#include <baracuda/convolution/causal_conv1d.cuh>
 
 namespace baracuda {
 

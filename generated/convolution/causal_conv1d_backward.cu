@@ -6,7 +6,7 @@
 //     dx[t] = sum over k of weight[k] * g[t + width - 1 - k]
 //     dw[c, k] = sum over b, t of x[b, c, t - (width - 1 - k)] * g[b, c, t], db[c] = sum over b, t of g[b, c, t]
 #include <baracuda/strided.cuh>
-#include <baracuda/causal_conv1d_backward.cuh>
+#include <baracuda/convolution/causal_conv1d_backward.cuh>
 
 namespace baracuda {
 

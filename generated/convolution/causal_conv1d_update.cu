@@ -4,7 +4,7 @@
 //     pre[b, c, t] = bias[c] + sum over k < width of weight[c, k] * (state, x)[b, c, t - (width - 1 - k)]
 //     y = pre, or pre * sigmoid(pre); the state becomes the last values of (state, x)
 #include <baracuda/strided.cuh>
-#include <baracuda/causal_conv1d_update.cuh>
+#include <baracuda/convolution/causal_conv1d_update.cuh>
 
 namespace baracuda {
 

@@ -4,7 +4,7 @@
 //     mean = mean(x)
 //     rstd = 1 / sqrt(mean((x - mean)^2) + eps)
 //     y    = (x - mean) * rstd * gamma + beta
-#include <baracuda/row.cuh>
+#include <baracuda/row/row.cuh>
 
 namespace baracuda {
 

@@ -5,7 +5,7 @@
 //     dx     = rstd * (dy * gamma - mean(dy * gamma) - xhat * mean(dy * gamma * xhat))
 //     dgamma = sum over rows of dy * xhat
 //     dbeta  = sum over rows of dy
-#include <baracuda/row.cuh>
+#include <baracuda/row/row.cuh>
 
 namespace baracuda {
 

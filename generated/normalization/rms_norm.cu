@@ -3,7 +3,7 @@
 // Root-mean-square normalisation over a suffix of the axes.
 //     rms = sqrt(mean(x^2) + eps)
 //     y   = x / rms * gamma
-#include <baracuda/row.cuh>
+#include <baracuda/row/row.cuh>
 
 namespace baracuda {
 

@@ -3,7 +3,7 @@
 // Gradients of RMSNorm with respect to its input and its gain.
 //     dx     = dy * gamma / rms - x * sum(dy * gamma * x) / (rms^3 * cols)
 //     dgamma = sum over rows of dy * x / rms
-#include <baracuda/row.cuh>
+#include <baracuda/row/row.cuh>
 
 namespace baracuda {
 

@@ -3,7 +3,7 @@
 // Row-wise FP8 quantisation: each row in f8e4m3 with its scale, as scaled FP8 matmuls take it.
 //     scale = max(|x|) / 448, 448 being the largest number of e4m3; of a row of zeros 1
 //     q     = x / scale, so that x is about q * scale
-#include <baracuda/float8_row.cuh>
+#include <baracuda/row/float8_row.cuh>
 
 namespace baracuda {
 

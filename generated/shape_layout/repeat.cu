@@ -2,7 +2,7 @@
 //
 // Repeats an array along each of its axes.
 //     y[c] = x[c mod input_shape], axis by axis
-#include <baracuda/map_singles.cuh>
+#include <baracuda/map/singles.cuh>
 
 namespace baracuda {
 

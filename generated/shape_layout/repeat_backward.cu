@@ -2,7 +2,7 @@
 //
 // Gradient of repeat, which sums over the copies of each element.
 //     dx[c] = sum over k of dy[c + k * input_shape], axis by axis
-#include <baracuda/map_singles.cuh>
+#include <baracuda/map/singles.cuh>
 
 namespace baracuda {
 

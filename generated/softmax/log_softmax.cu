@@ -2,7 +2,7 @@
 //
 // Logarithm of softmax along one axis.
 //     y = x - max(x) - log(sum(exp(x - max(x))))
-#include <baracuda/row.cuh>
+#include <baracuda/row/row.cuh>
 
 namespace baracuda {
 

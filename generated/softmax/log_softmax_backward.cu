@@ -2,7 +2,7 @@
 //
 // Gradient of log-softmax.
 //     dx = dy - exp(y) * sum(dy)
-#include <baracuda/row.cuh>
+#include <baracuda/row/row.cuh>
 
 namespace baracuda {
 

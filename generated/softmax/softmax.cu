@@ -2,7 +2,7 @@
 //
 // Softmax along one axis.
 //     y = exp(x - max(x)) / sum(exp(x - max(x)))
-#include <baracuda/row.cuh>
+#include <baracuda/row/row.cuh>
 
 namespace baracuda {
 

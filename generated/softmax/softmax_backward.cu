@@ -2,7 +2,7 @@
 //
 // Gradient of softmax.
 //     dx = y * (dy - sum(dy * y))
-#include <baracuda/row.cuh>
+#include <baracuda/row/row.cuh>
 
 namespace baracuda {
 

@@ -14,7 +14,11 @@ struct f16 {
     explicit operator float() const { return baracuda_host::half_bits_to_float(bits); }
 #else
     __device__ explicit f16(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
-    __device__ explicit operator float() const { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits)); return f; }
+    __device__ explicit operator float() const {
+        float f;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
+        return f;
+    }
 #endif
 };
 
@@ -56,8 +60,12 @@ using i64 = long long;
 using u64 = unsigned long long;
 
 // Half types are computed in float, float and double in themselves.
-template <typename T> struct Accumulator { using type = float; };
-template <> struct Accumulator<double> { using type = double; };
+template <typename T> struct Accumulator {
+    using type = float;
+};
+template <> struct Accumulator<double> {
+    using type = double;
+};
 template <typename T> using acc_of = typename Accumulator<T>::type;
 
 }  // namespace baracuda

@@ -33,7 +33,7 @@ template <int MANTISSA> struct Float8 {
             bits = finite ? both : sign | (magnitude > 0x7f800000u ? NOT_A_NUMBER : OVERFLOW);
         }
 #else
-        constexpr unsigned LEAST = EXPONENT + (1u << 23);  // normal
+        constexpr unsigned LEAST = EXPONENT + (1u << 23);                            // normal
         const float wide = __uint_as_float(EXPONENT + (unsigned(SHIFT + 1) << 23));  // one here is its last place
         unsigned rounded = magnitude + ((1u << (SHIFT - 1)) - 1) + (magnitude >> SHIFT & 1u);
         rounded = (rounded - EXPONENT) >> SHIFT;

@@ -6,8 +6,8 @@
 namespace baracuda {
 namespace math {
 
-#define BARACUDA_UNARY(name, of_float, of_double)                      \
-    __device__ inline float name(float a) { return of_float(a); }      \
+#define BARACUDA_UNARY(name, of_float, of_double)                 \
+    __device__ inline float name(float a) { return of_float(a); } \
     __device__ inline double name(double a) { return of_double(a); }
 BARACUDA_UNARY(sqrt, ::sqrtf, ::sqrt)
 BARACUDA_UNARY(rsqrt, ::rsqrtf, ::rsqrt)
@@ -46,11 +46,20 @@ template <typename A> __device__ A minimum(A a, A b) { return a < b || a != a ? 
 inline float maximum(float a, float b) { return a > b || a != a || (a == b && !(__float_as_uint(a) >> 31)) ? a : b; }
 inline float minimum(float a, float b) { return a < b || a != a || (a == b && __float_as_uint(a) >> 31) ? a : b; }
 #else
-__device__ inline float maximum(float a, float b) { float c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
-__device__ inline float minimum(float a, float b) { float c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+__device__ inline float maximum(float a, float b) {
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+__device__ inline float minimum(float a, float b) {
+    float c;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
 #endif
 
-// Integers as in NumPy: they wrap, quotients round down, dividing by zero gives zero, shifts of 64 and more push every bit out.
+// Integers as in NumPy: they wrap, quotients round down, dividing by zero gives zero, shifts of 64 and more push every
+// bit out.
 __device__ inline i64 add(i64 a, i64 b) { return i64(u64(a) + u64(b)); }
 __device__ inline i64 subtract(i64 a, i64 b) { return i64(u64(a) - u64(b)); }
 __device__ inline i64 multiply(i64 a, i64 b) { return i64(u64(a) * u64(b)); }
@@ -74,7 +83,8 @@ template <typename A> __device__ A infinity() { return A(__uint_as_float(0x7f800
 
 }  // namespace math
 
-// 2^a and 1 / a, of floats on a GPU within two units in the last place; what is below the smallest normal float is zero.
+// 2^a and 1 / a, of floats on a GPU within two units in the last place; what is below the smallest normal float is
+// zero.
 __device__ inline double quick_exp2(double a) { return ::exp2(a); }
 __device__ inline double quick_reciprocal(double a) { return 1 / a; }
 #ifdef BARACUDA_HOST

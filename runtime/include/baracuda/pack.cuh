@@ -6,11 +6,21 @@
 namespace baracuda {
 
 template <int BYTES> struct Word;
-template <> struct Word<16> { using type = uint4; };
-template <> struct Word<8> { using type = uint2; };
-template <> struct Word<4> { using type = unsigned; };
-template <> struct Word<2> { using type = unsigned short; };
-template <> struct Word<1> { using type = unsigned char; };
+template <> struct Word<16> {
+    using type = uint4;
+};
+template <> struct Word<8> {
+    using type = uint2;
+};
+template <> struct Word<4> {
+    using type = unsigned;
+};
+template <> struct Word<2> {
+    using type = unsigned short;
+};
+template <> struct Word<1> {
+    using type = unsigned char;
+};
 
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
     T lane[N];
@@ -22,10 +32,13 @@ template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) :
         __stwb(reinterpret_cast<Pack*>(address), *this);
 #else  // in words, because NVRTC takes the copy of a struct apart and stores its members
         using W = typename Word<alignof(Pack)>::type;
-        struct Words { W word[sizeof(Pack) / sizeof(W)]; };
+        struct Words {
+            W word[sizeof(Pack) / sizeof(W)];
+        };
         const Words words = __builtin_bit_cast(Words, *this);
 #pragma unroll
-        for (int i = 0; i < int(sizeof(Pack) / sizeof(W)); ++i) __stwb(reinterpret_cast<W*>(address) + i, words.word[i]);
+        for (int i = 0; i < int(sizeof(Pack) / sizeof(W)); ++i)
+            __stwb(reinterpret_cast<W*>(address) + i, words.word[i]);
 #endif
     }
 };

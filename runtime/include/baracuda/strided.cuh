@@ -1,4 +1,5 @@
-// A tensor as the caller has it: any strides, counted in elements. Members are 8-byte words, so the host fills them as an array.
+// A tensor as the caller has it: any strides, counted in elements. Members are 8-byte words, so the host fills them as
+// an array.
 #pragma once
 
 namespace baracuda {

@@ -27,7 +27,7 @@ from baracuda.runtime.compile import cubin
 Run = Callable[..., Result]
 FILES = {
     "codegen": ("render.py", "audit/rules.py"),
-    "runtime": ("plan.py", "include/baracuda/row.cuh"),
+    "runtime": ("plan.py", "include/baracuda/row/row.cuh"),
     "templates": ("row.cu.jinja",),
     "specs": ("scale.yaml", "deep/er/norm.yaml", "tuned/sm_90/scale.json"),
 }

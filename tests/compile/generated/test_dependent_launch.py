@@ -22,7 +22,7 @@ PAIRS = [
     for before, kernel in zip(spec.kernels, spec.kernels[1:], strict=False)
     if kernel.overlaps
 ]
-HEADERS = "\n".join(path.read_text() for path in sorted((INCLUDE / "baracuda").glob("*.cuh")))
+HEADERS = "\n".join(path.read_text() for path in sorted((INCLUDE / "baracuda").rglob("*.cuh")))
 
 
 def body_of(function: str) -> str:

@@ -1,8 +1,8 @@
 // Attention forward in bf16: tiles of keys and values come asynchronously while the tile before is worked on.
-#include <baracuda/async.cuh>
+#include <baracuda/arch/async.cuh>
 #include <baracuda/math.cuh>
 #include <baracuda/pack.cuh>
-#include <baracuda/tensor_core.cuh>
+#include <baracuda/arch/tensor_core.cuh>
 
 #ifndef DYN_SHARED
 #define DYN_SHARED(T, name)                                      \

@@ -1,8 +1,8 @@
 // The three causal convolutions as a plan would have settled them: `ELEMENT`, `STORED` (taps, bias, their gradients),
 // `OFFSET` (cu_seqlens) and what Variant and Schedule below ask for come from the test.
-#include <baracuda/causal_conv1d.cuh>
-#include <baracuda/causal_conv1d_backward.cuh>
-#include <baracuda/causal_conv1d_update.cuh>
+#include <baracuda/convolution/causal_conv1d.cuh>
+#include <baracuda/convolution/causal_conv1d_backward.cuh>
+#include <baracuda/convolution/causal_conv1d_update.cuh>
 
 using namespace baracuda;
 

@@ -1,5 +1,5 @@
 // The backward pass of flash attention, as a plan would instantiate it for one choice of tensors and tiles.
-#include <baracuda/flash_backward.cuh>
+#include <baracuda/attention/flash_backward.cuh>
 
 namespace baracuda {
 

@@ -1,5 +1,5 @@
 // The forward of attention in one element type, with the settings and the tile that the tests ask for.
-#include <baracuda/flash_forward.cuh>
+#include <baracuda/attention/flash_forward.cuh>
 #include <baracuda/strided.cuh>
 
 namespace baracuda {

@@ -1,5 +1,5 @@
 // The product of two small matrices by one warp, each operand straight or transposed in shared memory.
-#include <baracuda/mma_tile.cuh>
+#include <baracuda/matrix/mma_tile.cuh>
 #include <baracuda/shared.cuh>
 
 using namespace baracuda;

@@ -1,6 +1,6 @@
 // Patterns within a block that look odd and are allowed.
-#include <baracuda/async.cuh>
-#include <baracuda/barrier.cuh>
+#include <baracuda/arch/async.cuh>
+#include <baracuda/arch/barrier.cuh>
 
 #ifndef DYN_SHARED
 #define DYN_SHARED(T, name)                                      \

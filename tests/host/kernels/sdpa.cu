@@ -1,7 +1,7 @@
 // Attention that keeps its probabilities; -DOP is sdpa_args or sdpa_backward_args, and args.kernel or -DKERNEL
 // says which of its kernels.
-#include <baracuda/sdpa.cuh>
-#include <baracuda/sdpa_backward.cuh>
+#include <baracuda/attention/sdpa.cuh>
+#include <baracuda/attention/sdpa_backward.cuh>
 
 namespace baracuda {
 

@@ -1,6 +1,6 @@
 // One matrix instruction on fragments from memory; the tests lay them out and read them back.
-#include <baracuda/async.cuh>
-#include <baracuda/tensor_core.cuh>
+#include <baracuda/arch/async.cuh>
+#include <baracuda/arch/tensor_core.cuh>
 
 using namespace baracuda;
 

@@ -273,7 +273,7 @@ def test_a_pack_without_its_alignment_is_caught(tmp_path: Path, element: str, wi
 def test_element_by_element_is_caught(tmp_path: Path, old: str, new: str, what: str) -> None:
     """A header that forgot packs reads or writes narrower than the schedule says."""
     source = kernel("softmax", "bf16")[2]
-    found = narrow(look(source, include=edited(tmp_path, "row.cuh", old, new)), "softmax", "bf16")
+    found = narrow(look(source, include=edited(tmp_path, "row/row.cuh", old, new)), "softmax", "bf16")
     assert any(f" is {what} in moves of " in line for line in found)
 
 

@@ -195,6 +195,7 @@ def test_what_does_not_compile_is_said(repository: Path) -> None:
         (["--", "--all"], "no revision '--all' in "),
         (["HEAD", "rms_nrom"], "did you mean 'rms_norm'?"),
         (["HEAD", "--out", "elsewhere"], "no generated kernels in "),
+        (["HEAD", "--layouts", "flat"], "no layout 'flat'; known are packed, dense, strided, gathered"),
     ],
 )
 def test_requests_that_cannot_be_met(repository: Path, arguments: list[str], message: str) -> None:

@@ -273,7 +273,7 @@ def test_declarations_do_not_rot(tmp_path: Path) -> None:
 
 
 def test_declarations_match_lines_that_there_are() -> None:
-    globs = "generated/*/*.cu", "generated/*/*.py", "runtime/include/baracuda/*.cuh"
+    globs = "generated/*/*.cu", "generated/*/*.py", "runtime/include/baracuda/**/*.cuh"
     files = [path for glob in globs for path in ROOT.glob(glob)]
     lines = {line.strip() for path in files for line in path.read_text().splitlines()}
     for one in declared():

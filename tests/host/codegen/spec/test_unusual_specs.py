@@ -160,6 +160,6 @@ def test_selection_of_any_spec_ends_in_a_second(tmp_path: Path) -> None:
 
 
 def test_a_header_of_a_name_that_no_file_has_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "op.yaml").write_text(BODY.replace("causal_conv1d_update.cuh", "f" * 300 + ".cuh"))
+    (tmp_path / "op.yaml").write_text(BODY.replace("convolution/causal_conv1d_update.cuh", "f" * 300 + ".cuh"))
     with pytest.raises(SpecError, match="needs a length <= 64"):
         load_folder(tmp_path)

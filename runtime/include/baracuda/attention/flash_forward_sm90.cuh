@@ -1,0 +1,618 @@
+// Attention forward of halves for sm_90a: y = softmax(scale q k^T) v and the logarithm of each row's sum, in one walk
+// over the keys.
+//
+// block -> a fixed list of tiles of BLOCK_Q queries of one head (see FlashOrder), one block per multiprocessor
+// warpgroup 0 -> its first thread has the copy engine load queries, keys and values for all; the others rest
+// warpgroup 1 ... -> 64 queries each: all of their scores and sums are in registers, as wgmma lays them out
+//
+// Memory is read by the copy engine only: queries once, keys and values once per tile of queries that sees them. y is
+// written 16 bytes at a time, 64 neighbouring ones by four lanes; lse once per query.
+//
+// The scores of a tile of keys run beside the product of the weights and values of the tile before, and so do the
+// exponentials. Keys are visited from the last to the first; those outside of every query's band are not loaded.
+//
+// Every sum has a fixed order: the same problem gives the same bits. NaN in q, k or v gives NaN in all rows that see
+// it; NaN or infinity in a value also where its weight is 0, as for keys beyond the band in a tile that is visited. A
+// row that sees no key is 0, its lse -inf.
+//
+// Rows of q, k and v are at multiples of 16 bytes, so are those of y, whose d_v is a multiple of 8. Lengths are at most
+// 2^30, and key_len is not 0: tensor maps know no empty tensor.
+#pragma once
+
+#include <baracuda/attention/scores.cuh>
+#include <baracuda/arch/tma_sm90.cuh>
+#include <baracuda/arch/wgmma_sm90.cuh>
+#include <baracuda/shared.cuh>
+
+namespace baracuda {
+
+// What lies where in shared memory, for a schedule:
+// BLOCK_Q queries and BLOCK_K keys a tile, STAGES tiles of keys and of values in shared memory and QUERY_STAGES of
+// queries, QUERY_REGISTERS whether queries move on to registers, which frees their place for the next, PASSES whether a
+// warpgroup passes by tiles of keys that only others see, at 3 % of its speed elsewhere. THREADS is 2 BLOCK_Q + 128. DK
+// columns of queries and keys and DV of values, multiples of 32 up to 256, lie in panels of 64; columns beyond d_k and
+// d_v are zeros. Boxes of the maps: BLOCK_Q rows and a panel of q, BLOCK_K rows and a panel of k and v. Dynamic shared
+// memory: 2048 + 128 (ceil(DK / 64) (QUERY_STAGES BLOCK_Q + STAGES BLOCK_K) + ceil(DV / 64) STAGES BLOCK_K).
+template <class Schedule, class Variant> struct FlashShape {
+    static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
+    static constexpr int BLOCK_Q = Schedule::BLOCK_Q, BLOCK_K = Schedule::BLOCK_K, STAGES = Schedule::STAGES;
+    static constexpr int QUERY_STAGES = Schedule::QUERY_STAGES;
+    static constexpr int CONSUMERS = BLOCK_Q / 64, CONSUMER_WARPS = 4 * CONSUMERS;
+    // A cap takes registers: then no queries are there, and the kernel is the one with a band, which the assembler fits
+    // in where it spills one register of the other.
+    static constexpr bool BAND = Variant::BAND || Variant::SOFTCAP;
+    static constexpr bool QUERY_REGISTERS = Schedule::QUERY_REGISTERS && !Variant::SOFTCAP;
+    static constexpr bool PASSES = Schedule::PASSES;
+
+    static_assert(DK % 32 == 0 && DK <= 256 && DV % 32 == 0 && DV <= 256, "columns are multiples of 32, 256 at most");
+    static_assert(Schedule::THREADS == 128 * (CONSUMERS + 1) && BLOCK_Q % 64 == 0, "64 queries a warpgroup");
+    static_assert(CONSUMERS == 2 || CONSUMERS == 3, "the registers are divided for two or three consumers");
+    static_assert(STAGES >= 2, "a product reads the keys of one tile and the values of the tile before");
+    static_assert(Variant::PACKED && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES, "left to the portable kernel");
+
+    // Registers a thread: what the launch gives to all is divided again, in steps of 8.
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : 160, PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
+
+    static constexpr unsigned QUERY_PANEL = BLOCK_Q * 128, KEY_PANEL = BLOCK_K * 128;  // bytes
+    static constexpr unsigned KEY_TILE = K_PANELS * KEY_PANEL, VALUE_TILE = V_PANELS * KEY_PANEL;
+    static constexpr unsigned QUERY_TILE = K_PANELS * QUERY_PANEL, KEYS = QUERY_STAGES * QUERY_TILE;
+    static constexpr unsigned VALUES = KEYS + STAGES * KEY_TILE, BARRIERS = VALUES + STAGES * VALUE_TILE;
+    static constexpr unsigned ORDERS = BARRIERS + 8 * (2 * QUERY_STAGES + 4 * STAGES);
+};
+
+// A tile of queries of one of the heads of all batches, and the tiles of keys [first, end) that some of them see; tile
+// is -1 after the last.
+struct FlashTile {
+    int tile, head, first, end;
+
+    // For all lanes of a warp, what lane 0 reads: it is lane 0 who says later that the place may be written again.
+    __device__ __forceinline__ static FlashTile read(const FlashTile& place) {
+        FlashTile work = {};
+        if (threadIdx.x % 32 == 0) work = place;
+        return {of_lane_0(work.tile), of_lane_0(work.head), of_lane_0(work.first), of_lane_0(work.end)};
+    }
+
+private:
+    __device__ __forceinline__ static int of_lane_0(int value) { return __shfl_sync(ALL_LANES, value, 0); }
+};
+
+// The shared memory of a block. A tile's `full` barrier says that it is there, `empty` that all have used it.
+template <class Shape> struct FlashShared {
+    unsigned base;
+
+    // Comes and goes with the queries. Made anew from 32 bits, which is what is left of the registers.
+    __device__ __forceinline__ FlashTile& order(unsigned stage) const {
+        return *static_cast<FlashTile*>(
+            __cvta_shared_to_generic(base + Shape::ORDERS + stage * unsigned(sizeof(FlashTile))));
+    }
+    __device__ __forceinline__ unsigned query(unsigned stage) const { return base + stage * Shape::QUERY_TILE; }
+    __device__ __forceinline__ unsigned key(unsigned stage) const {
+        return base + Shape::KEYS + stage * Shape::KEY_TILE;
+    }
+    __device__ __forceinline__ unsigned value(unsigned stage) const {
+        return base + Shape::VALUES + stage * Shape::VALUE_TILE;
+    }
+
+    __device__ __forceinline__ Barrier query_full(unsigned stage) const { return barrier(stage); }
+    __device__ __forceinline__ Barrier query_empty(unsigned stage) const {
+        return barrier(Shape::QUERY_STAGES + stage);
+    }
+    __device__ __forceinline__ Barrier key_full(unsigned stage) const { return barrier(0, stage); }
+    __device__ __forceinline__ Barrier key_empty(unsigned stage) const { return barrier(1, stage); }
+    __device__ __forceinline__ Barrier value_full(unsigned stage) const { return barrier(2, stage); }
+    __device__ __forceinline__ Barrier value_empty(unsigned stage) const { return barrier(3, stage); }
+
+    __device__ void init() const {
+        for (int i = 0; i < Shape::QUERY_STAGES; ++i) {
+            query_full(i).init(1);
+            query_empty(i).init(Shape::CONSUMER_WARPS);
+        }
+        for (int i = 0; i < Shape::STAGES; ++i) {
+            key_full(i).init(1);
+            value_full(i).init(1);
+            key_empty(i).init(Shape::CONSUMER_WARPS);
+            value_empty(i).init(Shape::CONSUMER_WARPS);
+        }
+        publish_barriers();
+    }
+
+private:
+    __device__ __forceinline__ Barrier barrier(unsigned nth) const { return {base + Shape::BARRIERS + 8 * nth}; }
+    __device__ __forceinline__ Barrier barrier(unsigned ring, unsigned stage) const {
+        return barrier(2 * Shape::QUERY_STAGES + ring * Shape::STAGES + stage);
+    }
+};
+
+// Which tiles are whose, without a word between the blocks.
+//
+// Without a band all tiles cost the same but the last of a head, which may be short: one head after the other, so that
+// the blocks at work share its keys, from another seat in each round, so that short ones are everybody's.
+//
+// With one, early queries may see few keys and late ones many. As many heads as fit in the L2 cache make a section. Its
+// tiles, late queries first, are dealt in rounds of alternating direction, like cards to a table: who got the longest
+// of one round gets the shortest of the next. Every section starts from another seat.
+template <class Shape> struct FlashOrder {
+    int heads, head_tiles, section;  // of all batches, of one head, heads of a section
+    int blocks, seat;                // how many, and where this one sits
+    int part = 0, round = 0;         // the section at hand, and how often it was dealt
+
+    template <class Args> __device__ __forceinline__ explicit FlashOrder(const Args& args) {
+        heads = int(args.batch_size * args.num_heads);
+        head_tiles = (int(args.query_len) + Shape::BLOCK_Q - 1) / Shape::BLOCK_Q;
+        blocks = int(gridDim.x);
+        seat = int(blockIdx.x);
+        section = heads;
+        if (Shape::BAND) {
+            constexpr int CACHED_KEYS = (32 << 20) / (2 * (Shape::DK + Shape::DV));
+            const int group = int(args.num_heads / args.num_kv_heads);
+            const int cached = CACHED_KEYS / min(int(args.key_len), CACHED_KEYS) * group;
+            section = min(heads, max(cached, (2 * blocks + head_tiles - 1) / head_tiles));  // two rounds at least
+            // Sections of one size are balanced; a smaller last one is not, by up to a tenth of the time.
+            for (int fewer = 0; fewer < 8 && fewer < section / 2; ++fewer)
+                if (heads % (section - fewer) == 0) {
+                    section -= fewer;
+                    break;
+                }
+        }
+    }
+
+    // The next tile of queries and its head; false after the last.
+    __device__ __forceinline__ bool next(int& tile, int& head) {
+        while (part * section < heads) {
+            const int width = min(section, heads - part * section);
+            const int dealt = !Shape::BAND ? (seat + round) % blocks : round % 2 ? blocks - 1 - seat : seat;
+            const int index = round * blocks + dealt;
+            ++round;
+            if (index < width * head_tiles) {
+                const int row = index / (Shape::BAND ? width : head_tiles);
+                head = Shape::BAND ? part * section + index - row * width : row;
+                tile = Shape::BAND ? head_tiles - 1 - row : index - row * head_tiles;
+                return true;
+            }
+            ++part;
+            round = 0;
+            seat = (seat + blocks * 5 / 8) % blocks;
+        }
+        return false;
+    }
+};
+
+// The band of attention.cuh in 32 bits: no length is above 2^30, and a side that reaches further is open. Without BAND
+// all is seen.
+template <class Shape> struct FlashBand {
+    static constexpr int BLOCK_K = Shape::BLOCK_K;
+    int keys, before, after;  // query i sees keys [i + before, i + after) of those there are
+
+    template <class Args> __device__ __forceinline__ explicit FlashBand(const Args& args) : keys(int(args.key_len)) {
+        constexpr long long OPEN = 1 << 30;
+        const Band band = Band::of(args.query_len, keys, args.bottom_right != 0, args.is_causal != 0, args.window_left,
+                                   args.window_right);
+        before = int(band.left < 0 ? -OPEN : max(-OPEN, band.shift - min(band.left, 2 * OPEN)));
+        after = int(band.right < 0 ? OPEN : min(OPEN, band.shift + min(band.right, 2 * OPEN) + 1));
+    }
+    __device__ __forceinline__ int first(int query) const { return Shape::BAND ? max(0, query + before) : 0; }
+    __device__ __forceinline__ int end(int query) const {
+        return Shape::BAND ? max(0, min(keys, query + after)) : keys;
+    }
+
+    // Of queries [query, last], some see some keys of tiles [touched, touched_end), all see all of [full, full_end).
+    __device__ __forceinline__ int touched(int query) const { return first(query) / BLOCK_K; }
+    __device__ __forceinline__ int touched_end(int last) const { return (end(last) + BLOCK_K - 1) / BLOCK_K; }
+    __device__ __forceinline__ int full(int last) const { return (first(last) + BLOCK_K - 1) / BLOCK_K; }
+    __device__ __forceinline__ int full_end(int query) const { return end(query) / BLOCK_K; }
+};
+
+// The thread that has everything loaded; it has few registers.
+template <class Shape, class Args>
+__device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, const Args& args) {
+    const int num_heads = int(args.num_heads), group = num_heads / int(args.num_kv_heads);
+    const FlashBand<Shape> band(args);
+    FlashOrder<Shape> order(args);
+    Ring<Shape::QUERY_STAGES> query;
+    Ring<Shape::STAGES> key, value;
+    for (;;) {
+        FlashTile work;
+        const bool more = order.next(work.tile, work.head);
+        const Barrier query_full = shared.query_full(query.stage);
+        shared.query_empty(query.stage).wait(query.parity ^ 1);
+        if (!more) {
+            shared.order(query.stage).tile = -1;
+            query_full.arrive();
+            return;
+        }
+        const int batch = work.head / num_heads, head = work.head - batch * num_heads, kv_head = head / group;
+        const int first_query = work.tile * Shape::BLOCK_Q;
+        work.first = band.touched(first_query);
+        work.end = band.touched_end(min(first_query + Shape::BLOCK_Q, int(args.query_len)) - 1);
+        shared.order(query.stage) = work;
+
+        // An axis that repeats one matrix has one coordinate.
+        const auto load = [&](const TensorMap& map, int panels, unsigned to, unsigned panel_bytes, Barrier full,
+                              int row, int head, int batch, u64 policy) {
+            full.expect(panels * panel_bytes);
+#pragma unroll
+            for (int panel = 0; panel < panels; ++panel)
+                load_box(to + panel * panel_bytes, map, full, 64 * panel, row, head, batch, policy);
+        };
+        load(args.q_map, Shape::K_PANELS, shared.query(query.stage), Shape::QUERY_PANEL, query_full, first_query,
+             args.q.stride[1] ? head : 0, args.q.stride[0] ? batch : 0, EVICT_FIRST);
+        query.advance();
+        if (Shape::BAND && work.first >= work.end) continue;
+
+        const auto load_keys = [&](int tile) {
+            shared.key_empty(key.stage).wait(key.parity ^ 1);
+            const Barrier full = shared.key_full(key.stage);
+            load(args.k_map, Shape::K_PANELS, shared.key(key.stage), Shape::KEY_PANEL, full, tile * Shape::BLOCK_K,
+                 args.k.stride[1] ? kv_head : 0, args.k.stride[0] ? batch : 0, EVICT_LAST);
+            key.advance();
+        };
+        const auto load_values = [&](int tile) {
+            shared.value_empty(value.stage).wait(value.parity ^ 1);
+            const Barrier full = shared.value_full(value.stage);
+            load(args.v_map, Shape::V_PANELS, shared.value(value.stage), Shape::KEY_PANEL, full, tile * Shape::BLOCK_K,
+                 args.v.stride[1] ? kv_head : 0, args.v.stride[0] ? batch : 0, EVICT_LAST);
+            value.advance();
+        };
+        load_keys(work.end - 1);
+#pragma unroll 1
+        for (int tile = work.end - 1; tile > work.first; --tile) {
+            load_keys(tile - 1);
+            load_values(tile);
+        }
+        load_values(work.first);
+    }
+}
+
+// A weight is exp(factor (sign score - largest)). The largest score is sought before the factor, which is therefore
+// positive; sign is -1 or 0 where the scale is negative or 0. lse is factor largest + offset + log(sum).
+//
+// With a cap, softcap tanh(x) = softcap - 2 softcap / (1 + exp(2 x)), and softmax does not see the first term: the
+// score is -1 / (1 + exp(2 x)).
+struct FlashScale {
+    float sign, factor, offset;
+
+    template <class Variant, class Args> __device__ static __forceinline__ FlashScale of(const Args& args) {
+        if (Variant::SOFTCAP) return {1.0f, 2.0f * float(args.softcap), float(args.softcap)};
+        const float scale = float(args.scale);
+        return {scale > 0.0f ? 1.0f : scale < 0.0f ? -1.0f : 0.0f, scale == 0.0f ? 1.0f : fabsf(scale), 0.0f};
+    }
+};
+constexpr float LOG2_E = 1.4426950408889634f;
+
+// Below, a thread's fragment has elements of two rows, 8 apart: elements 4 j + 2 r and the next are of row r, columns
+// 8 j and the next after the first.
+
+template <int N> __device__ __forceinline__ void flash_cap(float (&score)[N], float slope) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) score[i] = quick_reciprocal(-1.0f - quick_exp2(score[i] * slope));
+}
+
+// Scores of keys that the row does not see become -inf. `query` is the first of the rows, `key` the first column's key.
+template <class Shape, int N>
+__device__ __forceinline__ void flash_mask(float (&score)[N], float sign, int query, int key,
+                                           const FlashBand<Shape>& band) {
+    if (sign != 1.0f) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) score[i] *= sign;
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int end = band.end(query + 8 * r) - key;
+#pragma unroll
+        for (int i = 2 * r; i < N; i += 4)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+                if (2 * i - 4 * r + e >= end) score[i + e] = -math::infinity<float>();
+    }
+    if (Shape::BAND && query + 8 + band.before > key) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const int first = query + 8 * r + band.before - key;
+#pragma unroll
+            for (int i = 2 * r; i < N; i += 4)
+#pragma unroll
+                for (int e = 0; e < 2; ++e)
+                    if (2 * i - 4 * r + e < first) score[i + e] = -math::infinity<float>();
+        }
+    }
+}
+
+// What scores are compared with: 0 while none was seen, since infinities have no difference.
+__device__ __forceinline__ float or_zero(float largest) { return largest == -math::infinity<float>() ? 0.0f : largest; }
+
+// The largest score of both rows; NaN is passed over here, and comes back through the exponentials.
+template <int N> __device__ __forceinline__ void flash_largest(const float (&score)[N], float (&largest)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        float part[2] = {fmaxf(score[2 * r], score[2 * r + 1]), fmaxf(score[2 * r + 4], score[2 * r + 5])};
+#pragma unroll
+        for (int i = 2 * r + 8; i < N; i += 4) part[i / 4 % 2] = fmaxf(part[i / 4 % 2], fmaxf(score[i], score[i + 1]));
+        largest[r] = fmaxf(part[0], part[1]);
+    }
+#pragma unroll
+    for (int step = 1; step < 4; step *= 2)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) largest[r] = fmaxf(largest[r], __shfl_xor_sync(ALL_LANES, largest[r], step));
+}
+
+// Scores become weights, and `total` grows by this thread's.
+template <int N>
+__device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&largest)[2], float factor,
+                                            float (&total)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const float base = or_zero(largest[r]) * factor;
+        float part[2] = {};
+#pragma unroll
+        for (int i = 2 * r; i < N; i += 4)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) part[e] += score[i + e] = quick_exp2(fmaf(score[i + e], factor, -base));
+        total[r] += part[0] + part[1];
+    }
+}
+
+// A lane keeps the first of two words and swaps the second with its neighbour's first; that one is `upper`.
+__device__ __forceinline__ void exchange(unsigned& first, unsigned& second, bool upper, int neighbour) {
+    const unsigned other = __shfl_xor_sync(ALL_LANES, upper ? first : second, neighbour);
+    if (upper) first = other;
+    else second = other;
+}
+
+// Writes both rows of a fragment: four lanes exchange their pairs, so that each has 8 neighbours of every 32.
+template <typename T, int N, class Args>
+__device__ __forceinline__ void flash_store(const float (&sum)[N], const float (&total)[2], T* row, int query,
+                                            const Args& args) {
+    const int quad = threadIdx.x % 4;
+    const bool odd = quad & 1, high = quad & 2;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const bool any = total[r] != 0.0f;
+        const float inverse = 1.0f / total[r];
+        T* to = row + (query + 8ll * r) * args.y.stride[2] + 8 * quad;
+#pragma unroll
+        for (int i = 2 * r; i < N; i += 16) {
+            unsigned word[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                word[j] = any ? two_halves<T>(sum[i + 4 * j] * inverse, sum[i + 4 * j + 1] * inverse) : 0;
+            exchange(word[0], word[1], odd, 1);
+            exchange(word[2], word[3], odd, 1);
+            exchange(word[0], word[2], high, 2);
+            exchange(word[1], word[3], high, 2);
+            if (query + 8 * r < args.query_len && 2 * (i - 2 * r) + 8 * quad < args.d_v)
+                __stwb(reinterpret_cast<uint4*>(to + 2 * (i - 2 * r)), make_uint4(word[0], word[1], word[2], word[3]));
+        }
+    }
+}
+
+// A warpgroup of consumers; `place` is its number.
+template <typename T, class Shape, class Variant, class Args>
+__device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, int place, const Args& args) {
+    constexpr int BLOCK_K = Shape::BLOCK_K, STEPS = Shape::DK / 16;
+    constexpr int QUERIES = Shape::QUERY_REGISTERS ? Shape::DK / 4 : 1;
+    constexpr unsigned COLUMNS_16 = 32, ROWS_16 = 16 * 128;  // bytes of a panel
+    using Scores = Wgmma<T, BLOCK_K>;
+    using Sums = Wgmma<T, Shape::DV>;
+    const int lane = threadIdx.x % 32, warp_row = 64 * place + threadIdx.x / 32 % 4 * 16;
+    const float factor = FlashScale::of<Variant>(args).factor * LOG2_E;
+    const float slope = Variant::SOFTCAP ? 2.0f * LOG2_E * float(args.scale) / float(args.softcap) : 0.0f;
+    const FlashBand<Shape> band(args);
+    // 0, which the compiler does not know: an absent tensor has no stride.
+    const unsigned zero = unsigned(args.mask.stride[0]);
+    const Matrix keys = Matrix::at(shared.key(0), 0), values = Matrix::at(shared.value(0), Shape::KEY_PANEL);
+    Ring<Shape::QUERY_STAGES> query;
+    Ring<Shape::STAGES> key, value;
+
+    const auto release = [&](Barrier empty) {
+        if (lane == 0) empty.arrive();
+    };
+
+    for (;;) {
+        shared.query_full(query.stage).wait(query.parity);
+        const FlashTile work = FlashTile::read(shared.order(query.stage));
+        if (work.tile < 0) return;
+        const int row = work.tile * Shape::BLOCK_Q + warp_row + lane / 4;
+
+        // Tiles that this warpgroup works on, and of which, [full, full_end), all is seen, so that no score needs a
+        // look.
+        const int first_row = work.tile * Shape::BLOCK_Q + 64 * place;
+        int first = work.first, end = work.end;
+        if (Shape::PASSES) {
+            first = max(first, band.touched(first_row));
+            end = first_row < args.query_len ? min(end, band.touched_end(first_row + 63)) : 0;
+        }
+        int full = 0, full_end = 0;
+        if (FlashScale::of<Variant>(args).sign == 1.0f) {
+            full = band.full(first_row + 63);
+            full_end = band.full_end(first_row);
+        }
+
+        const Matrix own_queries = Matrix::at(shared.query(query.stage) + place * (64 * 128), 0);
+        const auto used_queries = [&]() {
+            release(shared.query_empty(query.stage));
+            query.advance();
+        };
+
+        float score[Scores::REGISTERS], sum[Sums::REGISTERS];
+        unsigned weight[BLOCK_K / 4], queries[QUERIES];
+        float largest[2] = {-math::infinity<float>(), -math::infinity<float>()}, total[2] = {};
+        if (Shape::QUERY_REGISTERS) {
+            const unsigned r = warp_row + lane % 16;
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                const unsigned chunk = 2 * (step % 4) + lane / 16;
+                const unsigned from =
+                    shared.query(query.stage) + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
+                asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(queries[4 * step]), "=r"(queries[4 * step + 1]), "=r"(queries[4 * step + 2]),
+                               "=r"(queries[4 * step + 3])
+                             : "r"(from)
+                             : "memory");
+            }
+            pin(queries);
+            __syncwarp();
+            used_queries();
+        }
+
+        const auto multiply_keys = [&]() {
+            const Matrix matrix = keys + key.stage * Shape::KEY_TILE;
+            Matrix a = own_queries;
+            asm volatile("" : "+r"(a.start));  // its steps are added here, not kept in registers along the loop
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                const unsigned column = step % 4 * COLUMNS_16;
+                const Matrix b = matrix + (step / 4 * Shape::KEY_PANEL + column);
+                if (Shape::QUERY_REGISTERS)
+                    Scores::template registers<false>(score, queries + 4 * step % QUERIES, b, step == 0);
+                else Scores::template shared<false>(score, a + (step / 4 * Shape::QUERY_PANEL + column), b, step == 0);
+            }
+            wgmma_commit();
+        };
+        const auto multiply_values = [&]() {
+            const Matrix matrix = values + value.stage * Shape::VALUE_TILE;
+#pragma unroll
+            for (int step = 0; step < BLOCK_K / 16; ++step)
+                Sums::template registers<true>(sum, weight + 4 * step, matrix + step * ROWS_16, false);
+            wgmma_commit();
+        };
+        const auto used_keys = [&]() {
+            release(shared.key_empty(key.stage));
+            key.advance();
+        };
+        const auto pass = [&]() {
+            shared.key_full(key.stage).wait(key.parity);
+            used_keys();
+            shared.value_full(value.stage).wait(value.parity);
+            release(shared.value_empty(value.stage));
+            value.advance();
+        };
+        const auto adjust = [&](int tile) {
+            if (Variant::SOFTCAP) flash_cap(score, slope);
+            if (tile >= full_end || (Shape::BAND && tile < full))
+                flash_mask<Shape>(score, FlashScale::of<Variant>(args).sign, row, tile * BLOCK_K + lane % 4 * 2, band);
+        };
+        const auto round_weights = [&]() {
+#pragma unroll
+            for (int i = 0; i < BLOCK_K / 4; ++i) weight[i] = two_halves<T>(score[2 * i], score[2 * i + 1]);
+        };
+
+#pragma unroll
+        for (int i = 0; i < Shape::DV / 2; ++i) sum[i] = 0.0f;
+        if (Shape::PASSES)
+#pragma unroll 1
+            for (int tile = work.end; tile > max(end, work.first); --tile) pass();
+        if (first < end) {
+            shared.key_full(key.stage).wait(key.parity);
+            wgmma_fence();
+            multiply_keys();
+            wgmma_wait<0>();
+            pin(score);
+            used_keys();
+            adjust(end - 1);
+            flash_largest(score, largest);
+            flash_weigh(score, largest, factor, total);
+            round_weights();
+            shared.value_full(value.stage).wait(value.parity);
+
+#pragma unroll 1
+            for (int tile = end - 2; tile >= first; --tile) {
+                shared.key_full(key.stage).wait(key.parity);
+                pin(score);
+                pin(weight);
+                pin(sum);
+                wgmma_fence();
+                multiply_keys();
+                multiply_values();
+                wgmma_wait<1>();
+                pin(score);
+                used_keys();
+                adjust(tile);
+
+                // The sums are scaled anew only where a weight would go beyond 2^8: a row's `largest` may lag behind.
+                float now[2], keep[2];
+                flash_largest(score, now);
+                const bool rescale = __any_sync(
+                    ALL_LANES, !((now[0] - largest[0]) * factor <= 8.0f && (now[1] - largest[1]) * factor <= 8.0f));
+                if (rescale) {
+#pragma unroll
+                    for (int r = 0; r < 2; ++r) {
+                        now[r] = fmaxf(now[r], largest[r]);
+                        keep[r] = quick_exp2((largest[r] - or_zero(now[r])) * factor);
+                        largest[r] = now[r];
+                        total[r] *= keep[r];
+                    }
+                }
+                flash_weigh(score, largest, factor, total);
+                pin(score);
+
+                // The assembler would move the wait for the products above the exponentials, which are to run beside
+                // them. It does not cross a loop: the wait for the next values is one, and its parity depends on every
+                // exponential as far as it can know.
+                const Barrier used = shared.value_empty(value.stage);
+                value.advance();
+                const unsigned weighed = __float_as_uint(total[0]) | __float_as_uint(total[1]);
+                shared.value_full(value.stage).wait(value.parity ^ (weighed & zero));
+                wgmma_wait<0>();
+                pin(sum);
+                pin(weight);
+                release(used);
+                round_weights();
+                if (rescale) {
+#pragma unroll
+                    for (int i = 0; i < Shape::DV / 2; ++i) sum[i] *= keep[i / 2 % 2];
+                }
+            }
+            if (!Shape::QUERY_REGISTERS) used_queries();
+            pin(weight);
+            pin(sum);
+            wgmma_fence();
+            multiply_values();
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                total[r] += __shfl_xor_sync(ALL_LANES, total[r], 1);
+                total[r] += __shfl_xor_sync(ALL_LANES, total[r], 2);
+            }
+            wgmma_wait<0>();
+            pin(sum);
+            release(shared.value_empty(value.stage));
+            value.advance();
+        } else if (!Shape::QUERY_REGISTERS) {
+            __syncwarp();
+            used_queries();
+        }
+        if (Shape::PASSES)
+#pragma unroll 1
+            for (int tile = min(first, end); tile > work.first; --tile) pass();
+
+        const int batch = work.head / int(args.num_heads), head = work.head - batch * int(args.num_heads);
+        if (lane % 4 == 0) {
+            const FlashScale scale = FlashScale::of<Variant>(args);
+#pragma unroll
+            for (int r = 0; r < 2; ++r)
+                if (row + 8 * r < args.query_len)
+                    *args.lse.at(batch, head, row + 8 * r) =
+                        largest[r] * scale.factor + scale.offset + math::log(total[r]);
+        }
+        flash_store(sum, total, args.y.at(batch, head), row, args);
+    }
+}
+
+template <typename T, class Schedule, class Variant, class Args>
+__device__ __forceinline__ void flash_sdpa_main(const Args& args) {
+    using Shape = FlashShape<Schedule, Variant>;
+    DYN_SHARED(unsigned char, dynamic);
+    const unsigned pad = -shared_address(dynamic) & 1023;  // panels start at multiples of 1024
+    const FlashShared<Shape> shared = {shared_address(dynamic) + pad};
+    const int warpgroup = __shfl_sync(ALL_LANES, threadIdx.x / 128, 0);  // the same register in all lanes
+    if (threadIdx.x == 0) shared.init();
+    __syncthreads();
+    if (warpgroup == 0) {
+        give_registers<Shape::PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0) flash_produce(shared, args);
+    } else {
+        take_registers<Shape::CONSUMER_REGISTERS>();
+        flash_consume<T, Shape, Variant>(shared, warpgroup - 1, args);
+    }
+}
+
+}  // namespace baracuda

@@ -1,0 +1,96 @@
+// Attention whose keys were dealt to several blocks: how many there are, and one softmax from what each has summed.
+#pragma once
+
+#include <baracuda/attention/flash_forward.cuh>
+#include <baracuda/row/row.cuh>
+
+namespace baracuda {
+
+// How the keys of a head are dealt: `size` to each of `count` blocks. It follows from the numbers of keys and heads
+// alone, so that sums have one order whatever the batch and the device; the spec's `split_keys` says the same.
+struct KeySplits {
+    long long size, count;
+
+    template <class Schedule, class Args> __device__ static KeySplits of(const Args& args) {
+        const long long most = max(1ll, Schedule::SPLITS / args.num_kv_heads);
+        const long long size = (max(256ll, (args.key_len + most - 1) / most) + 63) / 64 * 64;
+        return {size, (args.key_len + size - 1) / size};
+    }
+};
+
+// y and lse from the sums of all parts that a query sees.
+//
+// Block -> a row of y; thread -> a part's weight; warp -> every eighth part, lane -> every 32nd pack of its columns.
+// Warps are added in order. Memory sees each sum once, and the first ones are on their way before weights are known.
+template <typename T, class Schedule, class Variant, class Args> __device__ void flash_sdpa_merge(const Args& args) {
+    using A = acc_of<T>;
+    constexpr int THREADS = 256, WARPS = THREADS / WARP, DV = Variant::DV;
+    constexpr int WIDE = DV % 128 == 0 && sizeof(A) == 4 ? 4 : DV % 64 == 0 ? 2 : 1, WIDTH = Variant::PACKED ? WIDE : 1;
+    constexpr int PACKS = (DV / WIDTH + WARP - 1) / WARP, PREFETCH = 32 / (PACKS * WIDTH);  // 32 sums are under way
+    static_assert(Schedule::SPLITS <= THREADS && PREFETCH > 0, "a thread has one part");
+    using Row = Tile<THREADS, 1, 1, true>;
+    __shared__ A weight[THREADS], of_warp[WARPS][PACKS * WARP * WIDTH];
+
+    const long long query = blockIdx.x % args.query_len, which = blockIdx.x / args.query_len;
+    const long long head = which % args.num_heads, batch = which / args.num_heads;
+    if (batch >= args.batch_size) return;
+    wait_for_kernel_before();
+    const KeySplits splits = KeySplits::template of<Schedule>(args);
+    const Band band = flash_band<Variant>(args);
+    const long long first_key = band.first(0), end_key = band.end(args.query_len - 1);
+    const long long first = first_key / splits.size;
+    const int parts = first_key < end_key ? int((end_key + splits.size - 1) / splits.size - first) : 0;
+    const long long part = blockIdx.x * splits.count + first;
+    const int own = threadIdx.x, warp = own / WARP, lane = own % WARP;
+
+    Pack<A, WIDTH> next[PREFETCH][PACKS];
+    const auto fetch = [&](int from) {
+#pragma unroll
+        for (int i = 0; i < PREFETCH; ++i)
+#pragma unroll
+            for (int c = 0; c < PACKS; ++c) {
+                const int p = from + i * WARPS + warp, col = (lane + c * WARP) * WIDTH;
+                if (p < parts && col < args.d_v) next[i][c].load(args.part_sums + (part + p) * args.d_v + col);
+            }
+    };
+    fetch(0);
+
+    const ScoreUnits<A> scores(args.scale, PLAIN_SCORES<Variant>);
+    const A largest = own < parts ? args.part_largest[part + own] : -math::infinity<A>();
+    int turn = 0;
+    const A high = fold_row<Row, Max<A>>(largest, turn);
+    weight[own] = quick_exp2((largest - origin(high)) * scores.unit);
+    const A total = fold_row<Row, Sum<A>>(own < parts ? weight[own] * args.part_totals[part + own] : A(0), turn);
+
+    // The barrier of the fold came after all weights.
+    A sum[PACKS][WIDTH] = {};
+    for (int from = 0; from < parts; from += PREFETCH * WARPS) {
+        if (from > 0) fetch(from);
+#pragma unroll
+        for (int i = 0; i < PREFETCH; ++i) {
+            const int p = from + i * WARPS + warp;
+            if (p >= parts) break;
+#pragma unroll
+            for (int c = 0; c < PACKS; ++c)
+#pragma unroll
+                for (int e = 0; e < WIDTH; ++e) sum[c][e] = math::fma(weight[p], next[i][c].lane[e], sum[c][e]);
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < PACKS; ++c)
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) of_warp[warp][(lane + c * WARP) * WIDTH + e] = sum[c][e];
+    __syncthreads();
+
+    const bool none = total == A(0);
+    if (own < args.d_v) {
+        A value = of_warp[0][own];
+#pragma unroll
+        for (int w = 1; w < WARPS; ++w) value += of_warp[w][own];
+        args.y.at(batch, head, query)[own] = T(none ? A(0) : value / total);
+    }
+    const A lse = none ? -math::infinity<A>() : high * scores.after + math::log(total);
+    if (own == 0) *args.lse.at(batch, head, query) = lse;
+}
+
+}  // namespace baracuda

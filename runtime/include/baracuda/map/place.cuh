@@ -1,0 +1,219 @@
+// Where the cells of a map lie in each operand: the index space, and what is found once for many cells.
+#pragma once
+
+#include <baracuda/math.cuh>
+#include <baracuda/pack.cuh>
+
+namespace baracuda {
+
+constexpr int MAX_AXES = 16;  // two shapes of eight, interleaved
+
+// Every member of an argument struct is one or more 8-byte words, so the host fills it as an array. The cells of a
+// space are counted in row-major order, its axes from the last one on, which is axis 0. Dividing by an extent is a
+// multiplication by `magic` and a shift: exact below 2^31, or below 2^63 for WIDE indices.
+struct Space {
+    long long count, axes, extent[MAX_AXES], magic[MAX_AXES], shift[MAX_AXES];
+};
+
+// An index of a dim, and how far two of them are apart: where 31 bits count the cells, an int holds either, and
+// converts to float at a quarter of the cost of 64 bits. Of a cell in the second row of a pack it is `next`, which is
+// chosen as late as can be: once for all indices that a distance is made of.
+struct SmallInt {
+    unsigned here, next;
+    bool in_first;
+    __device__ int value() const { return int(in_first ? here : next); }
+    __device__ operator i64() const { return value(); }
+    __device__ explicit operator float() const { return float(value()); }
+    __device__ explicit operator double() const { return double(value()); }
+};
+struct Index : SmallInt {};
+struct Distance : SmallInt {};
+namespace math {
+__device__ inline Distance subtract(Index a, Index b) { return {{a.here - b.here, a.next - b.next, a.in_first}}; }
+}  // namespace math
+
+// Cells and how many elements they are apart in memory are counted in `type`, whatever the sign.
+template <bool WIDE> struct CellIndex {
+    using type = unsigned;
+    using value = Index;
+};
+template <> struct CellIndex<true> {
+    using type = u64;
+    using value = i64;
+};
+__device__ inline int offset_of(unsigned place) { return int(place); }
+__device__ inline i64 offset_of(u64 place) { return i64(place); }
+
+// An address in global memory that is computed before anything is added to it: each of many such sums is then one
+// instruction.
+template <typename T> __device__ T* added_first(T* address) {
+#ifndef BARACUDA_HOST
+    size_t global = __cvta_generic_to_global(address);
+    asm("" : "+l"(global));
+    address = static_cast<T*>(__cvta_global_to_generic(global));
+#endif
+    return address;
+}
+
+__device__ inline unsigned divide(unsigned n, long long magic, long long shift) {
+    return __umulhi(n, unsigned(magic)) >> int(shift);
+}
+__device__ inline u64 divide(u64 n, long long magic, long long shift) {
+#ifdef BARACUDA_HOST
+    __extension__ using u128 = unsigned __int128;
+    return u64((u128(n) * u64(magic)) >> 64) >> int(shift);
+#else
+    return __umul64hi(n, u64(magic)) >> int(shift);
+#endif
+}
+
+// What N neighbouring cells are like in memory, N elements being 16 bytes.
+enum class Layout {
+    PACKED,   // neighbours in every operand, or one element for all of them: a place for all N
+    FLAT,     // of one row of the last axis or of two: a place for each row
+    STRIDED,  // anything: a place for each cell
+    SINGLE    // anything, cells being taken one by one, at many places counted from the same one
+};
+
+// What becomes of the cells' values.
+enum class Walk {
+    CELLS,    // they are stored
+    COPIES,   // they are stored, and copies of them
+    ROWS,     // they are summed along the last axis and others
+    COLUMNS,  // they are summed along other axes than the last
+    SINGLES   // as COLUMNS, each sum by one thread
+};
+
+// Cells of a column lie in COLUMNS wherever they like: with no packs to move, neighbouring threads take neighbours.
+__device__ constexpr Layout layout_of(Layout layout, Walk walk) {
+    if (walk == Walk::SINGLES) return Layout::SINGLE;
+    return walk == Walk::COLUMNS && layout == Layout::FLAT ? Layout::STRIDED : layout;
+}
+
+// How many of the N cells from `first` on there are.
+template <int N, class I> __device__ int live_of(I first, long long count) {
+    return first >= I(count) ? 0 : I(count) - first < I(N) ? int(I(count) - first) : N;
+}
+
+// Whether cell i of a pack is there; of PACKED ones, all are or none.
+template <Layout LAYOUT> __device__ bool is_live(int i, int live) {
+    return LAYOUT == Layout::PACKED ? live > 0 : i < live;
+}
+
+template <Layout LAYOUT, int N, int PACKS> __device__ bool all_live(const int (&live)[PACKS]) {
+    bool all = true;
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) all = all && is_live<LAYOUT>(N - 1, live[k]);
+    return all;
+}
+
+// Strides of operands along the axes of a space.
+template <int OPERANDS> using Strides = long long[OPERANDS][MAX_AXES];
+
+// Where cells lie in each operand, counted in elements, when they are counted along the axes from FIRST on. All cells
+// at once: strides and extents are read once for all, and of the nearest axes they are operands of the instructions.
+template <int FIRST, class I, int CELLS, int OPERANDS>
+__device__ void locate(I (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const Space& space,
+                       const Strides<OPERANDS>& stride) {
+    constexpr int NEAR = 4;
+    const int last = int(space.axes) - 1;
+    I rest[CELLS];
+#pragma unroll
+    for (int c = 0; c < CELLS; ++c) {
+        rest[c] = cell[c];
+#pragma unroll
+        for (int o = 0; o < OPERANDS; ++o) at[c][o] = 0;
+    }
+    const auto add = [&](int axis, bool divides) {
+#pragma unroll
+        for (int c = 0; c < CELLS; ++c) {
+            const I quotient = divides ? divide(rest[c], space.magic[axis], space.shift[axis]) : 0;
+            const I index = rest[c] - quotient * I(space.extent[axis]);
+#pragma unroll
+            for (int o = 0; o < OPERANDS; ++o) at[c][o] += index * I(stride[o][axis]);
+            rest[c] = quotient;
+        }
+    };
+#pragma unroll
+    for (int axis = FIRST; axis < NEAR; ++axis) {
+        if (axis >= last) return add(axis, false);
+        add(axis, true);
+    }
+#pragma unroll 1
+    for (int axis = NEAR; axis < last; ++axis) add(axis, true);
+    add(last, false);
+}
+
+// N neighbouring cells in each operand.
+template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
+    static constexpr bool ONE = N == 1 || LAYOUT == Layout::PACKED, ROWS = !ONE && LAYOUT == Layout::FLAT;
+    static constexpr bool SINGLE = LAYOUT == Layout::SINGLE;
+    static constexpr int PLACES = ONE ? 1 : ROWS ? 2 : N;
+    I first;                    // number of the first cell
+    I place[PLACES][OPERANDS];  // ROWS: the second is where cell 0 would be, were the next row this one
+    I base[OPERANDS];           // what every place is counted from
+    I inner[OPERANDS];          // stride along the last axis; of what is PACKED, and of an index, 0 or 1
+    int left;                   // ROWS: this many cells lie in the first row
+
+    __device__ bool in_first(int i) const { return !ROWS || i < left; }
+    // Where cell i lies in an operand, from `base` on.
+    __device__ I from_base(int operand, int i) const {
+        if (!ONE && !ROWS) return place[i % PLACES][operand];
+        return (in_first(i) ? place[0][operand] : place[PLACES - 1][operand]) + i * inner[operand];
+    }
+    template <typename T> __device__ T* at(T* data, int operand, int i) const {
+        if constexpr (SINGLE) return added_first(data + offset_of(place[0][operand])) + offset_of(base[operand]);
+        return data + offset_of(base[operand] + from_base(operand, i));
+    }
+    // Where cell 0 lies in an operand, or would, if it were in the second row.
+    template <typename T> __device__ T* start(T* data, int operand, int row) const {
+        return data + offset_of(base[operand] + place[row][operand]);
+    }
+    __device__ void index(i64& index, int operand, int i) const { index = i64(base[operand] + from_base(operand, i)); }
+    __device__ void index(Index& index, int operand, int i) const {
+        const I all = base[operand] + (ONE || ROWS ? i * inner[operand] : 0);
+        const int row = ONE || ROWS ? 0 : i % PLACES;
+        index = {{all + place[row][operand], all + place[ROWS ? 1 : row][operand], in_first(i)}};
+    }
+
+    __device__ void move(const I (&by)[OPERANDS]) {
+#pragma unroll
+        for (int o = 0; o < OPERANDS; ++o) base[o] += by[o];
+    }
+    __device__ void reset(const Strides<OPERANDS>& stride) {
+#pragma unroll
+        for (int o = 0; o < OPERANDS; ++o) {
+            base[o] = 0;
+            inner[o] = I(stride[o][0]);
+        }
+    }
+
+    // How many of the cells from a column on lie in its row.
+    __device__ static int left_of(I column, const Space& space) {
+        const I beyond = I(space.extent[0]) - column;
+        return beyond < I(N) ? int(beyond) : N;
+    }
+    // The cells from a column on, of a row that begins at `row`, followed by one that begins at `next`.
+    __device__ void place_in(const I (&row)[OPERANDS], const I (&next)[OPERANDS], I column, const Space& space,
+                             const Strides<OPERANDS>& stride) {
+        reset(stride);
+        left = left_of(column, space);
+#pragma unroll
+        for (int o = 0; o < OPERANDS; ++o) {
+            place[0][o] = row[o] + column * inner[o];
+            if (ROWS) place[PLACES - 1][o] = next[o] - left * inner[o];
+        }
+    }
+
+    // Cells `apart` from each other, of which the first `live` are there: each is found by itself.
+    __device__ void find(I cell, I apart, int live, const Space& space, const Strides<OPERANDS>& stride) {
+        static_assert(!ROWS, "rows are remembered");
+        I cells[PLACES];
+#pragma unroll
+        for (int i = 0; i < PLACES; ++i) cells[i] = i < live ? cell + i * apart : 0;
+        locate<0>(place, cells, space, stride);
+        reset(stride);
+    }
+};
+
+}  // namespace baracuda

@@ -1,0 +1,444 @@
+// Rows: a problem of rows x cols elements, where each side is an index over up to eight axes of the caller's arrays.
+#pragma once
+
+#include <baracuda/arch/async.cuh>
+#include <baracuda/arch/barrier.cuh>
+#include <baracuda/arch/cluster_sm90.cuh>
+#include <baracuda/arch/barrier_sm90.cuh>
+#include <baracuda/math.cuh>
+#include <baracuda/pack.cuh>
+#include <baracuda/shared.cuh>
+#include <baracuda/warp.cuh>
+
+namespace baracuda {
+
+constexpr int MAX_AXES = 8;
+
+// Every member of an argument struct is one or more 8-byte words, so the host fills it as an array.
+struct Space {
+    long long rows, cols;
+    double per_col;  // 1 over the number of columns as a float
+    long long row_axes, row_extent[MAX_AXES];
+    long long col_axes, col_extent[MAX_AXES];
+};
+
+// What a row looks like in memory.
+enum class Layout {
+    PACKED,   // neighbours, which can be read and written 16 bytes at a time
+    DENSE,    // neighbours, any number of them
+    STRIDED,  // one axis of any stride, and any number of columns
+    GATHERED  // several axes that do not merge into one
+};
+
+// Where the index-th element lies, counted in elements; the last axis varies fastest. There are AXES at most; along
+// one, nothing is divided.
+template <int AXES>
+__device__ long long offset(long long index, long long axes, const long long* extent, const long long* stride) {
+    if constexpr (AXES == 1) return index * stride[0];
+    long long sum = 0;
+#pragma unroll 1
+    for (int axis = int(axes) - 1; axis > 0; --axis) {
+        const long long rest = index / extent[axis];
+        sum += (index - rest * extent[axis]) * stride[axis];
+        index = rest;
+    }
+    return sum + index * stride[0];
+}
+
+// Divisions are long: one copy of them, called, keeps the unrolled loops around them short.
+__device__ __noinline__ long long gathered_offset(long long index, const Space& space, const long long* stride) {
+    return offset<MAX_AXES>(index, space.col_axes, space.col_extent, stride);
+}
+
+template <Layout LAYOUT> __device__ long long column_offset(long long col, const Space& space,
+                                                            const long long* stride) {
+    if (LAYOUT == Layout::GATHERED) return gathered_offset(col, space, stride);
+    return LAYOUT == Layout::STRIDED ? col * stride[0] : col;
+}
+
+// A tensor with a value for each element, each row, each column; rows lie along AXES axes at most.
+template <typename T, int AXES> struct PerElement {
+    T* data;
+    long long row_stride[MAX_AXES], col_stride[MAX_AXES];
+    long long from, to;  // rows, around which two packs more on either side are the tensor's
+    __device__ T* row(const Space& space, long long row) const {
+        return data + offset<AXES>(row, space.row_axes, space.row_extent, row_stride);
+    }
+    __device__ bool inside(long long row) const { return row >= from && row < to; }
+};
+template <typename T, int AXES> struct PerRow {
+    T* data;
+    long long row_stride[MAX_AXES];
+    __device__ T& at(const Space& space, long long row) const {
+        return data[offset<AXES>(row, space.row_axes, space.row_extent, row_stride)];
+    }
+};
+template <typename T, Layout LAYOUT> struct PerCol {
+    T* data;
+    long long col_stride[MAX_AXES];
+    __device__ T& at(const Space& space, long long col) const {
+        return data[column_offset<LAYOUT>(col, space, col_stride)];
+    }
+};
+
+// LANES threads share a row, ROWS rows share a block, and a thread owns CHUNKS packs of a row at a time; or CLUSTER
+// blocks share a row, each a stretch of it. A row that is longer than its tile is WIDE. A PERSISTENT block takes row
+// after row.
+template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool PERSISTENT_ = false> struct Tile {
+    static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS, CLUSTER = CLUSTER_;
+    static constexpr bool WIDE = WIDE_, PERSISTENT = PERSISTENT_;
+    static_assert(CLUSTER == 1 || (LANES > WARP && !WIDE), "a cluster holds one row in whole warps");
+    static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0, "a row is whole warps or a part of one");
+    static_assert(LANES <= WARP || ROWS < 16, "a row of several warps has a barrier of its own, and a block has 16");
+
+    // The threads of a row wait for each other.
+    __device__ static __forceinline__ void row_barrier() {
+        if (LANES <= WARP) __syncwarp();
+        else if (ROWS == 1) __syncthreads();
+        else bar_sync(1 + threadIdx.x / LANES, LANES);
+    }
+};
+
+// The tile that a plan settled by the numbers of a schedule.
+template <class S> using TileOf = Tile<S::LANES, S::ROWS, S::CHUNKS, S::WIDE, S::CLUSTER, S::PERSISTENT>;
+
+#ifdef BARACUDA_CLUSTER
+#define BARACUDA_CLUSTER_DIMS __cluster_dims__(BARACUDA_CLUSTER, 1, 1)
+#else
+#define BARACUDA_CLUSTER_DIMS
+#endif
+
+// What a block does with its rows.
+enum class Walk {
+    HELD,    // the tile holds the row: every pass works on registers
+    WIDE,    // the row is read again in every pass
+    GATHER,  // as WIDE, without the last pass: what it needs of each row is left in memory
+    STRIP    // only the last pass, on the columns of one tile
+};
+
+// Columns fit in 32 bits when a row fits in a tile.
+template <bool WIDE> struct ColumnIndex {
+    using type = int;
+};
+template <> struct ColumnIndex<true> {
+    using type = long long;
+};
+
+// Columns [first, end).
+template <typename I> struct Stretch {
+    I first, end;
+    __device__ __forceinline__ static Stretch of(long long index, long long size, long long cols) {
+        return {I(min(index * size, cols)), I(min((index + 1) * size, cols))};
+    }
+};
+
+// The columns of a row that a block holds: all, or its share of the cluster's in whole packs.
+template <class Tile, int VEC, typename I> __device__ __forceinline__ Stretch<I> held_stretch(long long cols) {
+    if constexpr (Tile::CLUSTER > 1) {
+        const long long packs = (cols + VEC - 1) / VEC;
+        return Stretch<I>::of(cluster_rank(), (packs + Tile::CLUSTER - 1) / Tile::CLUSTER * VEC, cols);
+    }
+    return {0, I(cols)};
+}
+
+// How many elements lie between an address and the multiple of a pack's alignment before it.
+template <int N, typename T> __device__ __forceinline__ int misalignment(const T* address) {
+    return int(reinterpret_cast<unsigned long long>(address) % alignof(Pack<T, N>) / sizeof(T));
+}
+
+// The words from byte `shift` on of two packs that follow each other.
+template <int BYTES, int WORDS>
+__device__ __forceinline__ void join(unsigned (&low)[WORDS], const unsigned (&high)[WORDS], int shift) {
+    unsigned word[2 * WORDS + 1] = {};
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) word[i] = low[i], word[WORDS + i] = high[i];
+#pragma unroll
+    for (int step = WORDS / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int i = 0; i < WORDS + step; ++i) word[i] = shift & step * 4 ? word[i + step] : word[i];
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i)
+        low[i] = BYTES < 4 ? __funnelshift_r(word[i], word[i + 1], (shift & 3) * 8) : word[i];
+}
+
+template <Layout LAYOUT, typename I, typename T, int N>
+__device__ void read_ones(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        if (col + i >= 0 && col + i < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i, space, stride)];
+        else if (LAYOUT == Layout::DENSE) pack.lane[i] = {};  // so that no register keeps what it was
+}
+
+// The packs that begin at columns `col`, `col + apart`, ... of a row that begins anywhere. Where all packs of memory
+// around them are the tensor's (`inside`), they are read at once and joined; else only those within the row are, and
+// others one by one.
+template <typename I, typename T, int N, int COUNT>
+__device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* row, const Space& space, I col, I apart,
+                                           I cols, bool inside) {
+    using Words = PackWords<T, N>;  // whose halves never part
+    const int skew = misalignment<N>(row + col), shift = skew * int(sizeof(T));
+    const T* const origin = row + (col - skew);
+    Words low[COUNT] = {}, high[COUNT] = {};
+    if (inside) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (col + k * apart < cols) low[k].load(origin + k * apart);
+        if (skew) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)
+                if (col + k * apart < cols) high[k].load(origin + k * apart + N);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) join<sizeof(T)>(low[k].word, high[k].word, shift);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const I at = col + k * apart, from = at - skew;
+            if (at >= cols) continue;
+            if (from >= 0 && from + 2 * N <= I(space.cols)) {
+                low[k].load(row + from);
+                high[k].load(row + from + N);
+                join<sizeof(T)>(low[k].word, high[k].word, shift);
+            } else {
+                Pack<T, N> ones;
+                read_ones<Layout::DENSE>(ones, row, nullptr, space, at, cols);
+                low[k].hold(ones);
+            }
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) pack[k] = low[k].pack();
+}
+
+// Packs of N elements of a row, the first of them at columns `col`, `col + apart`, ..., as far as there are columns;
+// packed ones are neighbours.
+template <Layout LAYOUT, typename I, typename T, int N, int COUNT>
+__device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* stride, const Space& space, I col,
+                     I apart, I cols, bool inside) {
+    if constexpr (LAYOUT == Layout::PACKED) {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (col + k * apart < cols) pack[k].load(row + col + k * apart);
+    } else if constexpr (LAYOUT == Layout::DENSE && sizeof(Pack<T, N>) > 16) {
+#pragma unroll
+        for (int i = 0; i < N; i += N / 2) {
+            Pack<T, N / 2> half[COUNT];
+            read<LAYOUT>(half, row, stride, space, col + i, apart, cols, inside);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k)
+#pragma unroll
+                for (int j = 0; j < N / 2; ++j) pack[k].lane[i + j] = half[k].lane[j];
+        }
+    } else if constexpr (LAYOUT == Layout::DENSE && sizeof(Pack<T, N>) % 4 == 0) {
+        constexpr int AT_ONCE = COUNT > 4 && COUNT % 2 == 0 ? COUNT / 2 : COUNT;  // few: each takes registers twice
+#pragma unroll
+        for (int k = 0; k < COUNT; k += AT_ONCE)
+            read_dense(reinterpret_cast<Pack<T, N>(&)[AT_ONCE]>(pack[k]), row, space, I(col + k * apart), apart, cols,
+                       inside);
+    } else {
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+            if (col + k * apart < cols) read_ones<LAYOUT>(pack[k], row, stride, space, col + k * apart, cols);
+    }
+}
+template <Layout LAYOUT, typename I, typename T, int N>
+__device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols,
+                     bool inside) {
+    read<LAYOUT>(reinterpret_cast<Pack<T, N>(&)[1]>(pack), row, stride, space, col, I(0), cols, inside);
+}
+
+// Columns [from, cols) of a row, as far as they are among the N from column `col` on.
+template <Layout LAYOUT, typename I, typename T, int N>
+__device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, const Space& space, I col, I from,
+                      I cols) {
+    if (LAYOUT == Layout::PACKED ||
+        (LAYOUT == Layout::DENSE && col >= from && col + N <= cols && misalignment<N>(row + col) == 0)) {
+        pack.store(row + col);  // who gets here has a column
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            if (col + i >= from && col + i < cols) row[column_offset<LAYOUT>(col + i, space, stride)] = pack.lane[i];
+    }
+}
+
+// What a thread reads next of one tensor, on its way to shared memory while the thread works: pack k of THREADS threads
+// lies side by side, and no thread touches another's. `shared` is where the first tensor's packs begin and the next
+// one's will.
+template <typename T, int N, int CHUNKS, int THREADS> struct Prefetch {
+    Pack<T, N>* own;
+    __device__ __forceinline__ explicit Prefetch(unsigned char*& shared)
+        : own(reinterpret_cast<Pack<T, N>*>(shared) + threadIdx.x) {
+        shared += CHUNKS * THREADS * sizeof(Pack<T, N>);
+    }
+    __device__ __forceinline__ void fetch(int k, const T* from) const {
+        constexpr int BYTES = sizeof(Pack<T, N>);
+        unsigned char* const to = reinterpret_cast<unsigned char*>(own + k * THREADS);
+        const unsigned char* const source = reinterpret_cast<const unsigned char*>(from);
+        if constexpr (BYTES % 16 == 0) {
+#pragma unroll
+            for (int i = 0; i < BYTES; i += 16) cp_async_cg(to + i, source + i);
+        } else if constexpr (BYTES >= 4) {
+            cp_async_ca<BYTES>(to, source);
+        } else {
+            own[k * THREADS].load(from);
+        }
+    }
+    __device__ __forceinline__ void take(int k, Pack<T, N>& pack) const { pack = own[k * THREADS]; }
+};
+
+template <typename A> struct Sum {
+    __device__ A operator()(A a, A b) const { return a + b; }
+};
+template <typename A> struct Max {
+    __device__ A operator()(A a, A b) const { return math::maximum(a, b); }
+};
+template <typename A> struct Min {
+    __device__ A operator()(A a, A b) const { return math::minimum(a, b); }
+};
+
+// What the elements of a row are on average whose sum is `sum`. A double holds enough of the quotient of two floats for
+// it to round as a division does, which would take longer to compile than all else of a short kernel.
+template <typename A> __device__ A mean_of(A sum, const Space& space) {
+    if constexpr (sizeof(A) == 4) return A(double(sum) * space.per_col);
+    return sum / A(space.cols);
+}
+
+// How the blocks of a cluster tell each other a value: each sends it to all, and waits only until it has all of them.
+// There are two barriers, used in turn: a block that has the values of one turn knows that nobody reads those of the
+// turn before.
+template <class Tile> struct Exchange {
+    __device__ static Barrier arrived(int turn) {
+        __shared__ unsigned long long barriers[2];
+        return {shared_address(&barriers[turn & 1])};
+    }
+    // Before the first exchange: all blocks are there, with their barriers.
+    __device__ static void open() {
+        if (threadIdx.x == 0) {
+            arrived(0).init(1);
+            arrived(1).init(1);
+            publish_barriers();
+        }
+        cluster_barrier();
+    }
+    template <typename A> __device__ static const A* all(A value, int turn) {
+        __shared__ A of_block[2][Tile::CLUSTER];
+        const Barrier barrier = arrived(turn);
+        if (threadIdx.x == 0) barrier.expect(Tile::CLUSTER * sizeof(A));
+        if (threadIdx.x < Tile::CLUSTER)
+            send_to_block(&of_block[turn & 1][cluster_rank()], threadIdx.x, value, barrier);
+        barrier.wait_for_cluster(turn >> 1 & 1);
+        return of_block[turn & 1];
+    }
+};
+
+// One value from all threads of a row, the same bits in each: a butterfly within the warp, then the warps in order,
+// then the blocks. `turn` counts the folds: two scratch rows in turn, so that one barrier a fold is enough.
+template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int& turn) {
+    const Fold fold;
+#pragma unroll
+    for (int step = (Tile::LANES < WARP ? Tile::LANES : WARP) / 2; step > 0; step /= 2)
+        value = fold(value, __shfl_xor_sync(ALL_LANES, value, step));
+    if constexpr (Tile::LANES > WARP) {
+        constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
+        // Aligned, so that 16-byte reads of one touch no other.
+        struct alignas(16) Scratch {
+            A of_warp[WARPS];
+        };
+        __shared__ Scratch scratch[Tile::ROWS][2];
+        A(&of_warp)[WARPS] = scratch[threadIdx.x / Tile::LANES][turn & 1].of_warp;
+        if (threadIdx.x % WARP == 0) of_warp[threadIdx.x % Tile::LANES / WARP] = value;
+        Tile::row_barrier();
+        value = of_warp[0];
+#pragma unroll
+        for (int warp = 1; warp < WARPS; ++warp) value = fold(value, of_warp[warp]);
+    }
+    if constexpr (Tile::CLUSTER > 1) {
+        const A* const of_block = Exchange<Tile>::all(value, turn);
+        value = of_block[0];
+#pragma unroll
+        for (int block = 1; block < Tile::CLUSTER; ++block) value = fold(value, of_block[block]);
+    }
+    ++turn;
+    return value;
+}
+
+// Adds up what the rows of a block have summed for the same columns, those of one warp by a butterfly, then all in
+// order, and hands each sum to `put` with its place: N neighbours of each of LANES threads.
+template <class Tile, typename A, int N, typename Put> __device__ void fold_rows(A (&sum)[N], Put put) {
+    const int lane = threadIdx.x % Tile::LANES;
+    if constexpr (Tile::ROWS == 1) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) put(lane * N + i, sum[i]);
+    } else {
+        constexpr int SHARERS = Tile::LANES < WARP ? WARP : Tile::LANES, GROUPS = Tile::THREADS / SHARERS;
+        __shared__ A of_group[GROUPS][Tile::LANES * N];
+        __syncthreads();  // an earlier fold may still be reading
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+#pragma unroll
+            for (int step = Tile::LANES; step < WARP; step *= 2) sum[i] += __shfl_xor_sync(ALL_LANES, sum[i], step);
+            if (threadIdx.x % SHARERS < Tile::LANES) of_group[threadIdx.x / SHARERS][lane * N + i] = sum[i];
+        }
+        __syncthreads();
+        for (int place = threadIdx.x; place < Tile::LANES * N; place += Tile::THREADS) {
+            A all = of_group[0][place];
+#pragma unroll
+            for (int group = 1; group < GROUPS; ++group) all += of_group[group][place];
+            put(place, all);
+        }
+    }
+}
+
+// The compiler forgets what it knows of a pack, so that it converts its elements again where they are read again
+// instead of keeping both: a pack of halves takes half the registers. Floats are converted from nothing.
+template <typename T, int N, int CHUNKS> __device__ __forceinline__ void keep_packed(Pack<T, N> (&slice)[CHUNKS]) {
+#ifndef BARACUDA_HOST
+    if constexpr (sizeof(T) != 4 && sizeof(Pack<T, N>) % 4 == 0) {
+#pragma unroll
+        for (int k = 0; k < CHUNKS; ++k)
+#pragma unroll
+            for (int i = 0; i < int(sizeof(Pack<T, N>) / 4); ++i)
+                asm volatile("" : "+r"(reinterpret_cast<unsigned*>(&slice[k])[i]));
+    }
+#endif
+}
+
+constexpr int FOLD_SLICES = 16;  // that a block adds the parts of its columns in
+
+// The sum of `parts` numbers that lie `pitch` apart, for THREADS / SLICES columns at once: slice s adds parts s,
+// s + SLICES, ... and slice 0 adds the slices in order. Only slice 0, the first threads of the block, gets the sum.
+template <int THREADS, int SLICES, typename A> __device__ A fold_parts(const A* part, long long parts, long long pitch,
+                                                                       bool inside) {
+    constexpr int COLUMNS = THREADS / SLICES;
+    const int slice = threadIdx.x / COLUMNS, column = threadIdx.x % COLUMNS;
+    A sum = 0;
+    if (inside) {
+#pragma unroll 8
+        for (long long p = slice; p < parts; p += SLICES) sum += part[p * pitch];
+    }
+    if constexpr (SLICES > 1) {
+        __shared__ A of_slice[SLICES][COLUMNS];
+        __syncthreads();  // an earlier fold may still be reading
+        of_slice[slice][column] = sum;
+        __syncthreads();
+        sum = of_slice[0][column];
+#pragma unroll
+        for (int s = 1; s < SLICES; ++s) sum += of_slice[s][column];
+    }
+    return sum;
+}
+
+// Whether this block is the last of `blocks` to get here; it then sees all that the others wrote before.
+__device__ inline bool last_to_finish(unsigned* ticket, unsigned blocks) {
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x == 0) {  // between barriers, its fences stand for the whole block
+        __threadfence();
+        last = atomicAdd(ticket, 1u) + 1 == blocks;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+
+}  // namespace baracuda

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, tee
+from itertools import chain, product, tee
 from typing import Any
 
 import numpy as np
@@ -93,8 +93,11 @@ def _plan(kind: type[Any], fields: dict[str, Any], sku: KernelSku) -> Any:
     if kind.cannot_hold(problem, sku):  # which selection would find out too, with all other kernels' reasons
         return None
     own = sku.arch.rstrip("a")
-    preference = PlanPreference(archs=frozenset({sku.arch}))
-    for arch in [own] if sku.fits(_LEAST) else [own, _LEAST]:  # not whatever this machine happens to have
+    only = frozenset({sku.arch})
+    # Some kernels serve only callers who allow no workspace.
+    preferences = PlanPreference(archs=only), PlanPreference(archs=only, max_workspace_bytes=0)
+    archs = [own] if sku.fits(_LEAST) else [own, _LEAST]  # not whatever this machine happens to have
+    for arch, preference in product(archs, preferences):
         with suppress(Unsupported):
             plan = kind.select(problem, preference, device=Architecture(arch, arch), layouts=layouts)
             if plan.sku == sku:

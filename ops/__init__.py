@@ -12,7 +12,7 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING
 
 from baracuda.runtime import InvalidProblem
-from baracuda.runtime.values import shown
+from baracuda.runtime.values import short_repr
 
 from .function import Function
 from .signature import plans_of
@@ -26,7 +26,8 @@ def functions(package: ModuleType) -> Mapping[str, Function]:
     """
     if not issubclass(type(package), ModuleType) or not hasattr(package, "MODULES"):
         name = getattr(package, "__name__", None) if issubclass(type(package), ModuleType) else package
-        raise InvalidProblem(f"{shown(name)} is no package that 'baracuda-gen generate' has written; pass the module")
+        got = short_repr(name)
+        raise InvalidProblem(f"{got} is no package that 'baracuda-gen generate' has written; pass the module")
     return MappingProxyType({plan.OP: Function(plan) for plan in plans_of(package)})
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import baracuda.runtime as rt
 from baracuda.runtime.arrays.element import BY_NUMPY
-from baracuda.runtime.values import shown, text_of
+from baracuda.runtime.values import short_repr, text_of
 
 from .signature import Signature
 
@@ -102,5 +102,5 @@ def element_of(dtype: Any, name: str = "dtype") -> rt.ElementKind:
     try:
         return BY_NUMPY[np.dtype(dtype)]
     except Exception:  # NumPy reads dtypes of many kinds of objects, and raises as many kinds of errors
-        what, tags = f"{name!r}: no element type {shown(dtype)}", ", ".join(rt.ElementKind)
+        what, tags = f"{name!r}: no element type {short_repr(dtype)}", ", ".join(rt.ElementKind)
         raise rt.Unsupported(f"{what}; pass one of {tags}, or a NumPy dtype of one") from None

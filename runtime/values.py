@@ -42,7 +42,7 @@ _short.maxlevel, _short.maxlong = 3, 60
 _short.maxstring = _short.maxother = 160
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """How messages print `value`: in one line, shortened; for types that are not Python's own, the type."""
     try:
         text = _short.repr(value)
@@ -54,10 +54,10 @@ def shown(value: object) -> str:
 def one_line(text: object, longest: int = _SHOWN) -> str:
     """`text` as one line of printable characters, cut after `longest`."""
     try:
-        given = str(text)[: 4 * longest]
+        raw = str(text)[: 4 * longest]
     except Exception:
-        given = type(text).__name__
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(given.split()))
+        raw = type(text).__name__
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(raw.split()))
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
@@ -92,18 +92,18 @@ def as_shape(name: str, value: Any) -> tuple[int, ...]:
     return ints(repr(name), value)
 
 
-def ints(what: str, value: Any, *, bits: int = 64) -> tuple[int, ...]:
-    """Signed ints of at most `bits` bits, at most as many as a tensor has axes; messages call the value `what`."""
+def ints(label: str, value: Any, *, bits: int = 64) -> tuple[int, ...]:
+    """Signed ints of at most `bits` bits, at most as many as a tensor has axes; messages call the value `label`."""
     try:
         if type(value) is not tuple and (not isinstance(value, _SEQUENCES) or isinstance(value, _BYTES)):
             raise TypeError
         shape = tuple([operator.index(n) for n in islice(value, MAX_RANK + 1)])
     except Exception:
-        raise InvalidProblem(f"{what} must be a sequence of ints, got {shown(value)}") from None
+        raise InvalidProblem(f"{label} must be a sequence of ints, got {short_repr(value)}") from None
     if len(shape) > MAX_RANK:
-        raise InvalidProblem(f"{what} must be a sequence of at most {MAX_RANK} ints, got {shown(value)}")
+        raise InvalidProblem(f"{label} must be a sequence of at most {MAX_RANK} ints, got {short_repr(value)}")
     if shape and (min(shape) < -(1 << bits - 1) or max(shape) >= 1 << bits - 1):
-        raise InvalidProblem(f"{what} must be a sequence of ints of {bits} bits, got {shown(value)}")
+        raise InvalidProblem(f"{label} must be a sequence of ints of {bits} bits, got {short_repr(value)}")
     return shape
 
 
@@ -112,9 +112,9 @@ def as_int(name: str, value: Any) -> int:
     try:
         number = operator.index(value)
     except Exception:
-        raise InvalidProblem(f"{name!r} must be an int, got {shown(value)}") from None
+        raise InvalidProblem(f"{name!r} must be an int, got {short_repr(value)}") from None
     if not -_WORD <= number < _WORD:
-        raise InvalidProblem(f"{name!r} must be an int of 64 bits, got {shown(value)}")
+        raise InvalidProblem(f"{name!r} must be an int of 64 bits, got {short_repr(value)}")
     return number
 
 
@@ -126,14 +126,14 @@ def as_float(name: str, value: Any) -> float:
             return float(number)
     except Exception:  # it has none, it is too large, or its own
         pass
-    raise InvalidProblem(f"{name!r} must be a float, got {shown(value)}") from None
+    raise InvalidProblem(f"{name!r} must be a float, got {short_repr(value)}") from None
 
 
 def as_bool(name: str, value: Any) -> bool:
     """A bool; raises InvalidProblem for anything else, numbers included."""
     if value is True or value is False:
         return bool(value)
-    raise InvalidProblem(f"{name!r} must be True or False, got {shown(value)}")
+    raise InvalidProblem(f"{name!r} must be True or False, got {short_repr(value)}")
 
 
 def as_mapping(name: str, value: Any) -> dict[str, Any]:
@@ -141,12 +141,12 @@ def as_mapping(name: str, value: Any) -> dict[str, Any]:
     try:
         if value is not None and not issubclass(type(value), Mapping):
             raise TypeError
-        found = {str.__str__(key): one for key, one in first_of(value.items(), _MOST_NAMES)} if value else {}
+        mapping = {str.__str__(key): item for key, item in first_of(value.items(), _MOST_NAMES)} if value else {}
     except Exception:
-        raise InvalidProblem(f"{name!r} must be values by name, got {shown(value)}") from None
-    if len(found) > _MOST_NAMES:
-        raise InvalidProblem(f"{name!r} must have at most {_MOST_NAMES} names, got {shown(value)}")
-    return found
+        raise InvalidProblem(f"{name!r} must be values by name, got {short_repr(value)}") from None
+    if len(mapping) > _MOST_NAMES:
+        raise InvalidProblem(f"{name!r} must have at most {_MOST_NAMES} names, got {short_repr(value)}")
+    return mapping
 
 
 def as_names(name: str, value: Collection[str]) -> frozenset[str]:
@@ -154,9 +154,9 @@ def as_names(name: str, value: Collection[str]) -> frozenset[str]:
     try:
         if not issubclass(type(value), Collection) or issubclass(type(value), str | bytes):
             raise TypeError
-        names = frozenset([str.__str__(one) for one in first_of(value, _MOST_NAMES)])
+        names = frozenset([str.__str__(item) for item in first_of(value, _MOST_NAMES)])
     except Exception:
-        raise InvalidProblem(f"{name} must be a collection of names, got {shown(value)}") from None
+        raise InvalidProblem(f"{name} must be a collection of names, got {short_repr(value)}") from None
     if len(names) > _MOST_NAMES:
-        raise InvalidProblem(f"{name} must be a collection of at most {_MOST_NAMES} names, got {shown(value)}")
+        raise InvalidProblem(f"{name} must be a collection of at most {_MOST_NAMES} names, got {short_repr(value)}")
     return names

@@ -13,7 +13,7 @@ import numpy as np
 from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
 from baracuda.codegen.spec.spec import OpSpec, RangeSpec
 from baracuda.runtime import KernelSku, PlanPreference, SpecError, Unsupported
-from baracuda.runtime.values import shown
+from baracuda.runtime.values import short_repr
 
 from .problem import Problem
 from .row_cases import edges, random_rows, skus_of
@@ -47,7 +47,7 @@ def _violation(spec: OpSpec, values: Mapping[str, Any]) -> str:
         except ConditionError as error:  # of an axis that a shape does not have, say
             why = f" ({error})"
         condition = read_condition(requirement.that, spec.descriptor)
-        actual = ", ".join(f"{name}={shown(values[name])}" for name in fields_of(condition))
+        actual = ", ".join(f"{name}={short_repr(values[name])}" for name in fields_of(condition))
         return f"this case violates a requirement; needs {condition}, got {actual}{why}"
     return ""
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from baracuda.runtime import ElementKind, InvalidProblem, Unsupported
-from baracuda.runtime.values import shown, some_of
+from baracuda.runtime.values import short_repr, some_of
 
 from ..problems.problem import Problem
 
@@ -26,7 +26,7 @@ def check_fits(problem: Problem, facts: Mapping[str, Any], numbers: Numbers) -> 
     inputs = {name: array.shape for name, array in numbers["inputs"].items()}
     needed = {name: problem.shape_of(name) for name in inputs.keys() & problem.arguments.keys()}
     if inputs != needed:
-        raise InvalidProblem(f"has inputs {shown(inputs)}, {problem.spec.plan} takes {shown(needed)}")
+        raise InvalidProblem(f"has inputs {short_repr(inputs)}, {problem.spec.plan} takes {short_repr(needed)}")
     for part, what in (("exact", "should be"), ("allowed", "may be")):
         if missing := problem.results.keys() - numbers[part].keys():
             raise InvalidProblem(f"does not say what {some_of(missing)} {what}")

@@ -25,7 +25,7 @@ from baracuda.runtime import (
 from baracuda.runtime import errors as tree
 from baracuda.runtime.errors import DriverError
 from baracuda.runtime.plans.formula import in_words
-from baracuda.runtime.values import shown
+from baracuda.runtime.values import short_repr
 
 from ..oracles.oracle import with_saved
 from ..problems.problem import Problem
@@ -151,7 +151,7 @@ def check_types(subject: Subject) -> None:
     for name, field in _fields(subject):
         for value in _STRANGERS[field.type]:
             error = _error(partial(_select, subject, {**base, name: value}, element))
-            if type(error) is not InvalidProblem or name not in str(error) or shown(value) not in str(error):
+            if type(error) is not InvalidProblem or name not in str(error) or short_repr(value) not in str(error):
                 raise AssertionError(f"{name}={value!r} is no {field.type}, so InvalidProblem is due; got {error!r}")
 
 

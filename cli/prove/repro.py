@@ -11,7 +11,7 @@ from baracuda.checking.repro.bundle import Bundle, read
 from baracuda.checking.repro.replay import Replay, replay
 from baracuda.runtime import DriverError
 from baracuda.runtime.devices.cuda import CudaDevice
-from baracuda.runtime.values import one_line, shown
+from baracuda.runtime.values import one_line, short_repr
 
 from ..terminal import show_json, show_table, working
 
@@ -23,7 +23,8 @@ def repro(file: Path, specs: Path, package: str, device: str | None, as_json: bo
     """
     bundle = read(file)
     if (origin := bundle.facts["package"]) != package:
-        click.echo(f"it failed in package {shown(origin)} and runs in {package!r}; --package chooses another", err=True)
+        hint = f"runs in {package!r}; --package chooses another"
+        click.echo(f"it failed in package {short_repr(origin)} and {hint}", err=True)
     target = _device(device or bundle.facts["device"].partition(":")[0], chosen=device is not None)
     with working("running"):
         replayed = replay(bundle, specs, package, target)

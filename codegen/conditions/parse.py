@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from baracuda.runtime.plans.formula import FUNCTIONS, NO_VALUE
-from baracuda.runtime.values import shown
+from baracuda.runtime.values import short_repr
 
 from ..program.parse import excess
 from .values import meaning
@@ -113,7 +113,7 @@ def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
 
 
 def _values_shown(text: str, values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={shown(values[name])}" for name in fields_of(text)) or "any problem"
+    return ", ".join(f"{name}={short_repr(values[name])}" for name in fields_of(text)) or "any problem"
 
 
 def _require_known(name: str, allowed: Collection[str], what: str) -> None:

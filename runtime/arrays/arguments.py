@@ -115,64 +115,64 @@ def check_shapes(
 ) -> None:
     """Raise the error of the first argument that is missing or of another shape."""
     for name in order:
-        argument, there = arguments[name], views.get(name)
-        if there is not None and there.shape not in shapes[name]:
-            wanted = " or ".join(map(str, shapes[name]))
-            raise InvalidProblem(f"{name!r} must have shape {wanted}, got {there.shape}")
-        if there is not None and argument.optional:
-            check_span(there, name)
-        if there is None and present(name):
+        argument, tensor = arguments[name], views.get(name)
+        if tensor is not None and tensor.shape not in shapes[name]:
+            allowed = " or ".join(map(str, shapes[name]))
+            raise InvalidProblem(f"{name!r} must have shape {allowed}, got {tensor.shape}")
+        if tensor is not None and argument.optional:
+            check_span(tensor, name)
+        if tensor is None and present(name):
             flag = f" when {argument.optional}=True" if argument.optional else ""
             raise InvalidProblem(f"{name!r} is required{flag}, got None")
 
 
 def _check_devices(views: Views) -> None:
     devices: dict[str, list[str]] = {}
-    for name, there in views.items():
-        devices.setdefault(there.device, []).append(repr(name))
+    for name, tensor in views.items():
+        devices.setdefault(tensor.device, []).append(repr(name))
     if len(devices) > 1:
-        seen = "; ".join(f"{', '.join(names)} on {device}" for device, names in devices.items())
-        raise InvalidProblem(f"all arrays must be on one device, got {seen}")
+        groups = "; ".join(f"{', '.join(names)} on {device}" for device, names in devices.items())
+        raise InvalidProblem(f"all arrays must be on one device, got {groups}")
 
 
-def _check_strides(argument: Argument, there: TensorView) -> None:
-    if 0 in there.shape or argument.layout == "any":
+def _check_strides(argument: Argument, tensor: TensorView) -> None:
+    if 0 in tensor.shape or argument.layout == "any":
         return
     if argument.layout == "inner":
-        if there.shape[-1] > 1 and there.strides[-1] != 1:
-            fix = f"must have stride 1 along its last axis, got strides {there.strides}"
+        if tensor.shape[-1] > 1 and tensor.strides[-1] != 1:
+            fix = f"must have stride 1 along its last axis, got strides {tensor.strides}"
             raise InvalidProblem(f"{argument.name!r} {fix}")
         return
-    wanted = contiguous_strides(there.shape)
-    if any(n > 1 and s != w for n, s, w in zip(there.shape, there.strides, wanted, strict=True)):
-        raise Unsupported(f"{argument.name!r} must be contiguous, got strides {there.strides}; copy it")
+    contiguous = contiguous_strides(tensor.shape)
+    if any(n > 1 and s != w for n, s, w in zip(tensor.shape, tensor.strides, contiguous, strict=True)):
+        raise Unsupported(f"{argument.name!r} must be contiguous, got strides {tensor.strides}; copy it")
 
 
-def _check_output(argument: Argument, there: TensorView) -> None:
+def _check_output(argument: Argument, tensor: TensorView) -> None:
     if not argument.written:
         return
-    if there.readonly:
+    if tensor.readonly:
         raise InvalidProblem(f"{argument.name!r} is written to, got a read-only array")
-    if overlaps_itself(there):
+    if overlaps_itself(tensor):
         raise InvalidProblem(
-            f"elements of the output {argument.name!r} must not overlap, got strides {there.strides}"
+            f"elements of the output {argument.name!r} must not overlap, got strides {tensor.strides}"
         )
 
 
 def check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
     """Raise InvalidProblem where an output overlaps another array that it may not reuse."""
-    ranges = [(name, *byte_range(there)) for name, there in views.items()]
+    ranges = [(name, *byte_range(tensor)) for name, tensor in views.items()]
     for name, low, high in ranges:
         if not arguments[name].written:
             continue
         out = views[name]
         for other, start, end in ranges:
             if end <= low or high <= start or other == name:
-                continue  # most arrays lie apart, and this is asked in every call
-            there = views[other]
-            if not may_share(out, there) or not _shares(out, there):
+                continue  # most arrays lie apart: a quick test, as this runs in every call
+            other_tensor = views[other]
+            if not may_share(out, other_tensor) or not _shares(out, other_tensor):
                 continue
-            if other in arguments[name].may_alias and same_view(out, there):
+            if other in arguments[name].may_alias and same_view(out, other_tensor):
                 continue
             if arguments[other].written and name > other:
                 continue  # reported from the other side
@@ -184,14 +184,14 @@ def check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
 class _Memory:
     """What NumPy needs to know about a view to decide on overlap; nothing is dereferenced."""
 
-    def __init__(self, there: TensorView) -> None:
-        row = there.element.row
+    def __init__(self, tensor: TensorView) -> None:
+        row = tensor.element.row
         self.__array_interface__ = {
             "version": 3,
-            "shape": there.shape,
-            "strides": tuple(s * row.bytes for s in there.strides),
+            "shape": tensor.shape,
+            "strides": tuple(s * row.bytes for s in tensor.strides),
             "typestr": f"|V{row.bytes}",
-            "data": (there.pointer, True),
+            "data": (tensor.pointer, True),
         }
 
 
@@ -199,6 +199,7 @@ def _shares(a: TensorView, b: TensorView) -> bool:
     if same_view(a, b):
         return True
     try:
-        return bool(np.shares_memory(np.asarray(_Memory(a)), np.asarray(_Memory(b)), max_work=_OVERLAP_WORK))  # type: ignore[arg-type]
-    except (np.exceptions.TooHardError, ArithmeticError, ValueError):  # it cannot be told
+        first, second = np.asarray(_Memory(a)), np.asarray(_Memory(b))
+        return bool(np.shares_memory(first, second, max_work=_OVERLAP_WORK))  # type: ignore[arg-type]
+    except (np.exceptions.TooHardError, ArithmeticError, ValueError):  # too hard to decide
         return True

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from math import gcd
 
 from ..errors import InvalidProblem
-from ..values import shown
+from ..values import short_repr
 
 Ints = tuple[int, ...]
 
@@ -30,17 +30,17 @@ def contiguous_strides(shape: Sequence[int]) -> Ints:
 def normalize_axis(axis: int, rank: int) -> int:
     """`axis` counted from the front; raises InvalidProblem outside [-rank, rank)."""
     if not -rank <= axis < rank:
-        first, last = shown(-rank), shown(rank - 1)
-        raise InvalidProblem(f"axis {shown(axis)} is outside rank {shown(rank)}; axes run from {first} to {last}")
+        axes = f"axes run from {short_repr(-rank)} to {short_repr(rank - 1)}"
+        raise InvalidProblem(f"axis {short_repr(axis)} is outside rank {short_repr(rank)}; {axes}")
     return axis % rank
 
 
 def split_axes(rank: int, cols_axes: Iterable[int]) -> tuple[Ints, Ints]:
     """(row axes, column axes) of a tensor, both ascending; negative column axes count from the back."""
-    given = tuple(cols_axes)
-    cols = tuple(sorted({normalize_axis(axis, rank) for axis in given}))
-    if len(cols) != len(given):
-        raise InvalidProblem(f"axes {shown(given)} name an axis of rank {rank} twice; name each once")
+    axes = tuple(cols_axes)
+    cols = tuple(sorted({normalize_axis(axis, rank) for axis in axes}))
+    if len(cols) != len(axes):
+        raise InvalidProblem(f"axes {short_repr(axes)} name an axis of rank {rank} twice; name each once")
     return tuple(axis for axis in range(rank) if axis not in cols), cols
 
 
@@ -48,7 +48,7 @@ def mask_axes(mask: int, rank: int) -> Ints:
     """Axes d whose bit d is set in `mask`, ascending; raises InvalidProblem for a bit at or beyond `rank`."""
     if mask < 0 or rank < 0 or mask.bit_length() > rank:
         bits = f"{mask:#b}" if mask.bit_length() <= _WORD else f"of {mask.bit_length()} bits"
-        raise InvalidProblem(f"axis mask {bits} has a bit outside rank {shown(rank)}; bit d stands for axis d")
+        raise InvalidProblem(f"axis mask {bits} has a bit outside rank {short_repr(rank)}; bit d stands for axis d")
     return tuple(axis for axis in range(mask.bit_length()) if mask >> axis & 1)
 
 

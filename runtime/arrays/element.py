@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from ..errors import Unsupported
-from ..values import shown, text_of
+from ..values import short_repr, text_of
 
 
 class ElementKind(StrEnum):
@@ -38,7 +38,7 @@ class ElementKind(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ElementKind:
-        raise Unsupported(f"unknown element {shown(value)}; known are {', '.join(k.value for k in cls)}")
+        raise Unsupported(f"unknown element {short_repr(value)}; known are {', '.join(k.value for k in cls)}")
 
     @classmethod
     def of(cls, value: object, name: str) -> ElementKind:
@@ -47,7 +47,7 @@ class ElementKind(StrEnum):
             return value
         kind = _BY_TAG.get(text_of(value) or "")
         if kind is None:
-            raise Unsupported(f"unknown {name} {shown(value)}; known are {', '.join(_BY_TAG)}")
+            raise Unsupported(f"unknown {name} {short_repr(value)}; known are {', '.join(_BY_TAG)}")
         return kind
 
     @property

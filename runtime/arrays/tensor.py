@@ -65,10 +65,10 @@ def view(array: object, name: str) -> TensorView:
         return reader(array, name)
     except BaracudaError:
         raise
-    except Exception as error:  # whatever an object does that is asked for its memory
-        said = f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
+    except Exception as error:  # an object's own protocol methods may raise anything
+        reason = f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
         raise InvalidProblem(
-            f"{name!r} of type {kind_of(array)} cannot be read ({said}); pass another array"
+            f"{name!r} of type {kind_of(array)} cannot be read ({reason}); pass another array"
         ) from error
 
 
@@ -132,7 +132,7 @@ def numpy_bases(array: object) -> list[Any]:
     """The array, if it is NumPy's, and its bases. While one is weakly referenced, NumPy does not move its memory:
     `resize` raises.
     """
-    return [one for one in (array, *_bases(array)) if _is_numpy(one)] if _is_numpy(array) else []
+    return [base for base in (array, *_bases(array)) if _is_numpy(base)] if _is_numpy(array) else []
 
 
 def memory_of(array: np.ndarray[Any, Any]) -> Callable[[], tuple[int | None, int]]:
@@ -223,8 +223,8 @@ def _torch_size(dtype: object, name: str) -> Size:
 
 
 def _viewed(array: Any) -> Place:
-    seen = view(array, "array")
-    return seen[:7], type(seen.owner)
+    tensor = view(array, "array")
+    return tensor[:7], type(tensor.owner)
 
 
 def _torch_device(device: Any, name: str) -> str:
@@ -238,24 +238,24 @@ def _exported(array: Any, name: str) -> TensorView:
     from cuda.core.utils import StridedMemoryView
 
     try:
-        seen = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-        pointer, shape, dtype, strides = seen.ptr, tuple(seen.shape), seen.dtype, seen.strides
+        memory = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
+        pointer, shape, dtype, strides = memory.ptr, tuple(memory.shape), memory.dtype, memory.strides
     except Exception as error:
-        said = one_line(error) or type(error).__name__
+        reason = one_line(error) or type(error).__name__
         raise InvalidProblem(
-            f"{name!r} of type {one_line(type(array).__name__)} could not export its memory: {said}"
+            f"{name!r} of type {one_line(type(array).__name__)} could not export its memory: {reason}"
         ) from error
     row = _SIZES.get(dtype)
     if row is None:
         _refuse_dtype(dtype, name)
     element, itemsize = row
     _check_pointer(name, pointer, shape, itemsize)
-    device = f"cuda:{seen.device_id}" if seen.is_device_accessible else "host"
+    device = f"cuda:{memory.device_id}" if memory.is_device_accessible else "host"
     if strides is None:
         strides = contiguous_strides(shape)
     else:  # negative byte strides come back divided as if they were unsigned
         strides = tuple(((s * itemsize + 2**63) % 2**64 - 2**63) // itemsize for s in strides)
-    return vetted(TensorView(pointer, shape, strides, element, device, seen.readonly, None, seen), name)
+    return vetted(TensorView(pointer, shape, strides, element, device, memory.readonly, None, memory), name)
 
 
 def _reference(ref: TensorRef, name: str) -> TensorView:
@@ -271,18 +271,18 @@ def _reference(ref: TensorRef, name: str) -> TensorView:
         )
     pointer = data.pointer + offset * ELEMENTS[data.element].bytes
     capacity = (offset, data.shape[0] - offset)
-    there = TensorView(pointer, shape, strides, data.element, data.device, data.readonly, capacity, data.owner)
-    return vetted(there, name)
+    tensor = TensorView(pointer, shape, strides, data.element, data.device, data.readonly, capacity, data.owner)
+    return vetted(tensor, name)
 
 
 def _steps(strides: object, name: str) -> tuple[int, ...]:
     return ints(f"the strides of {name!r}", strides, bits=128)  # an axis that never moves may have any stride
 
 
-def _given(there: TensorView, name: str) -> TensorView:
-    there = vetted(there, name)
-    _check_pointer(name, there.pointer, there.shape, ELEMENTS[there.element].bytes)
-    return there
+def _tensor_view(tensor: TensorView, name: str) -> TensorView:
+    tensor = vetted(tensor, name)
+    _check_pointer(name, tensor.pointer, tensor.shape, ELEMENTS[tensor.element].bytes)
+    return tensor
 
 
 @lru_cache(maxsize=4096)
@@ -337,4 +337,4 @@ _PLACES_BY: dict[Reader, Placer] = {_cupy: _cupy_place, _torch: _torch_place}
 # By type, filled on sight. A place is what a view is made of, and the type: equal places make views that are equal but
 # for their owner. Finding one takes half as long as making the view, and an error in it is an error of the view.
 PLACES: dict[type, Placer] = {np.ndarray: _viewed, TensorView: _viewed, TensorRef: _viewed}
-_READERS: dict[type, Reader] = {np.ndarray: _numpy, TensorView: _given, TensorRef: _reference}
+_READERS: dict[type, Reader] = {np.ndarray: _numpy, TensorView: _tensor_view, TensorRef: _reference}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..device import is_device
 from ..errors import BufferTooSmall, InvalidProblem
-from ..values import MAX_RANK, shown
+from ..values import MAX_RANK, short_repr
 from . import axes
 from .element import ELEMENTS, ElementKind
 
@@ -42,20 +42,20 @@ def vetted(view: TensorView, name: str) -> TensorView:
     pointer, shape, strides, element, device, readonly, capacity, _ = view
     bounds = (0, 0) if capacity is None else capacity
     tuples = type(shape) is type(strides) is type(bounds) is tuple
-    held: tuple[Any, ...] = (pointer, *shape, *strides, *bounds) if tuples else (None,)
-    if len(held) > _MOST or set(map(type, held)) != {int} or min(held) <= -_FAR or max(held) >= _FAR:
-        got = f"{shown(pointer)}, {shown(shape)}, {shown(strides)} and {shown(capacity)}"
+    numbers: tuple[Any, ...] = (pointer, *shape, *strides, *bounds) if tuples else (None,)
+    if len(numbers) > _MOST or set(map(type, numbers)) != {int} or min(numbers) <= -_FAR or max(numbers) >= _FAR:
+        got = f"{short_repr(pointer)}, {short_repr(shape)}, {short_repr(strides)} and {short_repr(capacity)}"
         raise InvalidProblem(f"{name!r} must have address, shape, strides and buffer in ints, got {got}")
     if len(shape) != len(strides) or min(shape, default=0) < 0 or len(bounds) != 2:
-        seen = f"shape {shown(shape)}, strides {shown(strides)} and buffer {shown(capacity)}"
-        raise InvalidProblem(f"{name!r} has {seen}; needs extents >= 0, a stride for each, and two numbers or None")
+        got = f"shape {short_repr(shape)}, strides {short_repr(strides)} and buffer {short_repr(capacity)}"
+        raise InvalidProblem(f"{name!r} has {got}; needs extents >= 0, a stride for each, and two numbers or None")
     if device != "host" and not is_device(device):
-        raise InvalidProblem(f"{name!r} must be on 'host' or 'cuda:N', got {shown(device)}")
+        raise InvalidProblem(f"{name!r} must be on 'host' or 'cuda:N', got {short_repr(device)}")
     if type(element) is not ElementKind or type(readonly) is not bool:
         view = view._replace(element=ElementKind.of(element, f"element of {name!r}"), readonly=readonly is not False)
     low, high = byte_range(view)
     if not 0 <= low <= high <= _MEMORY:
-        layout = f"shape {shown(shape)} and strides {shown(strides)}"
+        layout = f"shape {short_repr(shape)} and strides {short_repr(strides)}"
         raise InvalidProblem(f"{name!r} at {pointer:#x} has {layout}, which are not in {_MEMORY:#x} bytes of memory")
     fits = not strides or (min(strides) > -_MEMORY and max(strides) < _MEMORY)
     return view if fits else view._replace(strides=_settled(shape, strides))

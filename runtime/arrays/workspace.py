@@ -23,17 +23,17 @@ def take_workspace(workspace: Workspace, needed: int) -> TensorView | None:
         return None
     if workspace is None:
         raise _too_small(needed, 0)
-    there = view(workspace, "workspace")
-    if there.readonly:
+    buffer = view(workspace, "workspace")
+    if buffer.readonly:
         raise InvalidProblem("workspace is written to, got a read-only array")
-    if not _is_one_run(there.shape, there.strides):
-        raise InvalidProblem(f"workspace must be contiguous, got shape {there.shape} and strides {there.strides}")
-    check_span(there, "workspace")
-    if (got := prod(there.shape) * there.element.row.bytes) < needed:
+    if not _is_one_run(buffer.shape, buffer.strides):
+        raise InvalidProblem(f"workspace must be contiguous, got shape {buffer.shape} and strides {buffer.strides}")
+    check_span(buffer, "workspace")
+    if (got := prod(buffer.shape) * buffer.element.row.bytes) < needed:
         raise _too_small(needed, got)
-    if there.pointer % ALIGNMENT:
-        raise MisalignedOperand(f"workspace must start at a multiple of {ALIGNMENT}, got {there.pointer:#x}")
-    return there
+    if buffer.pointer % ALIGNMENT:
+        raise MisalignedOperand(f"workspace must start at a multiple of {ALIGNMENT}, got {buffer.pointer:#x}")
+    return buffer
 
 
 @lru_cache(maxsize=256)

@@ -83,10 +83,10 @@ class CacheFolder:
     def lock(self, name: str) -> Iterator[None]:
         """Exclude all other threads and processes from `name`; where locks are unavailable, exclude none."""
         locks = self.folder / LOCKS
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with suppress(OSError):
                 make_private(locks, self._top)
-                held.enter_context(key_lock(locks / name.replace("/", "-"), mode=_lock_mode()))
+                stack.enter_context(key_lock(locks / name.replace("/", "-"), mode=_lock_mode()))
             yield
 
     @contextmanager
@@ -94,11 +94,11 @@ class CacheFolder:
         """An empty folder to make an entry in; removed at the end, or by the next `sweep` if this process dies."""
         place = self.folder / BUILDING / token_hex(8)
         make_private(place.parent, self._top)
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with suppress(OSError):
-                held.enter_context(key_lock(place.with_suffix(".lock"), mode=_lock_mode()))
+                stack.enter_context(key_lock(place.with_suffix(".lock"), mode=_lock_mode()))
             make_private(place, self._top)
-            held.callback(shutil.rmtree, place, ignore_errors=True)
+            stack.callback(shutil.rmtree, place, ignore_errors=True)
             yield place
 
 
@@ -157,14 +157,14 @@ def _stamp(file: int, status: os.stat_result) -> None:
 
 def entries(folder: Path) -> list[Entry]:
     """The files below `folder` that are named like entries, most recently used first."""
-    found = []
+    entries = []
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in (LOCKS, BUILDING)]
         for path in (Path(at, name) for name in names if _ENTRY.search(f"{at}/{name}")):
             with suppress(OSError):
                 status = os.lstat(path)
-                found.append(Entry(path, status.st_size, status.st_mtime))
-    return sorted(found, key=lambda one: -one.used)
+                entries.append(Entry(path, status.st_size, status.st_mtime))
+    return sorted(entries, key=lambda entry: -entry.used)
 
 
 def sweep(folder: Path) -> None:
@@ -172,7 +172,7 @@ def sweep(folder: Path) -> None:
     for name in filter(_LOCK.fullmatch, _names_in(folder / LOCKS)):
         remove_unheld(folder / LOCKS / name)
     places = folder / BUILDING
-    for place in {found[1] for found in map(_PLACE.fullmatch, _names_in(places)) if found}:
+    for place in {match[1] for match in map(_PLACE.fullmatch, _names_in(places)) if match}:
         with suppress(OSError), key_lock(places / f"{place}.lock", wait=False):
             shutil.rmtree(places / place, ignore_errors=True)
     for at, _, _ in os.walk(folder):
@@ -193,13 +193,13 @@ def prune(folder: Path, *, nbytes: int | None = None, days: float = MOST_DAYS) -
     """
     most = MOST_BYTES if nbytes is None else nbytes
     now, total, gone = time.time(), 0, []
-    for one in entries(folder):
-        if one.used > now + _DAY:
+    for entry in entries(folder):
+        if entry.used > now + _DAY:
             with suppress(OSError):
-                os.utime(one.path, follow_symlinks=False)
-        total += one.nbytes
-        if total > most or now - one.used > days * _DAY:
+                os.utime(entry.path, follow_symlinks=False)
+        total += entry.nbytes
+        if total > most or now - entry.used > days * _DAY:
             with suppress(OSError):
-                one.path.unlink()
-                gone.append(one)
+                entry.path.unlink()
+                gone.append(entry)
     return gone

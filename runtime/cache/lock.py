@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-_held: set[int] = set()  # descriptors of files that are locked, or that somebody waits for
+_chosen_types: set[int] = set()  # descriptors of files that are locked, or that somebody waits for
 _forking = threading.RLock()  # held while a fork happens, and while descriptors come and go
 
 
@@ -58,7 +58,7 @@ def _opened(path: Path, mode: int) -> int:
     """A descriptor that `_let_go` knows before any fork can copy it."""
     with _forking:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
-        _held.add(fd)
+        _chosen_types.add(fd)
     return fd
 
 
@@ -67,7 +67,7 @@ def _release(fd: int) -> None:
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_UN)
     with _forking:
-        _held.discard(fd)
+        _chosen_types.discard(fd)
         os.close(fd)
 
 
@@ -80,9 +80,9 @@ def _is_at(path: Path, fd: int) -> bool:
 
 def _let_go() -> None:
     """In a forked child: close its copies, so that a lock ends with its holder and not with the holder's children."""
-    for fd in _held:
+    for fd in _chosen_types:
         os.close(fd)
-    _held.clear()
+    _chosen_types.clear()
     _forking.release()
 
 

@@ -32,7 +32,7 @@ def make_private(folder: Path, top: Path) -> None:
         return
     if not folder.is_dir():
         _check_way(folder)
-        for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
             missing.chmod(0o700)  # the umask took its share
     check_private(folder, top)
@@ -43,12 +43,12 @@ def check_private(folder: Path, top: Path) -> None:
     if shared():
         return
     _check_way(folder)
-    one, last = os.fspath(folder), os.fspath(top)
+    current, last = os.fspath(folder), os.fspath(top)
     while True:
-        _check_own(one, os.stat(one))
-        if one == last or len(one) <= len(last):
+        _check_own(current, os.stat(current))
+        if current == last or len(current) <= len(last):
             return
-        one = os.path.dirname(one)
+        current = os.path.dirname(current)
 
 
 def is_private(status: os.stat_result) -> bool:
@@ -98,9 +98,9 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
 
-def _unsafe(folder: str, what: str, remedy: str) -> UnsafeCache:
+def _unsafe(folder: str, problem: str, remedy: str) -> UnsafeCache:
     folder = one_line(folder)
     return UnsafeCache(
-        f"cache folder {folder} {what}, so what is in it may be anybody's; if it is yours, {remedy} {folder}; "
+        f"cache folder {folder} {problem}, so what is in it may be anybody's; if it is yours, {remedy} {folder}; "
         f"or set BARACUDA_CACHE_DIR to a folder of your own, or {SHARED}=1 to trust all who may write there"
     )

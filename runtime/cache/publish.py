@@ -51,22 +51,22 @@ def _claim(temporary: Path, path: Path) -> None:
 def remove_left(folder: Path, name: str | None = None) -> None:
     """Remove temporary files of `name`, or of every name, in `folder` whose writers are gone."""
     with suppress(OSError), os.scandir(folder) as entries:
-        for one in list(entries):
-            found = _TEMPORARY.fullmatch(one.name)
-            if found and name in (None, found[1]) and one.is_file(follow_symlinks=False):
-                remove_unheld(Path(one.path))
+        for entry in list(entries):
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match and name in (None, match[1]) and entry.is_file(follow_symlinks=False):
+                remove_unheld(Path(entry.path))
 
 
 @contextmanager
 def _opened(path: Path, mode: int) -> Iterator[int]:
     """A file that is removed at the end unless renamed, and locked where locks are available."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
-            file = held.enter_context(key_lock(path, mode=mode))
+            file = stack.enter_context(key_lock(path, mode=mode))
         except OSError:
-            held.callback(path.unlink, missing_ok=True)
+            stack.callback(path.unlink, missing_ok=True)
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, mode)
-            held.callback(os.close, file)
+            stack.callback(os.close, file)
         yield file
 
 

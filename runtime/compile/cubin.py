@@ -115,8 +115,8 @@ def supported_archs() -> frozenset[str]:
     from cuda.bindings import nvrtc
 
     _, count = nvrtc.nvrtcGetNumSupportedArchs()
-    _, known = nvrtc.nvrtcGetSupportedArchs()
-    return frozenset(f"sm_{number}" for number in known[:count])
+    _, numbers = nvrtc.nvrtcGetSupportedArchs()
+    return frozenset(f"sm_{number}" for number in numbers[:count])
 
 
 def nvrtc_version() -> str:
@@ -149,8 +149,8 @@ def key_parts(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Pa
 
     Texts are digested. The version of cuda-core, which makes the key, is one of them.
     """
-    given = program_options(source, arch, include=None).as_bytes("nvrtc", "cubin")
-    options = dict(option.decode().partition("=")[::2] for option in given if not option.startswith(_DEFINE))
+    flags = program_options(source, arch, include=None).as_bytes("nvrtc", "cubin")
+    options = dict(option.decode().partition("=")[::2] for option in flags if not option.startswith(_DEFINE))
     constants = dict(define.partition("=")[::2] for define in source.defines)
     return {
         "kernel": source.symbol,
@@ -232,8 +232,8 @@ def _resources(report: str, symbol: str, seconds: float) -> Resources:
     section = report.partition(f"{entry} '{symbol}'")[2].partition(entry)[0]
 
     def fact(unit: str) -> int:
-        found = re.search(rf"(\d+) {unit}", section)
-        return int(found[1]) if found else 0
+        match = re.search(rf"(\d+) {unit}", section)
+        return int(match[1]) if match else 0
 
     return Resources(
         registers=fact("registers"),

@@ -41,15 +41,15 @@ def header_digests(text: str, include: Path) -> list[tuple[str, bytes]]:
     or compilation fails. Unchanged files are not read again.
     """
     root = os.fspath(include)
-    found: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     waiting = list(_includes(text, ""))
     while waiting:
         name = waiting.pop()
-        if name in found or (header := _header(root, name)) is None:
+        if name in digests or (header := _header(root, name)) is None:
             continue
-        found[name] = header.digest
+        digests[name] = header.digest
         waiting += header.includes
-    return sorted(found.items())
+    return sorted(digests.items())
 
 
 @lru_cache(maxsize=1024)
@@ -68,15 +68,15 @@ def _header(root: str, name: str) -> _Header | None:
         status = os.stat(f"{root}/{name}")
         # The time of the last change, unlike that of the last modification, cannot be set.
         stamp = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)
-        known = _read.get((root, name))
-        if known is None or known.stamp != stamp:
+        header = _read.get((root, name))
+        if header is None or header.stamp != stamp:
             data = Path(root, name).read_bytes()
             digest = hashlib.sha256(data, usedforsecurity=False).digest()
             text = data.decode(errors="replace")
-            known = _Header(stamp, digest, _includes(text, posixpath.dirname(name)))
+            header = _Header(stamp, digest, _includes(text, posixpath.dirname(name)))
             if time.time_ns() - status.st_ctime_ns < _TICK:  # another change now might leave the same stamp
-                return known
-            _read[root, name] = known
-        return known
+                return header
+            _read[root, name] = header
+        return header
     except OSError:
         return None

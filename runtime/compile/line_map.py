@@ -45,21 +45,21 @@ def with_line_directives(text: str) -> str:
 
     Text without the comment, or with another number of lines than the comment speaks of, is returned as it is.
     """
-    found = _COMMENT.search(text)
-    if found is None:
+    comment = _COMMENT.search(text)
+    if comment is None:
         return text
-    *lines, _ = text[: found.start()].split("\n")
-    places = _places(found[0])
+    *lines, _ = text[: comment.start()].split("\n")
+    places = _places(comment[0])
     if len(lines) != len(places):
         return text
-    shown, expected, unbroken = [], Place("", 0), _unbroken(text[: found.start()])
+    output, expected, unbroken = [], Place("", 0), _unbroken(text[: comment.start()])
     for index, (line, place) in enumerate(zip(lines, places, strict=True)):
         if place != expected and index not in unbroken:
-            shown.append(f'#line {place.line} "{place.file}"\n')
+            output.append(f'#line {place.line} "{place.file}"\n')
             expected = place
-        shown.append(f"{line}\n")
+        output.append(f"{line}\n")
         expected = expected._replace(line=expected.line + 1)
-    return "".join(shown)
+    return "".join(output)
 
 
 def _places(comment: str) -> list[Place]:

@@ -33,9 +33,9 @@ def compiler_message(log: str, source: KernelSource, arch: str, include: Path) -
         return "\n".join([*lines, *log.strip().splitlines()[:_SHOWN]])
     excerpt: list[str] = []
     for number, error in enumerate(errors[:_SHOWN]):
-        where, what = error["where"], error["what"].strip()
-        place = _PLACE.match(where)
-        lines.append(f"{place['file']}:{place['line']}: {what}" if place else f"{where}: {what}")
+        location, text = error["where"], error["what"].strip()
+        place = _PLACE.match(location)
+        lines.append(f"{place['file']}:{place['line']}: {text}" if place else f"{location}: {text}")
         if place and not excerpt:
             end = errors[number + 1].start() if number + 1 < len(errors) else len(log)
             excerpt = _excerpt(source, include, place["file"], int(place["line"]), log[error.start() : end])
@@ -59,8 +59,8 @@ def _excerpt(source: KernelSource, include: Path, file: str, line: int, message:
             text, at, heading = (include / file).read_text().splitlines(), line - 1, []
         except OSError:
             return []
-    shown = range(max(0, at - _AROUND), min(len(text), at + _AROUND + 1))
-    return heading + [f"{'>' if i == at else ' '}{i + 1:5} | {text[i]}"[:_WIDTH] for i in shown]
+    excerpt = range(max(0, at - _AROUND), min(len(text), at + _AROUND + 1))
+    return heading + [f"{'>' if i == at else ' '}{i + 1:5} | {text[i]}"[:_WIDTH] for i in excerpt]
 
 
 def _places(source: KernelSource) -> Iterator[tuple[str, int, str]]:

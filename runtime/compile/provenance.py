@@ -55,8 +55,8 @@ class KeyRecords:
     def _read(self, name: str) -> Parts | None:
         try:
             body = self._files.read(name, use=False)
-            found = None if body is None else json.loads(body)
+            parts = None if body is None else json.loads(body)
         except (OSError, ValueError):
             return None
-        whole = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
-        return found if whole else None
+        is_valid = isinstance(parts, dict) and all(isinstance(value, str) for value in parts.values())
+        return parts if is_valid else None

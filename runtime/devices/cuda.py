@@ -88,15 +88,15 @@ class CudaKernel:
         """
         self._check_bytes(args_bytes)
         parameters = _Parameters(args)
-        known: dict[int, Callable[[], int]] = {}
+        launches: dict[int, Callable[[], int]] = {}
 
         def start(stream: int, _keep: object = keep) -> None:
-            launch = known.get(stream)
+            launch = launches.get(stream)
             if launch is None:
-                if len(known) >= _CONFIGS:
-                    known.clear()
+                if len(launches) >= _CONFIGS:
+                    launches.clear()
                 config = self._configure(grid, block, stream, overlaps and self._may_overlap)
-                launch = known[stream] = partial(self._launch, config, c_void_p(self._function), parameters, None)
+                launch = launches[stream] = partial(self._launch, config, c_void_p(self._function), parameters, None)
             code = launch()
             if code in _ELSEWHERE:
                 with current(self._context):
@@ -120,9 +120,9 @@ class CudaKernel:
             return
         with current(owner.value or 0):
             device = f"cuda:{query('cuCtxGetDevice')}"
-        where = f"another context of {device}" if device == self._device else device
+        owner_name = f"another context of {device}" if device == self._device else device
         needs = f"the arrays are on {self._device}; pass a stream of that device"
-        raise InvalidProblem(f"kernel {self.symbol!r}: stream {stream:#x} is of {where}, {needs}")
+        raise InvalidProblem(f"kernel {self.symbol!r}: stream {stream:#x} is of {owner_name}, {needs}")
 
     def _refused(self, grid: tuple[int, int, int], block: int, stream: int, code: int) -> NoReturn:
         reason = error_text(driver(), "cuLaunchKernelEx", code)
@@ -133,9 +133,9 @@ class CudaKernel:
         if max(*grid, block) >> 31:
             raise DriverError(f"kernel {self.symbol!r}: grid {grid} of {block} threads is beyond 2147483647")
         attribute = LaunchAttribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1) if overlaps else None
-        where = ctypes.addressof(attribute) if attribute else None
-        config = LaunchConfig(grid, (block, 1, 1), self._dynamic_shared, stream, where, int(overlaps))
-        config.kept = attribute  # its memory
+        address = ctypes.addressof(attribute) if attribute else None
+        config = LaunchConfig(grid, (block, 1, 1), self._dynamic_shared, stream, address, int(overlaps))
+        config.keep_alive = attribute
         return byref(config)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..arrays.tensor import TensorView, by_ancestry, view
 from ..errors import InvalidProblem
-from ..values import kind_of, one_line, shown
+from ..values import kind_of, one_line, short_repr
 
 _ACCEPTED = "a raw handle, a CuPy or torch stream, or an object whose __cuda_stream__ is (version, handle)"
 _HANDLES_END = 1 << 64
@@ -27,7 +27,7 @@ def raw_stream(stream: object, arrays: Iterable[object]) -> int:
     """
     if type(stream) is int:
         if not 0 <= stream < _HANDLES_END:
-            raise InvalidProblem(f"stream handle {shown(stream)} is negative or beyond 64 bits; pass {_ACCEPTED}")
+            raise InvalidProblem(f"stream handle {short_repr(stream)} is negative or beyond 64 bits; pass {_ACCEPTED}")
         return stream
     return current_stream(arrays)() if stream is None else _handle(stream)
 
@@ -41,13 +41,13 @@ def current_stream(arrays: Iterable[object]) -> Callable[[], int]:
     for array in arrays:
         if array is None:
             continue
-        seen = array if type(array) is TensorView else view(array, "array")
-        if seen.device == "host":
+        tensor = array if type(array) is TensorView else view(array, "array")
+        if tensor.device == "host":
             continue
-        kind = type(seen.owner)
+        kind = type(tensor.owner)
         library = _LIBRARY_OF[kind] if kind in _LIBRARY_OF else _remember(kind)
         if library is not None:
-            devices.setdefault(library, int(seen.device[5:]))
+            devices.setdefault(library, int(tensor.device[5:]))
     current = {library: partial(_CURRENT[library](), device) for library, device in devices.items()}
     if len(current) > 1:
         return lambda: _agreed(current)
@@ -64,18 +64,19 @@ def _agreed(current: Mapping[str, Callable[[], int]]) -> int:
 
 def _handle(stream: object) -> int:
     try:
-        handle = _asked(stream)
-    except Exception as error:  # whatever an object does that is asked
-        said = one_line(error) or type(error).__name__
-        raise InvalidProblem(f"stream {shown(stream)} gives no handle: {said}; pass {_ACCEPTED}") from error
+        handle = _handle_of(stream)
+    except Exception as error:  # an object's own protocol methods may raise anything
+        reason = one_line(error) or type(error).__name__
+        raise InvalidProblem(f"stream {short_repr(stream)} gives no handle: {reason}; pass {_ACCEPTED}") from error
     if handle is None:
         raise InvalidProblem(f"stream is of type {kind_of(stream)}; pass None, {_ACCEPTED}")
     if not 0 <= handle < _HANDLES_END:
-        raise InvalidProblem(f"stream {shown(stream)} gives {shown(handle)}, no handle of 64 bits; pass {_ACCEPTED}")
+        got = f"gives {short_repr(handle)}, no handle of 64 bits"
+        raise InvalidProblem(f"stream {short_repr(stream)} {got}; pass {_ACCEPTED}")
     return handle
 
 
-def _asked(stream: Any) -> int | None:
+def _handle_of(stream: Any) -> int | None:
     protocol = getattr(stream, "__cuda_stream__", None)
     attribute = by_ancestry(type(stream), _HANDLES)
     if protocol is None:

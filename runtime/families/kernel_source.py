@@ -9,7 +9,7 @@ from ..arrays.element import ElementKind
 from ..device import KernelSource
 from ..errors import InvalidProblem
 from ..plans.registry import Registered
-from ..values import shown
+from ..values import short_repr
 
 _MACRO = re.compile(r"[A-Za-z_]\w*=[\w ,=]+", re.ASCII)  # names, numbers, types and lists of them; no text
 
@@ -37,13 +37,13 @@ def kernel_source(
     numbers = ",".join(f"{name}={value}" for name, value in sku.schedule.constants)
     macros: dict[str, object] = {"SYMBOL": symbol, "ELEMENT": element or sku.element.row.cuda, "SCHEDULE": numbers}
     macros |= constants
-    macros |= {f"HAS_{name.upper()}": int(there) for name, there in present.items()}
+    macros |= {f"HAS_{name.upper()}": int(is_present) for name, is_present in present.items()}
     macros |= {f"TYPE_{name.upper()}": kind.row.cuda for name, kind in types.items()}
     defines = [f"BARACUDA_{name}={value}" for name, value in macros.items()]
     defines += [f"DYN_SHARED_BYTES={shared}"] if shared else []
     for define in defines:
         if not _MACRO.fullmatch(define):
-            raise InvalidProblem(f"{sku}: {shown(define)} is no macro of names, numbers and types")
+            raise InvalidProblem(f"{sku}: {short_repr(define)} is no macro of names, numbers and types")
     only = sku.arch if sku.arch.endswith("a") else ""
     policy = file.contraction, file.flush_subnormals
     return KernelSource(file.path, file.text, symbol, tuple(defines), *policy, shared, only)

@@ -68,8 +68,8 @@ class Arena:
         for offset, padding in ((-first, inside[:first]), (mapping.nbytes, inside[first + mapping.nbytes :])):
             damaged = np.flatnonzero(padding != _POISON)
             if damaged.size:
-                where = _relative(offset + int(damaged[0]), mapping.nbytes)
-                raise KernelInternal(f"{damaged.size} bytes around an array overwritten, the first {where}")
+                position = _relative(offset + int(damaged[0]), mapping.nbytes)
+                raise KernelInternal(f"{damaged.size} bytes around an array overwritten, the first {position}")
 
     def describe(self, address: int) -> str:
         """Where `address` lies relative to the nearest array; empty if none is near."""

@@ -56,7 +56,7 @@ class Builder:
             texts = _texts(_RUNTIME.parent), _texts(_HOST_HEADERS)
             name = "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
             _runtime = self.cache.load(
-                name, self._build_runtime, lambda path: RuntimeLibrary(str(path)), what="the host runtime"
+                name, self._build_runtime, lambda path: RuntimeLibrary(str(path)), label="the host runtime"
             )
         return _runtime
 
@@ -69,8 +69,8 @@ class Builder:
         headers = header_digest(source.text, _DEVICE_HEADERS), _texts(_HOST_HEADERS)
         text = source.path, source.text, source.symbol, source.defines, _EXPORT
         name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"
-        what = f"{source.symbol!r} of {source.path!r}"
-        return self.cache.load(name, lambda target: self._build_kernel(source, flags, target), load, what=what)
+        label = f"{source.symbol!r} of {source.path!r}"
+        return self.cache.load(name, lambda target: self._build_kernel(source, flags, target), load, label=label)
 
     def code(self, source: KernelSource) -> bytes:
         """The library of `source`; sources with the same code share one."""

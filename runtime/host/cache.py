@@ -44,19 +44,19 @@ class BuildCache:
         """The file `name`, made by `build(path)` if missing or damaged; other processes wait for it."""
         used = self._files
         try:
-            return _made(used, name, build)
+            return _built(used, name, build)
         except OSError as error:
             if self._files is used:
                 self._retreat(error)
         try:
-            return _made(self._files, name, build)
+            return _built(self._files, name, build)
         except OSError as error:
             raise CompileError(f"cannot build {name!r} in {self.folder}: {error.strerror or error}") from error
 
-    def load(self, name: str, build: Callable[[Path], None], load: Callable[[Path], T], *, what: str) -> T:
+    def load(self, name: str, build: Callable[[Path], None], load: Callable[[Path], T], *, label: str) -> T:
         """The result of `load` on the file `name`; a file that it cannot load is rebuilt once.
 
-        Messages call it `what`.
+        Messages call it `label`.
         """
         path = self.get(name, build)
         try:
@@ -68,7 +68,7 @@ class BuildCache:
         try:
             return load(path)
         except _UNLOADABLE as error:
-            raise CompileError(f"cannot load {what}: {error}") from error
+            raise CompileError(f"cannot load {label}: {error}") from error
 
     def _retreat(self, why: OSError) -> None:
         """Switch to a temporary folder."""
@@ -89,7 +89,7 @@ def content(path: Path) -> bytes:
     return path.read_bytes()[:-SEAL_BYTES]
 
 
-def _made(files: CacheFolder, name: str, build: Callable[[Path], None]) -> Path:
+def _built(files: CacheFolder, name: str, build: Callable[[Path], None]) -> Path:
     path = files.folder / name
     if files.read(name) is None:
         with files.lock(name):

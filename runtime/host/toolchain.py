@@ -119,8 +119,8 @@ def _run(
 
 
 def _no_compiler(command: str, why: str) -> CompileError:
-    shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
-    return CompileError(f"compiler {shown!r} does not run: {why}; install g++ or clang++, or set BARACUDA_HOST_CXX")
+    excerpt = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
+    return CompileError(f"compiler {excerpt!r} does not run: {why}; install g++ or clang++, or set BARACUDA_HOST_CXX")
 
 
 @functools.cache

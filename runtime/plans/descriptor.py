@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from ..arrays.element import ElementKind
 from ..errors import BaracudaError, InvalidProblem, Unsupported
-from ..values import as_bool, as_float, as_int, as_shape, one_line, shown
+from ..values import as_bool, as_float, as_int, as_shape, one_line, short_repr
 from .formula import NO_VALUE, evaluate, in_words, names_in, no_value
 
 Convert = Callable[[str, Any], Any]  # a field's name and value to its canonical value
@@ -63,11 +63,11 @@ class Descriptor:
     @classmethod
     def unchecked(cls, **values: Any) -> Self:
         """A descriptor with `values` as they are, for shapes only: a tracer's symbolic extents are not ints."""
-        made = object.__new__(cls)
-        given = {field.name: field.default for field in fields(cls)} | values  # type: ignore[arg-type]
-        for name, value in given.items():
-            object.__setattr__(made, name, given[value.field] if type(value) is _SameAs else value)
-        return made
+        descriptor = object.__new__(cls)
+        by_field = {field.name: field.default for field in fields(cls)} | values  # type: ignore[arg-type]
+        for name, value in by_field.items():
+            object.__setattr__(descriptor, name, by_field[value.field] if type(value) is _SameAs else value)
+        return descriptor
 
     def _value_of(self, text: str, values: Mapping[str, Any] | None = None) -> Any:
         """Evaluate a formula over the fields, or over `values`; raises InvalidProblem if it has no value."""
@@ -86,8 +86,8 @@ class Descriptor:
         with self._computing():
             self._check_extents()
         if self.element not in self._elements:
-            known = ", ".join(self._elements)
-            raise Unsupported(f"{self._plan}: needs element in ({known}); got element={str(self.element)!r}")
+            elements = ", ".join(self._elements)
+            raise Unsupported(f"{self._plan}: needs element in ({elements}); got element={str(self.element)!r}")
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
@@ -103,5 +103,5 @@ class Descriptor:
         """Raise InvalidProblem if the fields ask for more elements than 63 bits can count."""
 
     def _violated(self, kind: type[InvalidProblem] | type[Unsupported], needs: str, names: Iterable[str]) -> Exception:
-        seen = ", ".join(f"{name}={shown(getattr(self, name))}" for name in names)
-        return kind(f"{self._plan}: needs {needs}; got {seen}")
+        got = ", ".join(f"{name}={short_repr(getattr(self, name))}" for name in names)
+        return kind(f"{self._plan}: needs {needs}; got {got}")

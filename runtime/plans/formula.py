@@ -13,7 +13,7 @@ from typing import Any
 
 from ..arrays.axes import is_suffix_mask, mask_axes, normalize_axis
 from ..errors import BaracudaError, InvalidProblem
-from ..values import one_line, shown
+from ..values import one_line, short_repr
 
 NO_VALUE = (ArithmeticError, LookupError, TypeError, ValueError)  # what arithmetic on fields may raise
 _LONGEST = 1000  # characters of an expression that is written out
@@ -102,5 +102,5 @@ def no_value(plan: str, text: str, values: Mapping[str, Any], error: Exception) 
     frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == _NAME]
     if frames and frames[-1].end_colno is not None:
         text = text[frames[-1].colno : frames[-1].end_colno]
-    seen = ", ".join(f"{name}={shown(values[name])}" for name in names_in(text) if name in values)
-    return InvalidProblem(f"{plan}: {one_line(text, 200)} has no value: {one_line(error)}{seen and f'; got {seen}'}")
+    got = ", ".join(f"{name}={short_repr(values[name])}" for name in names_in(text) if name in values)
+    return InvalidProblem(f"{plan}: {one_line(text, 200)} has no value: {one_line(error)}{got and f'; got {got}'}")

@@ -17,7 +17,7 @@ from ..devices.named import as_device, get_device
 from ..devices.stream import current_stream, raw_stream
 from ..errors import BaracudaError, DriverError, InvalidProblem, Unsupported
 from ..observe import in_nvtx_range
-from ..values import as_float, as_mapping, shown, some_of
+from ..values import as_float, as_mapping, short_repr, some_of
 from .declarations import Extent, Gradient
 from .descriptor import Descriptor
 from .prepared import BoundLaunch, Calls, Prepared, Start, in_sequence, start_of
@@ -120,18 +120,18 @@ class Plan(Selectable[D]):
             return self.ARGUMENTS[name]
         except (KeyError, TypeError):
             names = some_of(self.ARGUMENTS)
-            raise InvalidProblem(f"no argument {shown(name)}; arguments are {names}") from None
+            raise InvalidProblem(f"no argument {short_repr(name)}; arguments are {names}") from None
 
-    def _held(self, dtypes: Mapping[str, ElementKind | str] | None) -> tuple[ElementKind, ...]:
+    def _chosen_types(self, dtypes: Mapping[str, ElementKind | str] | None) -> tuple[ElementKind, ...]:
         """The element type of each of `CHOSEN`: the default, or the one that a caller chooses."""
-        given = as_mapping("dtypes", dtypes)
-        if unknown := given.keys() - self.ARGUMENTS.keys():
+        chosen = as_mapping("dtypes", dtypes)
+        if unknown := chosen.keys() - self.ARGUMENTS.keys():
             raise InvalidProblem(f"'dtypes' names {some_of(unknown)}; arguments are {', '.join(self.ARGUMENTS)}")
-        held = {name: ElementKind.of(element, f"element of {name!r} in 'dtypes'") for name, element in given.items()}
-        for name, element in held.items():
+        types = {name: ElementKind.of(element, f"element of {name!r} in 'dtypes'") for name, element in chosen.items()}
+        for name, element in types.items():
             if element not in (allowed := self.elements_of(name)):
                 raise Unsupported(f"{name!r} must hold {' or '.join(allowed)}, got 'dtypes' of {element}")
-        return tuple([held.get(name, self.elements_of(name)[0]) for name in self.CHOSEN])
+        return tuple([types.get(name, self.elements_of(name)[0]) for name in self.CHOSEN])
 
     def _other_layout(self, layout: str) -> Unsupported:
         accepted = " or ".join(name for name in self.LAYOUTS if name in self.layouts)
@@ -202,51 +202,51 @@ class Plan(Selectable[D]):
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
         """Compile and load all that `run` may need on `device`, so that `run` never waits and can be captured."""
-        where = as_device(device)
-        self._fit(where)
+        target = as_device(device)
+        self._fit(target)
         for source in self.sources(dtypes=dtypes):
-            where.load(source)
+            target.load(source)
         return self
 
     def _run(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
-        given = (*arrays, workspace) if self.workspace_bytes else arrays
-        known = self._calls.find(given)
-        if known is None or known.device.watch is not None:
-            self._start(self._checked(arrays), workspace, stream, given, (self._calls, self._unchecked_calls))
+        buffers = (*arrays, workspace) if self.workspace_bytes else arrays
+        prepared = self._calls.find(buffers)
+        if prepared is None or prepared.device.watch is not None:
+            self._start(self._checked(arrays), workspace, stream, buffers, (self._calls, self._unchecked_calls))
         else:
-            self._start_again(known, stream)
+            self._start_again(prepared, stream)
 
     def _run_unchecked(self, arrays: Arrays, workspace: Workspace, stream: Stream) -> None:
-        given = (*arrays, workspace) if self.workspace_bytes else arrays
-        known = self._unchecked_calls.find(given)
-        if known is None or known.device.watch is not None:
+        buffers = (*arrays, workspace) if self.workspace_bytes else arrays
+        prepared = self._unchecked_calls.find(buffers)
+        if prepared is None or prepared.device.watch is not None:
             with self._named:
                 views = take(self.ARGUMENTS, self._by_name(arrays), self._absent)
                 check_shapes(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present)
-            self._start(views, workspace, stream, given, (self._unchecked_calls,))
+            self._start(views, workspace, stream, buffers, (self._unchecked_calls,))
         else:
-            self._start_again(known, stream)
+            self._start_again(prepared, stream)
 
     def _by_name(self, arrays: Arrays) -> dict[str, Array]:
         return dict(zip(self.ARGUMENTS, arrays, strict=True))
 
-    def _start_again(self, known: Prepared, stream: Stream) -> None:
+    def _start_again(self, prepared: Prepared, stream: Stream) -> None:
         try:
-            handle = known.current() if stream is None else raw_stream(stream, ())
+            handle = prepared.current() if stream is None else raw_stream(stream, ())
         except BaracudaError as error:
             self._named.put_before(error)
             raise
-        known.start(handle)
+        prepared.start(handle)
 
     def _start(
-        self, views: Views, workspace: Workspace, stream: Stream, given: Arrays, memories: tuple[Calls, ...]
+        self, views: Views, workspace: Workspace, stream: Stream, buffers: Arrays, memories: tuple[Calls, ...]
     ) -> None:
         device, scratch, handle = self._placed(views, workspace, stream)
         start = self._starter(device, views, scratch, handle)
         if device.watch is None:
-            known = Prepared(device, start, current_stream(views.values()))
+            prepared = Prepared(device, start, current_stream(views.values()))
             for calls in memories:
-                calls.remember(given, known)
+                calls.remember(buffers, prepared)
             start(handle)
         else:
             with device.watch(self._watched(views, scratch)):
@@ -322,8 +322,8 @@ class Plan(Selectable[D]):
             device = next(iter(views.values())).device
             if scratch.device != device:
                 raise InvalidProblem(f"workspace is on {scratch.device}, the arrays are on {device}")
-            for name, there in views.items():
-                if may_share(scratch, there):
+            for name, tensor in views.items():
+                if may_share(scratch, tensor):
                     raise InvalidProblem(f"workspace overlaps {name!r}; give it memory of its own")
         return scratch
 

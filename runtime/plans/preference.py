@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidProblem
-from ..values import as_bool, as_int, as_names, kind_of, one_line, shown, some_of, text_of
+from ..values import as_bool, as_int, as_names, kind_of, one_line, short_repr, some_of, text_of
 from .sku import RUNGS, BackendKind, KernelSku, parse_schedule
 
 _ARCH = re.compile(r"sm_[0-9]{1,4}a?")
@@ -36,9 +36,9 @@ class PlanPreference:
             if (value := getattr(self, name)) is not None or name in _ALWAYS:
                 object.__setattr__(self, name, convert(name, value))
         if unknown := self.rungs - set(RUNGS):
-            raise InvalidProblem(f"unknown rungs {shown(sorted(unknown))}; known are {', '.join(RUNGS)}")
+            raise InvalidProblem(f"unknown rungs {short_repr(sorted(unknown))}; known are {', '.join(RUNGS)}")
         if strange := sorted(arch for arch in self.archs or () if not _ARCH.fullmatch(arch)):
-            raise InvalidProblem(f"unknown archs {shown(strange)}; an arch is written as sm_80 or sm_90a")
+            raise InvalidProblem(f"unknown archs {short_repr(strange)}; an arch is written as sm_80 or sm_90a")
         for schedule in sorted(self.schedules or ()):
             parse_schedule(schedule)
         for name in ("archs", "schedules"):
@@ -65,12 +65,12 @@ class PlanPreference:
         return None
 
     @classmethod
-    def given(cls, value: PlanPreference | None) -> PlanPreference:
+    def validated(cls, value: PlanPreference | None) -> PlanPreference:
         """The preference of a call, by default the empty one; raises InvalidProblem for anything else."""
         if value is None:
             return DEFAULT
         if not issubclass(type(value), cls):
-            raise InvalidProblem(f"preference must be a PlanPreference or None, got {shown(value)}")
+            raise InvalidProblem(f"preference must be a PlanPreference or None, got {short_repr(value)}")
         return value if type(value) is cls else cls._rebuilt(value)
 
     @classmethod
@@ -88,8 +88,8 @@ def _backend(name: str, value: object) -> BackendKind:
     try:
         return BackendKind(text_of(value) or "")
     except ValueError:
-        known = ", ".join(BackendKind)
-        raise InvalidProblem(f"unknown {name} {shown(value)}; known are {known}, or None for any") from None
+        names = ", ".join(BackendKind)
+        raise InvalidProblem(f"unknown {name} {short_repr(value)}; known are {names}, or None for any") from None
 
 
 def _bytes(name: str, value: object) -> int:

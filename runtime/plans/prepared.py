@@ -22,7 +22,7 @@ _REMEMBERED = 256  # calls
 
 Arrays = tuple[object, ...]
 Place = tuple[Any, ...]
-Start = Callable[[int], None]  # launches kernels on the stream that it is given
+Start = Callable[[int], None]  # launches kernels on a stream, given by its handle
 
 
 Memory = tuple[tuple[Callable[[], tuple[int | None, int]], tuple[int | None, int]], ...]  # now, and when it was bound
@@ -59,18 +59,18 @@ class Calls:
                 likeness, by_addresses = alike
                 if (addresses := likeness.addresses(arrays)) is not None:
                     return by_addresses.get(addresses)
-            return self._found(place_of(arrays))
-        except Exception:  # what is wrong with them, the checks are to say
+            return self._prepared_at(place_of(arrays))
+        except Exception:  # the checks report what is wrong with the arrays
             return None
 
-    def _found(self, place: Place | None) -> Prepared | None:
+    def _prepared_at(self, place: Place | None) -> Prepared | None:
         latest = self._latest
         if latest[0] == place:
             return latest[1]
-        found = None if place is None else self._by_place.get(place)
-        if place is not None and found is not None:
-            self._latest = place, found
-        return found
+        prepared = None if place is None else self._by_place.get(place)
+        if place is not None and prepared is not None:
+            self._latest = place, prepared
+        return prepared
 
     def remember(self, arrays: Arrays, prepared: Prepared) -> None:
         """Keep a prepared call for later calls with such arrays."""
@@ -108,9 +108,9 @@ class BoundLaunch:
     _memory: Memory = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        bases = {id(one): one for array in self.keep for one in numpy_bases(array)}.values()
-        self._in_place = tuple([ref(one) for one in bases])
-        self._memory = tuple([(memory := memory_of(one), memory()) for one in bases])
+        bases = {id(base): base for array in self.keep for base in numpy_bases(array)}.values()
+        self._in_place = tuple([ref(base) for base in bases])
+        self._memory = tuple([(memory := memory_of(base), memory()) for base in bases])
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a bound plan holds addresses of this process and is not copied; pickle the plan, and bind it")
@@ -132,7 +132,7 @@ def place_of(arrays: Iterable[object]) -> Place | None:
     """Equal for arrays with equal views and owner types, which determine the stream; None without a view."""
     try:
         return tuple([None if array is None else PLACES[type(array)](array) for array in arrays])
-    except Exception:  # a type not seen before, or what the checks are to name
+    except Exception:  # a new type, or an error that the checks report
         return None
 
 

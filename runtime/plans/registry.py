@@ -25,7 +25,7 @@ class SourceFile:
     name: str
     contraction: bool = False
     flush_subnormals: bool = False
-    held: str | None = field(default=None, compare=False, repr=False)  # the text, where there is no file of it
+    inline: str | None = field(default=None, compare=False, repr=False)  # the text, where there is no file of it
 
     @cached_property
     def text(self) -> str:
@@ -35,8 +35,8 @@ class SourceFile:
     @cached_property
     def raw(self) -> str:
         """The file's content."""
-        if self.held is not None:
-            return self.held
+        if self.inline is not None:
+            return self.inline
         return files(self.package).joinpath(self.name).read_text(encoding="utf-8")
 
     @property
@@ -87,8 +87,8 @@ class KernelRegistry:
 
     def _closest(self, sku: KernelSku) -> str:
         """A hint: the most similar kernel of the same op, or what to import to register some."""
-        if known := [str(other) for other in self._rows if (other.category, other.op) == (sku.category, sku.op)]:
-            return f"closest is {get_close_matches(str(sku), known, n=1, cutoff=0)[0]!r}"
+        if siblings := [str(other) for other in self._rows if (other.category, other.op) == (sku.category, sku.op)]:
+            return f"closest is {get_close_matches(str(sku), siblings, n=1, cutoff=0)[0]!r}"
         modules: dict[str, str] = import_module(_PLANS).MODULES
         plans = [n for n, of in modules.items() if of == f"{sku.category}.{sku.op}" and n.endswith("Plan")]
         if not plans:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ..errors import InvalidProblem
-from ..values import shown
+from ..values import short_repr
 
 _TEXT = re.compile(r"t(\d+)((?:\.[a-z_]+\d+)*)")
 _NUMBER = re.compile(r"\.([a-z_]+)(\d+)")
@@ -45,5 +45,5 @@ class Schedule:
         """The schedule that prints as `text`."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise InvalidProblem(f"{shown(text)} is not a schedule; expected t128.block_q64")
+            raise InvalidProblem(f"{short_repr(text)} is not a schedule; expected t128.block_q64")
         return cls(int(match[1]), tuple((name, int(value)) for name, value in _NUMBER.findall(match[2])))

@@ -108,13 +108,13 @@ class Selectable(Generic[D]):
         Raises the descriptor's own error, or Unsupported with the reason of every candidate.
         """
         cls._check_kind(descriptor)
-        where, wished = cls._device_called(device), PlanPreference.given(preference)
+        target, wished = cls._device_called(device), PlanPreference.validated(preference)
         allowed = None if layouts is None else as_names("layouts", layouts)
-        key = (descriptor, wished, where and where.arch, allowed)
-        plan = cls._known(key)
+        key = (descriptor, wished, target and target.arch, allowed)
+        plan = cls._cached_plan(key)
         if plan is None:
             with cls._renamed(descriptor):
-                plan = cls._select(descriptor, wished, where, allowed)
+                plan = cls._select(descriptor, wished, target, allowed)
             log.debug("%s: selected %s for %s", cls.__name__, plan.sku, descriptor)
             plan._preference = wished
             if len(cls._selected) >= _REMEMBERED:
@@ -123,10 +123,10 @@ class Selectable(Generic[D]):
         return plan
 
     @classmethod
-    def _known(cls, key: Any) -> Self | None:
+    def _cached_plan(cls, key: Any) -> Self | None:
         try:
-            found: Self | None = cls._selected.get(key)
-            return found
+            plan: Self | None = cls._selected.get(key)
+            return plan
         except TypeError:  # a field that cannot be hashed is of no type that descriptors give it
             raise InvalidProblem(f"{cls.__name__}: a field of the descriptor was changed after it was made") from None
 
@@ -212,10 +212,10 @@ class Selectable(Generic[D]):
         Without a device, plans whose kernels differ by architecture answer for the default device.
         """
         cls._check_kind(descriptor)
-        where, wished = cls._device_called(device), PlanPreference.given(preference)
+        target, wished = cls._device_called(device), PlanPreference.validated(preference)
         with cls._renamed(descriptor):
             cls._check(descriptor)
-            return cls._explain(descriptor, wished, where)
+            return cls._explain(descriptor, wished, target)
 
     @classmethod
     def _explain(cls, descriptor: D, preference: PlanPreference, device: Device | None) -> Explanation:
@@ -252,19 +252,19 @@ class Selectable(Generic[D]):
             return Choice(None, "by rule: nothing of this op was measured")
         if preference.pins or (layouts is not None and cls.LAYOUTS[0] not in layouts):
             return Choice(None, "by rule: the caller says which kernels to choose from")
-        where = device or default_device()
-        found = nearest(cls.TUNED.by_arch.get(where.arch, ()), str(descriptor.element), cls.facts_of(descriptor))
-        if found is None:
-            return Choice(None, f"by rule: nothing near was measured on {where.arch}")
+        target = device or default_device()
+        measurement = nearest(cls.TUNED.by_arch.get(target.arch, ()), str(descriptor.element), cls.facts_of(descriptor))
+        if measurement is None:
+            return Choice(None, f"by rule: nothing near was measured on {target.arch}")
         rows, promised = cls._candidates(descriptor), by_rule.precision_guarantee
-        return choose(found, rows, promised, lambda sku: cls._refusal(descriptor, sku, preference, where))
+        return choose(measurement, rows, promised, lambda sku: cls._refusal(descriptor, sku, preference, target))
 
     @classmethod
     def facts_of(cls, descriptor: D) -> Facts:
         """The problem as measurements see it: flags must match, extents must be near."""
-        given = {name: getattr(descriptor, name) for name in descriptor._types}
-        flags = {name: int(value) for name, value in given.items() if isinstance(value, bool)}
-        sizes = {name: prod(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        values = {name: getattr(descriptor, name) for name in descriptor._types}
+        flags = {name: int(value) for name, value in values.items() if isinstance(value, bool)}
+        sizes = {name: prod(value) if isinstance(value, tuple) else value for name, value in values.items()}
         return Facts(flags, {n: v for n, v in sizes.items() if isinstance(v, int) and n not in flags})
 
     @classmethod

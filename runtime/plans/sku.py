@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from ..arrays.element import ElementKind
 from ..errors import InvalidProblem, Unsupported
-from ..values import one_line, shown, text_of
+from ..values import one_line, short_repr, text_of
 from .schedule import Schedule
 
 VECTOR_BYTES = 16
@@ -73,8 +73,8 @@ class PrecisionGuarantee:
     def parse(cls, text: str) -> PrecisionGuarantee:
         """The guarantee that prints as `text`."""
         math, accumulator, rungs = text.split(".")
-        held = {name: letter != "-" for name, letter in zip(RUNGS, rungs, strict=True)}
-        return cls(MathPrecision(math), ElementKind(accumulator), **held)
+        promises = {name: letter != "-" for name, letter in zip(RUNGS, rungs, strict=True)}
+        return cls(MathPrecision(math), ElementKind(accumulator), **promises)
 
     @classmethod
     def of(cls, element: ElementKind, rungs: Iterable[str], math: str = "acc") -> PrecisionGuarantee:
@@ -142,7 +142,7 @@ class Tile:
         """The tile that prints as `text`."""
         match = re.fullmatch(r"(row|wide)(\d+)x(\d+)x(\d+)(?:x(\d+))?(?:b(\d+))?r(\d+)", text)
         if match is None:
-            raise InvalidProblem(f"{shown(text)} is not a tile; expected row128x1x4r8")
+            raise InvalidProblem(f"{short_repr(text)} is not a tile; expected row128x1x4r8")
         kind, *numbers = match.groups()
         lanes, rows, chunks, cluster, blocks, resident = (int(n or 0) for n in numbers)
         return cls(lanes, rows, chunks, kind == "wide", blocks, cluster or 1, resident)
@@ -154,7 +154,7 @@ def parse_schedule(text: str) -> Tile | Schedule:
         return Schedule.parse(text) if text[:1] == "t" else Tile.parse(text)
     except ValueError:  # of a number that Python does not read, too
         expected = "expected a schedule, as t128.block_q64, or a tile, as row128x1x4r8"
-        raise InvalidProblem(f"unknown schedule {shown(text)}; {expected}") from None
+        raise InvalidProblem(f"unknown schedule {short_repr(text)}; {expected}") from None
 
 
 # A block of more that stays reads ahead into more shared memory than a block of sm_89 has.
@@ -220,12 +220,12 @@ class KernelSku:
                 None if epilogue == "-" else epilogue,
             )
         except (ValueError, Unsupported) as error:
-            raise InvalidProblem(f"{shown(text)} is not a KernelSku: {one_line(error)}") from None
+            raise InvalidProblem(f"{short_repr(text)} is not a KernelSku: {one_line(error)}") from None
 
     def fits(self, arch: str) -> str | None:
         """Why a device of architecture `arch` cannot run this kernel, or None when it can."""
         if not (match := _ARCH.fullmatch(text_of(arch) or "")):
-            raise InvalidProblem(f"'arch' must be 'host' or as sm_80, got {shown(arch)}")
+            raise InvalidProblem(f"'arch' must be 'host' or as sm_80, got {short_repr(arch)}")
         if arch == "host":
             beyond = self.arch.endswith("a") or (isinstance(self.schedule, Tile) and self.schedule.cluster > 1)
             return "needs an instruction the host device does not model" if beyond else None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..arrays.element import ElementKind
 from ..errors import InvalidProblem, Unsupported
-from ..values import shown
+from ..values import short_repr
 from .registry import Registered
 from .sku import KernelSku, PrecisionGuarantee
 
@@ -53,19 +53,19 @@ class Measurement:
             _text(name, getattr(self, name))
         ElementKind(self.element)
         for name in ("same", "near"):
-            object.__setattr__(self, name, {key: _whole(key, n) for key, n in _named(name, getattr(self, name))})
+            object.__setattr__(self, name, {key: _int64(key, n) for key, n in _named(name, getattr(self, name))})
         object.__setattr__(self, "cases", {key: _times(key, pair) for key, pair in _named("cases", self.cases)})
 
     @classmethod
-    def of(cls, given: object) -> Measurement:
+    def of(cls, entry: object) -> Measurement:
         """A measurement from a file; raises InvalidProblem for anything else."""
-        known = [f.name for f in fields(cls)]
-        needed = known[: known.index("device")]
-        if not isinstance(given, dict) or not set(needed) <= set(given) <= set(known):
-            seen = ", ".join(map(str, given)) if isinstance(given, dict) else given
-            wanted = f"{', '.join(known)}, the first {len(needed)} at least"
-            raise InvalidProblem(f"a measurement has {wanted}, got {shown(seen)}")
-        return cls(**given)
+        names = [f.name for f in fields(cls)]
+        needed = names[: names.index("device")]
+        if not isinstance(entry, dict) or not set(needed) <= set(entry) <= set(names):
+            got = ", ".join(map(str, entry)) if isinstance(entry, dict) else entry
+            needs = f"{', '.join(names)}, the first {len(needed)} at least"
+            raise InvalidProblem(f"a measurement has {needs}, got {short_repr(got)}")
+        return cls(**entry)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -87,20 +87,20 @@ class Measurement:
 def _text(name: str, value: object) -> str:
     """A line of text; raises InvalidProblem for anything else."""
     if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
-        raise InvalidProblem(f"{name!r} must be a line of at most {_LONGEST} characters, got {shown(value)}")
+        raise InvalidProblem(f"{name!r} must be a line of at most {_LONGEST} characters, got {short_repr(value)}")
     return value
 
 
-def _named(name: str, given: object) -> Iterable[tuple[str, Any]]:
+def _named(name: str, entries: object) -> Iterable[tuple[str, Any]]:
     """The entries of a mapping with names as keys; raises InvalidProblem for anything else."""
-    if not isinstance(given, Mapping) or len(given) > _MOST:
-        raise InvalidProblem(f"{name!r} must have at most {_MOST} names and their values, got {shown(given)}")
-    return [(_text(name, key), value) for key, value in given.items()]
+    if not isinstance(entries, Mapping) or len(entries) > _MOST:
+        raise InvalidProblem(f"{name!r} must have at most {_MOST} names and their values, got {short_repr(entries)}")
+    return [(_text(name, key), value) for key, value in entries.items()]
 
 
-def _whole(name: str, value: object) -> int:
+def _int64(name: str, value: object) -> int:
     if type(value) is not int or not -_WORD <= value < _WORD:
-        raise InvalidProblem(f"{name!r} needs whole numbers of 64 bits, got {shown(value)}")
+        raise InvalidProblem(f"{name!r} needs whole numbers of 64 bits, got {short_repr(value)}")
     return value
 
 
@@ -109,20 +109,20 @@ def _times(name: str, pair: object) -> tuple[float, float]:
     match pair:
         case (int() | float() as us, int() | float() as rule) if all(0 <= t < _WORD for t in (us, rule)):
             return float(us), float(rule)
-    raise InvalidProblem(f"{name!r} needs two times in microseconds, got {shown(pair)}")
+    raise InvalidProblem(f"{name!r} needs two times in microseconds, got {short_repr(pair)}")
 
 
-def _step(measured: int, wanted: int | None) -> float:
+def _step(measured: int, extent: int | None) -> float:
     """The distance between two extents; 0 and negative ones are near themselves only."""
-    if measured == wanted:
+    if measured == extent:
         return 0.0
-    return abs(math.log(wanted / measured)) if wanted is not None and min(measured, wanted) > 0 else math.inf
+    return abs(math.log(extent / measured)) if extent is not None and min(measured, extent) > 0 else math.inf
 
 
 def nearest(measured: Iterable[Measurement], element: str, facts: Facts) -> Measurement | None:
     """The measurement of the nearest problem, the first among equals; None if none is near."""
-    found = [(distance, m) for m in measured if (distance := m.distance(element, facts)) is not None]
-    return min(found, key=lambda pair: pair[0])[1] if found else None
+    near = [(distance, m) for m in measured if (distance := m.distance(element, facts)) is not None]
+    return min(near, key=lambda pair: pair[0])[1] if near else None
 
 
 @dataclass(frozen=True)
@@ -162,13 +162,13 @@ class Choice(NamedTuple):
 
 
 def choose(
-    found: Measurement,
+    measurement: Measurement,
     rows: Iterable[Registered],
     promised: PrecisionGuarantee,
     refusal: Callable[[KernelSku], str | None],
 ) -> Choice:
     """The row that the measurement names, unless there is none, its guarantees differ, or something refuses it."""
-    row = next((row for row in rows if str(row.sku) == found.sku), None)
+    row = next((row for row in rows if str(row.sku) == measurement.sku), None)
     if row is None:
         reason: str | None = "is no kernel of this op; 'baracuda-gen tune' measures anew"
     elif row.sku.precision_guarantee != promised:
@@ -176,5 +176,5 @@ def choose(
     else:
         reason = refusal(row.sku)
     if reason is not None:
-        return Choice(None, f"by rule: {found.sku} was measured, but {reason}")
-    return Choice(row, f"by measurement: {found}")
+        return Choice(None, f"by rule: {measurement.sku} was measured, but {reason}")
+    return Choice(row, f"by measurement: {measurement}")

@@ -20,26 +20,26 @@ def layouts_of(axes: Mapping[str, Mapping[str, int]], layouts: Sequence[str], vi
     base and all other strides are multiples of 16 bytes.
     """
     *strict, last = layouts
-    kept = [n for n in strict if all(t not in views or _packed(views[t], axis) for t, axis in axes[n].items())]
-    return [*kept, last]
+    satisfied = [n for n in strict if all(t not in views or _packed(views[t], axis) for t, axis in axes[n].items())]
+    return [*satisfied, last]
 
 
-def _packed(there: TensorView, axis: int) -> bool:
-    if 0 in there.shape:
+def _packed(tensor: TensorView, axis: int) -> bool:
+    if 0 in tensor.shape:
         return True
-    vec = VECTOR_BYTES // there.element.row.bytes
-    inner = axis % len(there.shape)
-    others = (s for a, (n, s) in enumerate(zip(there.shape, there.strides, strict=True)) if a != inner and n > 1)
-    unit = there.shape[inner] == 1 or there.strides[inner] == 1
-    whole = there.shape[inner] % vec == 0 and there.pointer % VECTOR_BYTES == 0
-    return unit and whole and all(stride % vec == 0 for stride in others)
+    vec = VECTOR_BYTES // tensor.element.row.bytes
+    inner = axis % len(tensor.shape)
+    others = (s for a, (n, s) in enumerate(zip(tensor.shape, tensor.strides, strict=True)) if a != inner and n > 1)
+    unit = tensor.shape[inner] == 1 or tensor.strides[inner] == 1
+    whole_packs = tensor.shape[inner] % vec == 0 and tensor.pointer % VECTOR_BYTES == 0
+    return unit and whole_packs and all(stride % vec == 0 for stride in others)
 
 
-def strides_of(there: TensorView, rank: int) -> tuple[int, ...]:
+def strides_of(tensor: TensorView, rank: int) -> tuple[int, ...]:
     """Strides as the kernel's struct has them, for `rank` axes: 0 along axes of extent 1."""
-    empty = 0 in there.shape
-    kept = tuple(0 if n == 1 or empty else s for n, s in zip(there.shape, there.strides, strict=True))
-    return (0,) * (rank - len(kept)) + kept
+    empty = 0 in tensor.shape
+    strides = tuple(0 if n == 1 or empty else s for n, s in zip(tensor.shape, tensor.strides, strict=True))
+    return (0,) * (rank - len(strides)) + strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class StructWords:
             for name, box in self.maps:
                 words.extend(encode(views[name], box))
         for name, rank in self.ranks.items():
-            there = views.get(name)
-            words.append(0 if there is None else there.pointer)
-            words.extend((0,) * rank if there is None else strides_of(there, rank))
+            tensor = views.get(name)
+            words.append(0 if tensor is None else tensor.pointer)
+            words.extend((0,) * rank if tensor is None else strides_of(tensor, rank))
         words.extend(self.fields)
         words.extend(workspace + offset for offset in self.scratch)
         if self.maps:

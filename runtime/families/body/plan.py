@@ -54,42 +54,42 @@ class BodyPlan(BodySelection[B], Plan[B]):
         return bool(self._layouts_of(sku)) and super()._is_candidate(sku, device)
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
-        """One source for each kernel and layout that the chosen SKU may be given."""
+        """One source for each kernel and layout that the chosen SKU may run with."""
         yield from self._sources_of(self._row, dtypes)
 
     def _sources_of(
         self, row: Registered, dtypes: Mapping[str, ElementKind | str] | None
     ) -> Iterator[KernelSource]:
-        held = self._held(dtypes)
+        types = self._chosen_types(dtypes)
         for layout in self._layouts_of(row.sku):
             for kernel in self._launched(self.descriptor, row.sku):
-                yield self._source(row, kernel, layout, held)
+                yield self._source(row, kernel, layout, types)
 
     def prepare(self, device: str | Device, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Self:
         """Compile and load all that `run` may need, of every candidate that fits `device`."""
-        where = as_device(device)
-        self._fit(where)
+        target = as_device(device)
+        self._fit(target)
         for row in self._rows:
-            if self._unfit(self.descriptor, row.sku, where) is None:
+            if self._unfit(self.descriptor, row.sku, target) is None:
                 for source in self._sources_of(row, dtypes):
-                    where.load(source)
+                    target.load(source)
         return self
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that the caller's arrays may ask for."""
         for layout in self._layouts_of(self.sku):
-            for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
+            for types in product(*(self.elements_of(name) for name in self.CHOSEN)):
                 for kernel in self._launched(self.descriptor, self.sku):
-                    source = self._source(self._row, kernel, layout, held)
-                    yield layout, dict(zip(self.CHOSEN, held, strict=True)), source
+                    source = self._source(self._row, kernel, layout, types)
+                    yield layout, dict(zip(self.CHOSEN, types, strict=True)), source
 
     def _layouts_of(self, sku: KernelSku) -> tuple[str, ...]:
         return tuple(name for name in self._works_on(sku) if name in self.layouts)
 
     def _source(
-        self, row: Registered, kernel: Launched, layout: str, held: tuple[ElementKind, ...]
+        self, row: Registered, kernel: Launched, layout: str, types: tuple[ElementKind, ...]
     ) -> KernelSource:
-        key = row.sku, kernel.name, kernel.shared, layout, held
+        key = row.sku, kernel.name, kernel.shared, layout, types
         source = self._sources.get(key)
         if source is None:
             schedule, settings = row.sku.schedule, self.settings_of(self.descriptor)
@@ -105,7 +105,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
                     **{f"SETTING_{name}": int(value) for name, value in settings.items()},
                 },
                 present={a.name: self.present(a.name) for a in self.ARGUMENTS.values() if a.optional},
-                types=dict(zip(self.CHOSEN, held, strict=True)),
+                types=dict(zip(self.CHOSEN, types, strict=True)),
                 kernel=kernel.name,
                 shared=kernel.shared,
             )
@@ -124,13 +124,13 @@ class BodyPlan(BodySelection[B], Plan[B]):
 
     def _geometry(self, views: Views, device: Device) -> list[tuple[KernelSource, Launched, StructWords]]:
         row, layout = self._serving(views, device)
-        held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         words = self._words(row.sku)
         launched = self._launched(self.descriptor, row.sku, device.multiprocessors)
         for kernel in launched:
-            if reason := kernel.refused:  # on this device: what was asked before knew no multiprocessors
+            if reason := kernel.refused:  # only now is the number of multiprocessors known
                 raise Unsupported(f"{type(self).__name__}: {row.sku} {reason}")
-        return [(self._source(row, kernel, layout, held), kernel, words) for kernel in launched]
+        return [(self._source(row, kernel, layout, types), kernel, words) for kernel in launched]
 
     def _serving(self, views: Views, device: Device) -> tuple[Registered, str]:
         """The first candidate that can address these arrays, and what it takes their layout for.
@@ -152,7 +152,7 @@ class BodyPlan(BodySelection[B], Plan[B]):
         raise Unsupported(f"{type(self).__name__}: no kernel for these arrays{listed(list(refused.items()))}")
 
     def _in_order(self, device: Device) -> list[Registered]:
-        """The candidates as `device` prefers them, before the others what was measured to be the fastest there."""
+        """The candidates in order of preference on `device`: first the one measured to be the fastest there."""
         rows = own_first(self._rows, device)
         return sorted(rows, key=lambda row: row != self._row) if device.arch == self._measured_on else rows
 

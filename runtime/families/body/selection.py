@@ -24,7 +24,7 @@ from ...plans.schedule import Schedule
 from ...plans.selection import Explanation, Selectable, Verdict
 from ...plans.sku import KernelSku
 from ...plans.tuned import Choice, Facts
-from ...values import shown
+from ...values import short_repr
 
 B = TypeVar("B", bound=Descriptor)
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)  # blocks along x, y and z, of any architecture
@@ -183,8 +183,8 @@ class BodySelection(Selectable[B]):
         refused: list[tuple[KernelSku, str]] = []
         for row in cls._candidates(descriptor):
             reason = cls._refusal(descriptor, row.sku, preference, device)
-            if reason is None and layouts is not None and not layouts & set(held := cls._works_on(row.sku)):
-                reason = f"works on {' and '.join(held)}, layouts are {', '.join(sorted(layouts))}"
+            if reason is None and layouts is not None and not layouts & set(supported := cls._works_on(row.sku)):
+                reason = f"works on {' and '.join(supported)}, layouts are {', '.join(sorted(layouts))}"
             if reason is None:
                 accepted.append(row)
             else:
@@ -192,12 +192,12 @@ class BodySelection(Selectable[B]):
                 refused.append((row.sku, reason))
         if not accepted:
             raise Unsupported(f"{cls.__name__}: no kernel for {descriptor}{listed(refused)}")
-        where = device or default_device()
-        fitting = (row for row in own_first(accepted, where) if cls._unfit(descriptor, row.sku, where) is None)
+        target = device or default_device()
+        fitting = (row for row in own_first(accepted, target) if cls._unfit(descriptor, row.sku, target) is None)
         first = next(fitting, accepted[0])
-        measured = cls._measured(descriptor, first.sku, preference, where, layouts)
+        measured = cls._measured(descriptor, first.sku, preference, target, layouts)
         log.debug("%s: %s", cls.__name__, measured.why)
-        arch, first = (where.arch, measured.row) if measured.row in accepted and measured.row else ("", first)
+        arch, first = (target.arch, measured.row) if measured.row in accepted and measured.row else ("", first)
         return cls(descriptor, accepted, first, layouts or frozenset(cls.LAYOUTS), arch)
 
     @classmethod
@@ -236,19 +236,19 @@ class BodySelection(Selectable[B]):
     @classmethod
     def _candidates(cls, descriptor: B) -> tuple[Registered, ...]:
         rows = [row for row in cls.kernels() if cls.PINNED in ("", row.sku.arch)]
-        if found := tuple(row for row in rows if row.sku.element == descriptor.element):
-            return found
-        held = ", ".join(dict.fromkeys(row.sku.element for row in rows))
-        raise Unsupported(f"{cls.__name__}: no kernel for element {descriptor.element}; its kernels are for {held}")
+        if matching := tuple(row for row in rows if row.sku.element == descriptor.element):
+            return matching
+        elements = ", ".join(dict.fromkeys(row.sku.element for row in rows))
+        raise Unsupported(f"{cls.__name__}: no kernel for element {descriptor.element}; its kernels are for {elements}")
 
     @classmethod
     def _explain(cls, descriptor: B, preference: PlanPreference, device: Device | None) -> Explanation:
-        where = device or default_device()
+        target = device or default_device()
         verdicts = []
-        for row in own_first(cls._candidates(descriptor), where):
-            reason = cls._refusal(descriptor, row.sku, preference, where)
+        for row in own_first(cls._candidates(descriptor), target):
+            reason = cls._refusal(descriptor, row.sku, preference, target)
             verdicts.append(Verdict(reason is None, row.sku, None, reason or ""))
-        return cls._explained(descriptor, verdicts, preference, where)
+        return cls._explained(descriptor, verdicts, preference, target)
 
     @classmethod
     def _refusal(cls, descriptor: B, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
@@ -266,7 +266,7 @@ class BodySelection(Selectable[B]):
         fits = cls._conditions.get((sku.arch, sku.element, str(sku.schedule)), "")
         if fits and not descriptor._value_of(fits, numbers := cls._numbers(descriptor, sku)):
             text = cls._written_out(fits)
-            return f"needs {text}; here {', '.join(f'{n}={shown(numbers[n])}' for n in names_in(text))}"
+            return f"needs {text}; here {', '.join(f'{n}={short_repr(numbers[n])}' for n in names_in(text))}"
         launched = cls._launched(descriptor, sku)
         refused = next((reason for kernel in launched if (reason := kernel.refused)), None)
         return refused or cls._too_much_shared(descriptor, sku, sku.arch) or cls._unsized(descriptor, sku)
@@ -281,8 +281,8 @@ class BodySelection(Selectable[B]):
     @classmethod
     def _too_much_shared(cls, descriptor: B, sku: KernelSku, arch: str) -> str | None:
         used = max((kernel.shared for kernel in cls._launched(descriptor, sku)), default=0)
-        held = shared_bytes(arch)
-        return f"takes {used} bytes of shared memory a block, {arch} has {held}" if used > held else None
+        available = shared_bytes(arch)
+        return f"takes {used} bytes of shared memory a block, {arch} has {available}" if used > available else None
 
     @classmethod
     @lru_cache(maxsize=_RECENT)
@@ -331,9 +331,9 @@ class BodySelection(Selectable[B]):
         Among several, a SKU with tensor maps takes the first, strictest one: maps have rules of their own.
         """
         own = {row.sku.layout for row in cls.kernels() if row.sku.layout}
-        held = (sku.layout,) if sku.layout else tuple(name for name in cls.LAYOUTS if name not in own)
-        mapped, *_ = held
-        return (mapped,) if sku.arch in cls.MAPS else held
+        layouts = (sku.layout,) if sku.layout else tuple(name for name in cls.LAYOUTS if name not in own)
+        mapped, *_ = layouts
+        return (mapped,) if sku.arch in cls.MAPS else layouts
 
 
 def listed(refused: Sequence[tuple[KernelSku, str]]) -> str:

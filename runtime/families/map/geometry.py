@@ -78,14 +78,14 @@ class IndexSpace:
 
     def strides_of(self, groups: Sequence[Group], strides: Sequence[int]) -> dict[Axis, int]:
         """A tensor's strides along each axis of the space that it varies along."""
-        found, given = {}, iter(strides)
+        by_axis, steps = {}, iter(strides)
         for group in groups:
             for axes in self.axes_of(group):
-                step = next(given)
+                step = next(steps)
                 for axis in reversed(axes):
-                    found[axis] = step
+                    by_axis[axis] = step
                     step *= self.extent[axis]
-        return found
+        return by_axis
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,10 @@ def layout_of(
     if extents[-1] < vec:
         return "strided", 0
     contiguous = contiguous_strides(extents)
-    whole = {t.operand for t in tensors if t.is_whole(extents, vec)}
-    bits = sum(1 << operand for operand in whole)
+    packed = {t.operand for t in tensors if t.is_whole(extents, vec)}
+    bits = sum(1 << operand for operand in packed)
     splat = {t.operand for t in tensors if t.strides[-1] == 0 and not t.written}
-    if "packed" in allowed and extents[-1] % vec == 0 and all(t.operand in whole | splat for t in tensors):
+    if "packed" in allowed and extents[-1] % vec == 0 and all(t.operand in packed | splat for t in tensors):
         return "packed", bits
-    is_flat = not cells or all(t.operand in whole and t.strides == contiguous for t in tensors if t.written)
+    is_flat = not cells or all(t.operand in packed and t.strides == contiguous for t in tensors if t.written)
     return ("flat", bits) if "flat" in allowed and is_flat else ("strided", 0)

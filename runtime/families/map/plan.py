@@ -72,8 +72,8 @@ class MapPlan(Plan[M]):
         cut = cls.cut(descriptor, sku)
         if cut is None or cut.splits == 1:
             return [0] * len(cls.SUMS)
-        one = rounded(cut.splits * cut.kept * sku.element.row.acc.row.bytes)
-        return [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.SUMS]
+        bytes_per_sum = rounded(cut.splits * cut.kept * sku.element.row.acc.row.bytes)
+        return [bytes_per_sum if not flag or getattr(descriptor, flag) else 0 for flag in cls.SUMS]
 
     @classmethod
     def cut(cls, descriptor: M, sku: KernelSku) -> Cut | None:
@@ -120,17 +120,17 @@ class MapPlan(Plan[M]):
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources of the layouts that this plan accepts, and of in-place copies."""
-        held = self._held(dtypes)
+        types = self._chosen_types(dtypes)
         for layout, walk, wide in self._shapes_of_source():
             for skipped in self._skips():
                 if layout in self.layouts and (wide == self._wide or (wide and layout == "strided")):
-                    yield self._source(layout, walk, held, skipped, wide)
+                    yield self._source(layout, walk, types, skipped, wide)
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types and index width: all that any arrays may need."""
         for layout, walk, wide in self._shapes_of_source():
-            for held in product(*(self.elements_of(name) for name in self.CHOSEN)):
-                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, walk, held, (), wide)
+            for types in product(*(self.elements_of(name) for name in self.CHOSEN)):
+                yield layout, dict(zip(self.CHOSEN, types, strict=True)), self._source(layout, walk, types, (), wide)
 
     def _shapes_of_source(self) -> Iterator[tuple[str, str, bool]]:
         """Layouts, how cells' values are used, and whether indices are wide."""
@@ -152,9 +152,9 @@ class MapPlan(Plan[M]):
         return bool(argument.optional) and of in argument.may_alias
 
     def _source(
-        self, layout: str, walk: str, held: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool
+        self, layout: str, walk: str, types: tuple[ElementKind, ...], skipped: tuple[str, ...], wide: bool
     ) -> KernelSource:
-        key = layout, walk, held, skipped, wide
+        key = layout, walk, types, skipped, wide
         source = self._sources.get(key)
         if source is None:
             optional = [name for name, argument in self.ARGUMENTS.items() if argument.optional]
@@ -162,14 +162,14 @@ class MapPlan(Plan[M]):
                 self._row,
                 {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper()},
                 present={name: self.present(name) and name not in skipped for name in optional},
-                types=dict(zip(self.CHOSEN, held, strict=True)),
+                types=dict(zip(self.CHOSEN, types, strict=True)),
                 element=self._word,
             )
         return source
 
     @cached_property
     def _word(self) -> str:
-        """What an op moves that only copies, whatever its elements are; "" for one that computes."""
+        """The type as which an op that only copies moves its elements; "" for an op that computes."""
         outputs = [name for name, argument in self.ARGUMENTS.items() if argument.written]
         return _WORDS[self.element.row.bytes] if all(name in self.COPIES for name in outputs) else ""
 
@@ -178,10 +178,10 @@ class MapPlan(Plan[M]):
 
         A kernel with another output to write rewrites the rest.
         """
-        held = tuple(out for out, of in self.COPIES.items() if out in views and same_view(views[out], views[of]))
-        if all(n in held for n in views if self.ARGUMENTS[n].written):
-            return held
-        return tuple(out for out in held if self.ARGUMENTS[out].optional)
+        up_to_date = tuple(out for out, of in self.COPIES.items() if out in views and same_view(views[out], views[of]))
+        if all(n in up_to_date for n in views if self.ARGUMENTS[n].written):
+            return up_to_date
+        return tuple(out for out in up_to_date if self.ARGUMENTS[out].optional)
 
     def _watched(self, views: Views, scratch: TensorView | None) -> list[WatchedArray]:
         skipped = self._skipped(views)
@@ -202,19 +202,19 @@ class MapPlan(Plan[M]):
     def _geometry(self, views: Views, skipped: tuple[str, ...]) -> Geometry:
         steps = self._steps(views)
         kept, across = self._cells(views, steps) if self._cut is None else self._merge(*self._sides, steps)
-        layout, whole = self._layout(views, list(steps), kept, across)
+        layout, packed = self._layout(views, list(steps), kept, across)
         if layout not in self.layouts:
             raise self._other_layout(layout)
-        held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         written = any(self.ARGUMENTS[n].written for n in views)
         wide, copies = self._wide or _is_far(kept, across), math.prod(across.extents)
         walk = self._cut.walk if self._cut else "copies" if copies > 1 else "cells"
-        source = self._source(layout, walk, held, skipped, wide)
+        source = self._source(layout, walk, types, skipped, wide)
         schedule = self.sku.schedule
         assert isinstance(schedule, Schedule)
         vec = VECTOR_BYTES // self.element.row.bytes
         cut = self._cut or CellCut.of(math.prod(kept.extents), copies, layout, vec, schedule)
-        words = self._words(whole, kept, across, cut.words(schedule), wide=wide)
+        words = self._words(packed, kept, across, cut.words(schedule), wide=wide)
         return Geometry(source, words, cut.grids(schedule) if written else (), schedule.threads)
 
     def _cells(self, views: Views, steps: Mapping[str, Mapping[Axis, int]]) -> tuple[_Side, _Side]:
@@ -234,9 +234,9 @@ class MapPlan(Plan[M]):
             return kept, across
         return self._merge(axes, (), steps)
 
-    def _words(self, whole: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:
+    def _words(self, packed: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:
         words = Words()
-        words += [0, whole]
+        words += [0, packed]
         for side in (kept, across):
             words += space_words(side.extents, wide=wide)
             for strides in side.strides:
@@ -282,9 +282,9 @@ class MapPlan(Plan[M]):
         for number, name in enumerate(operands):
             if name not in views or (by_row and name in self.SUM_OUTPUTS):  # of which cells are stored one by one
                 continue
-            there, beside = views[name], others.strides[number] if several else ()
-            written, itemsize = self.ARGUMENTS[name].written, there.element.row.bytes
-            placed.append(Placed(number, there.pointer, itemsize, written, along.strides[number], beside))
+            tensor, beside = views[name], others.strides[number] if several else ()
+            written, itemsize = self.ARGUMENTS[name].written, tensor.element.row.bytes
+            placed.append(Placed(number, tensor.pointer, itemsize, written, along.strides[number], beside))
         allowed = self.layouts - {"flat"} if walk == "columns" else self.layouts
         return layout_of(placed, along.extents, vec, cells=self._cut is None, allowed=allowed)
 

@@ -65,15 +65,15 @@ class RowPlan(Plan[R]):
     @classmethod
     def cannot_hold(cls, descriptor: R, sku: KernelSku) -> str | None:
         """A row that is longer than the tile, unless the tile is wide."""
-        cols, held = problem_of(descriptor).cols, sku.tile.columns(sku.element.row.bytes)
-        return None if sku.tile.wide or cols <= held else f"a row has {cols} columns, the tile holds {held}"
+        cols, capacity = problem_of(descriptor).cols, sku.tile.columns(sku.element.row.bytes)
+        return None if sku.tile.wide or cols <= capacity else f"a row has {cols} columns, the tile holds {capacity}"
 
     @classmethod
     def _refusal(cls, descriptor: R, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
         # Some tiles are for some devices only: without a device they are for whichever arrays will most likely be on.
-        where = default_device() if device is None and sku.tile.arch else device
-        refused = super()._refusal(descriptor, sku, preference, where)
-        return refused or (cls._beyond(descriptor, sku, where.arch) if where is not None else None)
+        target = default_device() if device is None and sku.tile.arch else device
+        refused = super()._refusal(descriptor, sku, preference, target)
+        return refused or (cls._beyond(descriptor, sku, target.arch) if target is not None else None)
 
     @classmethod
     def _beyond(cls, descriptor: R, sku: KernelSku, arch: str) -> str | None:
@@ -81,17 +81,17 @@ class RowPlan(Plan[R]):
         inputs = [a for a in cls.ARGUMENTS.values() if a.over == "element" and a.role != "out"]
         read = [a for a in inputs if not a.optional or getattr(descriptor, a.optional)]
         widest = [max(a.elements(sku.element), key=lambda kind: kind.row.bytes) for a in read]
-        needed, held = prefetch_bytes(sku, widest), shared_bytes(arch)
-        return None if needed <= held else f"a block needs {needed} bytes of shared memory, {arch} has {held}"
+        needed, available = prefetch_bytes(sku, widest), shared_bytes(arch)
+        return None if needed <= available else f"a block needs {needed} bytes of shared memory, {arch} has {available}"
 
     @classmethod
     def facts_of(cls, descriptor: R) -> Facts:
         """Rows and columns, and whether contiguous arrays have rows of whole packs."""
         problem = problem_of(descriptor)
         long = [axis for axis, n in enumerate(problem.shape) if n > 1]
-        held = [axis for axis in long if axis in problem.col_axes]
-        whole = problem.cols * ElementKind(descriptor.element).row.bytes % VECTOR_BYTES == 0
-        packed = whole and held == long[len(long) - len(held) :]
+        columns = [axis for axis in long if axis in problem.col_axes]
+        whole_packs = problem.cols * ElementKind(descriptor.element).row.bytes % VECTOR_BYTES == 0
+        packed = whole_packs and columns == long[len(long) - len(columns) :]
         flags = super().facts_of(descriptor).same
         return Facts({**flags, "packed": int(packed)}, {"rows": problem.rows, "cols": problem.cols})
 
@@ -104,8 +104,8 @@ class RowPlan(Plan[R]):
     def _workspace_sizes(cls, descriptor: R, sku: KernelSku) -> list[int]:
         """Bytes of each part, in the order of the kernel's argument struct; 0 for sums that are not wanted."""
         problem, acc = problem_of(descriptor), sku.element.row.acc.row.bytes
-        one = rounded(parts_of(problem, sku) * problem.cols * acc)
-        sums = [one if not flag or getattr(descriptor, flag) else 0 for flag in cls.COLUMN_SUMS]
+        bytes_per_sum = rounded(parts_of(problem, sku) * problem.cols * acc)
+        sums = [bytes_per_sum if not flag or getattr(descriptor, flag) else 0 for flag in cls.COLUMN_SUMS]
         if not sums or not sku.tile.wide:
             return sums
         reductions = [rounded(problem.rows * acc)] * cls.ROW_REDUCTIONS
@@ -128,30 +128,30 @@ class RowPlan(Plan[R]):
 
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources of each layout that this plan accepts."""
-        held = self._held(dtypes)
+        types = self._chosen_types(dtypes)
         for layout in self.LAYOUTS:
             if layout in self.layouts:
-                yield from (self._source(layout, n, held) for n in self._row_axes(layout))
+                yield from (self._source(layout, n, types) for n in self._row_axes(layout))
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types: all that the caller's arrays may need."""
         for layout in self.LAYOUTS:
-            for axes, held in product(self._row_axes(layout), product(*map(self.elements_of, self.CHOSEN))):
-                yield layout, dict(zip(self.CHOSEN, held, strict=True)), self._source(layout, axes, held)
+            for axes, types in product(self._row_axes(layout), product(*map(self.elements_of, self.CHOSEN))):
+                yield layout, dict(zip(self.CHOSEN, types, strict=True)), self._source(layout, axes, types)
 
     def _row_axes(self, layout: str) -> tuple[int, ...]:
         return row_axes_of(self.sku, layout, self.ARGUMENTS.values())
 
-    def _source(self, layout: str, row_axes: int, held: tuple[ElementKind, ...]) -> KernelSource:
-        source = self._sources.get((layout, row_axes, held))
+    def _source(self, layout: str, row_axes: int, types: tuple[ElementKind, ...]) -> KernelSource:
+        source = self._sources.get((layout, row_axes, types))
         if source is None:
-            source = self._sources[layout, row_axes, held] = row_source(
+            source = self._sources[layout, row_axes, types] = row_source(
                 self._row,
                 self.ARGUMENTS.values(),
                 layout,
                 row_axes=row_axes,
                 present=self.present,
-                held=dict(zip(self.CHOSEN, held, strict=True)),
+                types=dict(zip(self.CHOSEN, types, strict=True)),
             )
         return source
 
@@ -177,7 +177,7 @@ class RowPlan(Plan[R]):
         layout = next((name for name in looser if name in self.layouts), None)
         if layout is None:
             raise self._other_layout(strictest)
-        held = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
+        types = tuple(views[n].element if n in views else self.elements_of(n)[0] for n in self.CHOSEN)
         words = Words()
         words += [0, problem.rows, problem.cols, reciprocal_word(problem.cols)]
         words += [*axis_words(row_extent), *axis_words(col_extent)]
@@ -192,7 +192,7 @@ class RowPlan(Plan[R]):
         words += self._words_of(self.SCALARS)
         self._add_workspace(words)
         row_axes = next(n for n in self._row_axes(layout) if n >= len(row_extent))
-        return Geometry(self._source(layout, row_axes, held), words, self._grids(row_axes), self.sku.tile.threads)
+        return Geometry(self._source(layout, row_axes, types), words, self._grids(row_axes), self.sku.tile.threads)
 
     def _rows_inside(self, extent: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
         """The contiguous rows around which two more packs are still elements of the array."""
@@ -202,12 +202,12 @@ class RowPlan(Plan[R]):
         return around, self._problem.rows - around
 
     def _along(self, views: Views, name: str, axes: Sequence[int]) -> tuple[int, ...]:
-        there = views[name]
+        tensor = views[name]
         if self.ARGUMENTS[name].over != "col":
-            return tuple(there.strides[a] for a in axes)
-        if len(there.shape) == len(axes):
-            return there.strides
-        strides, step = [], there.strides[0]  # one axis laid out along several, the last fastest
+            return tuple(tensor.strides[a] for a in axes)
+        if len(tensor.shape) == len(axes):
+            return tensor.strides
+        strides, step = [], tensor.strides[0]  # one axis laid out along several, the last fastest
         for extent in reversed(self._problem.col_shape):
             strides.append(step)
             step *= extent
@@ -230,11 +230,11 @@ class RowPlan(Plan[R]):
         if col_extent[0] % vec:
             return "dense"
         for name in cols:
-            there = views[name]
-            itemsize = there.element.row.bytes
+            tensor = views[name]
+            itemsize = tensor.element.row.bytes
             pack = min(VECTOR_BYTES, vec * itemsize)
             starts = () if self.ARGUMENTS[name].over == "col" or row_count <= 1 else rows[name]
-            if there.pointer % pack or any(step * itemsize % pack for step in starts):
+            if tensor.pointer % pack or any(step * itemsize % pack for step in starts):
                 return "dense"
         return "packed"
 
@@ -264,9 +264,9 @@ class RowPlan(Plan[R]):
             gather = max(1, min(problem.rows, MAX_GRID))
             return (gather, 1, 1), (strips_of(problem, self.sku), parts_of(problem, self.sku), 1)
         rows = (blocks_for(problem.rows, tile) * tile.cluster, 1, 1)
-        wanted = any(a.over == "col" and a.written and self.present(a.name) for a in self.ARGUMENTS.values())
+        has_sums = any(a.over == "col" and a.written and self.present(a.name) for a in self.ARGUMENTS.values())
         folded = tile.threads // FOLD_SLICES * tile.cluster
-        columns = -(-problem.cols // folded) * tile.cluster if wanted else 0
+        columns = -(-problem.cols // folded) * tile.cluster if has_sums else 0
         return (rows, (columns, 1, 1)) if columns else (rows,)
 
 
@@ -289,6 +289,6 @@ def row_kernels(
         element = ElementKind(tag)
         guarantee = PrecisionGuarantee.of(element, rungs)
         # Elsewhere another tile takes its rows, and adds in another order.
-        held = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
+        promised = replace(guarantee, bit_stable_across_arch=False) if tile.arch else guarantee
         of = category, op, Direction(direction), element, tile.arch or arch
-        yield Registered(KernelSku(*of, BackendKind.BESPOKE, held, tile), source)
+        yield Registered(KernelSku(*of, BackendKind.BESPOKE, promised, tile), source)

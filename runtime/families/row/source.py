@@ -32,21 +32,21 @@ def row_source(
     *,
     row_axes: int | None = None,
     present: Callable[[str], bool] = lambda name: True,
-    held: Mapping[str, ElementKind] | None = None,
+    types: Mapping[str, ElementKind] | None = None,
 ) -> KernelSource:
     """The source of `row` for one layout, with rows along at most `row_axes` axes.
 
-    `present` says which optional arguments are there, `held` the element types that the caller chose.
+    `present` says which optional arguments are there, `types` the element types that the caller chose.
     """
-    sku, given = row.sku, tuple(arguments)
-    kinds = {a.name: (held or {}).get(a.name, a.elements(sku.element)[0]) for a in given}
-    constants = {"LAYOUT": layout.upper(), "ROW_AXES": row_axes or row_axes_of(sku, layout, given)[0]}
-    read = [a.name for a in given if a.over == "element" and a.role != "out" and present(a.name)]
+    sku, declared = row.sku, tuple(arguments)
+    kinds = {a.name: (types or {}).get(a.name, a.elements(sku.element)[0]) for a in declared}
+    constants = {"LAYOUT": layout.upper(), "ROW_AXES": row_axes or row_axes_of(sku, layout, declared)[0]}
+    read = [a.name for a in declared if a.over == "element" and a.role != "out" and present(a.name)]
     return kernel_source(
         row,
         constants | ({"CLUSTER": sku.tile.cluster} if sku.tile.cluster > 1 else {}),
-        present={a.name: present(a.name) for a in given if a.optional},
-        types={a.name: kinds[a.name] for a in given if len(a.dtypes) > 1},
+        present={a.name: present(a.name) for a in declared if a.optional},
+        types={a.name: kinds[a.name] for a in declared if len(a.dtypes) > 1},
         shared=prefetch_bytes(sku, [kinds[name] for name in read]) if layout == "packed" else 0,
     )
 

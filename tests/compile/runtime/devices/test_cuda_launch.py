@@ -22,7 +22,7 @@ from baracuda.runtime.device import KernelSource, Resources
 from baracuda.runtime.devices import cuda as cuda_module
 from baracuda.runtime.devices import driver as driver_module
 from baracuda.runtime.devices.cuda import CudaDevice, CudaKernel, stream_is_capturing
-from baracuda.runtime.devices.named import _made
+from baracuda.runtime.devices.named import _devices
 from baracuda.runtime.errors import DriverError, InvalidProblem, KernelInternal
 
 SOURCE = KernelSource("a.cu", "text", "axpy")
@@ -42,7 +42,7 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     monkeypatch.setattr(cuda_module, "compile_cubin", compile_nothing)
     driver_module.driver.cache_clear()
-    _made.clear()
+    _devices.clear()
 
     def counter(name: str, value: int | None = None) -> int:
         word = ctypes.c_int.in_dll(library, name)
@@ -55,7 +55,7 @@ def fake(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     counter("devices", 2)
     yield counter
     driver_module.driver.cache_clear()
-    _made.clear()
+    _devices.clear()
 
 
 def compile_nothing(source: KernelSource, arch: str) -> Cubin:

@@ -271,7 +271,7 @@ def test_compiler_that_is_none_is_said_in_a_line(monkeypatch, command):
 
 def test_threads_get_one_device_and_count_together(private_cache, monkeypatch):
     """However many threads ask for the host device at once, there is one, and it counts every compilation."""
-    monkeypatch.setattr(devices, "_made", {})
+    monkeypatch.setattr(devices, "_devices", {})
     monkeypatch.setattr(host, "HostDevice", lambda: time.sleep(0.05) or HostDevice())
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: devices.get_device("host"), range(8)))

@@ -26,14 +26,14 @@ def _command(module: str) -> list[str]:
 
 @dataclass
 class Crew:
-    """Processes that run a `module`: it reads lines of JSON, first what all work has in common, and answers each.
+    """Processes that run a `module`: it reads lines of JSON, first the `setup` that all work shares, and answers each.
 
     `report` gets each question with its answer, or with None and how the process died; it returns whether the process
     is still of use. It is called by one thread at a time. A question may take `patience` seconds.
     """
 
     module: str
-    given: Question
+    setup: Question
     report: Callable[[Question, Answer | None, str], bool]
     variables: Mapping[str, str] = field(default_factory=dict)
     patience: float = 900.0
@@ -68,26 +68,26 @@ class Crew:
         question = self._next()
         while question is not None and not self._stopped.is_set():
             with (
-                tempfile.TemporaryFile("w+", errors="replace") as said,
-                subprocess.Popen(_command(self.module), stderr=said, **pipes) as process,
+                tempfile.TemporaryFile("w+", errors="replace") as stderr,
+                subprocess.Popen(_command(self.module), stderr=stderr, **pipes) as process,
             ):
                 self._running.append(process)
                 try:
-                    question = self._feed(process, question, said)
+                    question = self._feed(process, question, stderr)
                 finally:
                     process.kill()
                     self._running.remove(process)
 
-    def _feed(self, process: subprocess.Popen[str], question: Question | None, said: Any) -> Question | None:
+    def _feed(self, process: subprocess.Popen[str], question: Question | None, stderr: Any) -> Question | None:
         """Give one process work while it lives; return the question that is to be asked of the next one."""
-        if self._ask(process, self.given) is None:
-            raise InvalidProblem(f"a process of {self.module} did not start; it said {_last(said)!r}")
+        if self._ask(process, self.setup) is None:
+            raise InvalidProblem(f"a process of {self.module} did not start; it said {_last(stderr)!r}")
         useful = True
         while useful and question is not None and not self._stopped.is_set():
             answer = self._ask(process, question)
             if answer is None and self._stopped.is_set():
                 return None
-            death = "" if answer is not None else f"the process died with {process.wait()}; it said {_last(said)!r}"
+            death = "" if answer is not None else f"the process died with {process.wait()}; it said {_last(stderr)!r}"
             with self._reporting:
                 useful = self.report(question, answer, death) and answer is not None
             question = self._next()
@@ -109,6 +109,6 @@ class Crew:
         return json.loads(line) if line.endswith("\n") else None
 
 
-def _last(said: Any) -> str:
-    said.seek(0)
-    return str((said.read().strip().splitlines() or ["nothing"])[-1])[:_LONGEST]
+def _last(stderr: Any) -> str:
+    stderr.seek(0)
+    return str((stderr.read().strip().splitlines() or ["nothing"])[-1])[:_LONGEST]

@@ -28,16 +28,16 @@ _OURS = tuple(
 
 @dataclass(frozen=True)
 class Question:
-    """What is `asked` of a folder of specs, and what else decides, in values whose reprs are exact."""
+    """A `query` about a folder of specs, and other `inputs` of its answer, in values whose reprs are exact."""
 
     specs: Path
     templates: Sequence[Path]
-    asked: tuple[object, ...]
-    given: tuple[object, ...] = ()
+    query: tuple[object, ...]
+    inputs: tuple[object, ...] = ()
     tools: tuple[Path, ...] = _OURS
 
     def recall(self) -> Any:
-        """The answer, as JSON holds it, if it was remembered and still holds; else None."""
+        """The remembered answer, as JSON, if it is still valid; else None."""
         began_as = self._began_as  # before anything else is read
         with suppress(OSError, ValueError, RecursionError, UnsafeCache):
             content = self._answers.read(self._name) or b""
@@ -47,7 +47,7 @@ class Question:
         return None
 
     def remember(self, answer: Any) -> None:
-        """Keep `answer`, unless something was written since it was asked for, or the cache cannot be."""
+        """Store `answer`, unless a file changed since `recall`, or the cache cannot be written."""
         if self._key() == self._began_as:
             text = json.dumps(answer)
             with suppress(OSError, UnsafeCache):
@@ -59,26 +59,26 @@ class Question:
 
     @property
     def _name(self) -> str:
-        """Each question has a file, for its last answer."""
-        return _digest(repr((self.specs.resolve(), self.asked)).encode())
+        """The file of the query's latest answer."""
+        return _digest(repr((self.specs.resolve(), self.query)).encode())
 
     @cached_property
     def _began_as(self) -> bytes:
         return self._key()
 
     def _key(self) -> bytes:
-        """Of every byte that decides, of Python, and of the versions of what is installed.
+        """A key of every file that decides, of Python, and of the installed packages' versions.
 
-        Another one each time where a source is younger than this process, which may run the old one, and where there
-        are others' templates, for plans made by these may import what nobody here knows of.
+        It is never the same twice if a source is younger than this process, which may still run the old one, or if
+        there are the caller's own templates, as plans generated from these may import anything.
         """
         sources = [_files_of(folder) for folder in self.tools]
         specs = sorted(self.specs.rglob("*.yaml")), sorted(self.specs.glob("tuned/*/*.json"))  # as `load_folder` does
         folders = *zip(self.tools, sources, strict=True), *((self.specs, paths) for paths in specs)
         contents = [[(path.relative_to(folder), _content(path)) for path in paths] for folder, paths in folders]
-        old = all(_is_old(path) for paths in sources for path in paths)  # asked after they were read
+        old = all(_is_old(path) for paths in sources for path in paths)  # checked after they were read
         once = os.urandom(32) if self.templates or not old else b""
-        return repr((sys.version, [*_installed()], contents, self.given, once)).encode()
+        return repr((sys.version, [*_installed()], contents, self.inputs, once)).encode()
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -20,7 +20,7 @@ class Wiring:
         assert gradient is not None
         self.forward, self.backward = forward, backward
         self.cotangents = gradient.cotangents
-        self.kept = [a.name for a in backward.inputs if a.name not in gradient.cotangents]
+        self.saved = [a.name for a in backward.inputs if a.name not in gradient.cotangents]
         self.wrt = [(gradient.wrt[a.name], a) for a in backward.outputs]
         self.differentiable = frozenset(gradient.wrt.values())
         self._chosen = {keyword: (gradient.wrt[a.name], a) for keyword, a in backward.chosen.items()}
@@ -29,14 +29,14 @@ class Wiring:
     def keywords(
         self,
         fields: Mapping[str, Any],
-        wanted: Collection[str],
+        requested: Collection[str],
         dtypes: Mapping[str, Any],
         allowed: Callable[[rt.Argument], Sequence[Any]],
     ) -> dict[str, Any]:
-        """The backward's keywords: `fields` with the same names, which outputs are `wanted`, and gradient types where
-        they are `allowed`.
+        """The backward's keywords: `fields` of the same names, which gradients are `requested`, and their types where
+        these are `allowed`.
         """
-        flags = {f: any(name in wanted for name, a in self.wrt if a.optional == f) for f in self._flags}
+        flags = {f: any(name in requested for name, a in self.wrt if a.optional == f) for f in self._flags}
         values = {**fields, **flags}
         keywords = {name: values[name] for name in self.backward.parameters if values.get(name) is not None}
         for keyword, (name, argument) in self._chosen.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cached_property
 from inspect import Parameter
-from inspect import Signature as Shown
+from inspect import Signature as PythonSignature
 from types import ModuleType
 from typing import Any
 
@@ -64,8 +64,8 @@ class Signature:
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Descriptor fields that are keywords, required or not."""
-        shown = {e.field for e in self.plan.EXTENTS} | {a.optional for a in self.inputs}
-        return tuple(name for name in self.plan.DESCRIPTOR._types if name not in shown)
+        inferred = {e.field for e in self.plan.EXTENTS} | {a.optional for a in self.inputs}
+        return tuple(name for name in self.plan.DESCRIPTOR._types if name not in inferred)
 
     @cached_property
     def chosen(self) -> dict[str, rt.Argument]:
@@ -90,7 +90,7 @@ class Signature:
         return usual_of({name: _KINDS[convert] for name, convert in self.plan.DESCRIPTOR._types.items()})
 
     @cached_property
-    def shown(self) -> Shown:
+    def python(self) -> PythonSignature:
         """The signature for `inspect.signature`; None stands for what may be omitted."""
         inputs, left_out = [], False
         for argument in self.inputs:
@@ -100,7 +100,8 @@ class Signature:
         required = {name: Parameter.empty for name in self.needed if name not in self.usual}
         defaults = {name: (required | self.defaults).get(name) for name in self.parameters}
         defaults |= dict.fromkeys([*(a.name for a in self.outputs), *self.chosen, "stream"])
-        return Shown([*inputs, *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items())])
+        keywords = (Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items())
+        return PythonSignature([*inputs, *keywords])
 
     def named(self, tensors: Sequence[Any]) -> dict[str, Any]:
         """The inputs by name; trailing ones may be omitted."""
@@ -116,11 +117,11 @@ class Signature:
                 inferred[argument.optional] = inferred.get(argument.optional, False) or is_present
         for extent in self.plan.EXTENTS:
             if extent.field not in inferred and (tensor := tensors[extent.tensor]) is not None:
-                inferred[extent.field] = self._shown(extent, tensor)
+                inferred[extent.field] = self._inferred(extent, tensor)
         values = {name: keywords[name] for name in self.parameters if keywords.get(name) is not None}
         return inferred | {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
 
-    def _shown(self, extent: rt.Extent, tensor: Any) -> Any:
+    def _inferred(self, extent: rt.Extent, tensor: Any) -> Any:
         if extent.axis is None:
             return tuple(tensor.shape)
         if len(tensor.shape) <= extent.axis:

@@ -58,7 +58,7 @@ def _check_out(out: Path, specs: Path) -> None:
 
 def facts(changes: Changes, out: Path, renewed: Sequence[Path]) -> dict[str, list[str]]:
     """The files by kind of change, for JSON."""
-    kinds = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
+    kinds = {"written": changes.written, "removed": changes.removed, "unchanged": changes.unchanged}
     files = {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
     return {**files, "written": [*map(str, renewed), *files["written"]]}
 
@@ -78,6 +78,6 @@ def show_changes(changes: Changes, out: Path, tense: str = "") -> None:
 
 def summary(ops: int, changes: Changes) -> str:
     """Counts of ops and files."""
-    counts = {"written": changes.written, "removed": changes.removed, "unchanged": changes.kept}
+    counts = {"written": changes.written, "removed": changes.removed, "unchanged": changes.unchanged}
     files = ", ".join(f"{len(paths)} {what}" for what, paths in counts.items() if paths)
     return f"{ops} op{'s' * (ops != 1)}; files: {files}"

@@ -54,17 +54,17 @@ def function_of(op: Op) -> Function:
     """The function of the op's plan: the same names in the same order."""
     inputs = [t for t in op.tensors if t.role != "out"]
     outputs = [t for t in op.tensors if t.role == "out"]
-    shown = {extent.field for extent in op.extents} | {t.optional for t in inputs}
-    fields = [f for f in op.fields if f.name not in shown]
+    inferred = {extent.field for extent in op.extents} | {t.optional for t in inputs}
+    fields = [f for f in op.fields if f.name not in inferred]
     chosen = [Parameter(Name(f"{t.name}_dtype"), Code("DTypeLike | None"), _NONE) for t in outputs if t.macro]
-    given = [Parameter(t.name, _ARRAY, _NONE) for t in outputs]
+    output_arguments = [Parameter(t.name, _ARRAY, _NONE) for t in outputs]
     optional = any(t.optional for t in outputs)
     usual = usual_of({str(f.name): str(f.kind) for f in op.fields})
     return Function(
         name=op.name,
         doc=op.doc,
         inputs=tuple(_inputs(inputs)),
-        keywords=(*(_field(f, f.name in usual) for f in fields), *given, *chosen, _STREAM),
+        keywords=(*(_field(f, f.name in usual) for f in fields), *output_arguments, *chosen, _STREAM),
         lines=tuple(_lines(op, inputs, outputs, fields, usual)),
         results=() if optional or len(outputs) == 1 else names(t.name for t in outputs),
     )
@@ -91,19 +91,19 @@ def _lines(
     for tensor in inputs:
         yield from tensor.told("may be left out")
     for field in fields:
-        said = "; when left out, what `baracuda.ops.usual` has" if field.name in usual else ""
-        yield from _wrapped(" ".join(map(str.strip, field.lines)) + said)
+        default = "; when left out, what `baracuda.ops.usual` has" if field.name in usual else ""
+        yield from _wrapped(" ".join(map(str.strip, field.lines)) + default)
     for tensor in outputs:
         yield from tensor.told(f"there if {tensor.optional}")
     yield from [Text(f"{t.name}_dtype: the type of {t.name}, where it is not given") for t in outputs if t.macro]
     yield Text("stream: a raw handle or a stream object; by default the current one of the arrays' library")
     yield Text("")
     yield from type_lines(op.tensors, op.shapes_told)
-    made = ", ".join(t.name for t in outputs)
-    several = f"a named tuple of {made}"
+    results = ", ".join(t.name for t in outputs)
+    several = f"a named tuple of {results}"
     only = f"{several}, or the only one there is" if any(t.optional for t in outputs) else several
     rest = "Outputs that are not given are allocated by the first input's library, on its device."
-    yield from _wrapped(f"{rest} Returns {made if len(outputs) == 1 else only}.")
+    yield from _wrapped(f"{rest} Returns {results if len(outputs) == 1 else only}.")
     yield Text("Raises what the plan raises: InvalidProblem, Unsupported and others.")
 
 

@@ -25,13 +25,13 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 def lower_all(loaded: Iterable[Loaded]) -> list[Op]:
     """Lower every spec; raise one SpecError for all programs that no family can schedule."""
     ops, wrong = [], []
-    for one in loaded:
+    for item in loaded:
         try:
-            ops.append(replace(lower(one.spec, one.shown), tuned=tuple(one.tuned.items())))
+            ops.append(replace(lower(item.spec, item.display_path), tuned=tuple(item.tuned.items())))
         except ProgramError as error:
-            where = one.source.place(("program",)).rpartition(":")[0]
-            line = one.source.text_line(("program",)) + max(error.number, 1) - 1
-            wrong.append(f"{where}:{line}: {error}")
+            file = item.source.place(("program",)).rpartition(":")[0]
+            line = item.source.text_line(("program",)) + max(error.number, 1) - 1
+            wrong.append(f"{file}:{line}: {error}")
     if wrong:
         raise SpecError("\n".join(wrong))
     return ops

@@ -23,17 +23,17 @@ _MARK = re.compile(f"[{chr(_FIRST)}-\U0010ffff]")
 _INDENT = re.compile(rf"\A(?:\s|{_MARK.pattern})+")
 
 
-def render_mapped(env: Environment, template: str, **given: Any) -> str:
+def render_mapped(env: Environment, template: str, **context: Any) -> str:
     """What `template` prints, and the comment that maps its lines, see `baracuda.runtime.compile.line_map`.
 
     For this the template is rendered again, with marks in its text. There is no comment where its logic sees the marks
     (it compares text that it has captured, say) and prints something else because of them.
     """
-    lines = [wrapped(line) for line in env.get_template(template).render(given).split("\n")]
+    lines = [wrapped(line) for line in env.get_template(template).render(context).split("\n")]
     text = "\n".join(part for parts in lines for part in parts)
     marks = _marks(env)
     try:
-        marked = marks.environment.get_template(template).render(given)
+        marked = marks.environment.get_template(template).render(context)
     except Exception:  # any that a template may raise; without marks it did not
         return text
     plain = _MARK.sub("", marked).split("\n")
@@ -49,16 +49,16 @@ def wrapped(line: str) -> list[str]:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
     code, _, comment = line.strip().partition("//")
-    said = textwrap.wrap(comment.strip(), _COLUMNS - len(indent) - 3, break_long_words=False, break_on_hyphens=False)
+    above = textwrap.wrap(comment.strip(), _COLUMNS - len(indent) - 3, break_long_words=False, break_on_hyphens=False)
     parts = list(_split(code.strip(), _COLUMNS - len(indent) - 4))
-    return [*(f"{indent}// {part}" for part in said), *(indent + " " * 4 * (i > 0) + p for i, p in enumerate(parts))]
+    return [*(f"{indent}// {part}" for part in above), *(indent + " " * 4 * (i > 0) + p for i, p in enumerate(parts))]
 
 
 def _split(code: str, columns: int) -> Iterator[str]:
     """Parts of at most so many columns, before an operator, behind a comma, or where else there is a blank."""
     while len(code) > columns:
         places = [[m.start() for m in mark.finditer(code, 0, columns + 1)] for mark in _BREAKS]
-        cut = next((found[-1] for found in places if found and found[-1] > columns // 3), 0)
+        cut = next((positions[-1] for positions in places if positions and positions[-1] > columns // 3), 0)
         if not cut:
             break
         yield code[:cut]
@@ -97,18 +97,18 @@ class _Marks(Extension):
         """The origin of each line: that of its first mark. A blank line has that of the line before it."""
         marks = [self._places[ord(mark) - _FIRST] for mark in _MARK.findall(marked)]
         at, places = Place(marks[0].file, 0), list[Place]()
-        seen = 0  # of the marks
+        index = 0  # of the next mark
         for line in marked.removesuffix("\n").split("\n"):
-            shown = _INDENT.sub("", line)
-            indent = line.removesuffix(shown)
+            content = _INDENT.sub("", line)
+            indent = line.removesuffix(content)
             if leading := len(_MARK.findall(indent)):
-                at = marks[seen + leading - 1]
-            elif shown:  # the line before broke within the value of an expression
-                at = marks[seen - 1]
+                at = marks[index + leading - 1]
+            elif content:  # the line before broke within the value of an expression
+                at = marks[index - 1]
             else:
                 at = Place(at.file, at.line + 1)
             places.append(at)
-            seen += len(_MARK.findall(line))
+            index += len(_MARK.findall(line))
         return places
 
 

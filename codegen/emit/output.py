@@ -33,7 +33,7 @@ class Changes:
 
     written: tuple[str, ...]
     removed: tuple[str, ...]
-    kept: tuple[str, ...]
+    unchanged: tuple[str, ...]
 
     @property
     def any(self) -> bool:
@@ -51,12 +51,12 @@ def compare(files: Mapping[str, str], out: Path) -> Changes:
     _check_above(out)
     for path in files:
         _check_place(out, path)
-    kept = [path for path, text in files.items() if _holds(out / path, text.encode())]
-    written = sorted(files.keys() - kept)
+    unchanged = [path for path, text in files.items() if _holds(out / path, text.encode())]
+    written = sorted(files.keys() - unchanged)
     for path in written:
         if _kind_of(out / path) and not (_is_empty(out / path) or _is_marked(out / path)):
             raise SpecError(f"{out / path}: was not generated, so it is not overwritten; move it away")
-    return Changes(tuple(written), tuple(_orphans(out, files)), tuple(sorted(kept)))
+    return Changes(tuple(written), tuple(_orphans(out, files)), tuple(sorted(unchanged)))
 
 
 def write(files: Mapping[str, str], out: Path) -> Changes:
@@ -103,9 +103,9 @@ def _listed(out: Path) -> list[str]:
 
 def _check_above(out: Path) -> None:
     """Raise SpecError if `out` is inside another project's output folder."""
-    there = out.resolve()
-    for folder in there.parents:
-        inside = f"{there.relative_to(folder).as_posix()}/"
+    resolved = out.resolve()
+    for folder in resolved.parents:
+        inside = f"{resolved.relative_to(folder).as_posix()}/"
         with suppress(OSError):  # a list that we may not read is not ours
             if any(path.startswith(inside) for path in _listed(folder)):
                 raise SpecError(f"{out}: holds files that {folder / MANIFEST} lists; choose another folder for --out")

@@ -71,8 +71,8 @@ class _Fields(rt.Descriptor):
 
     _defaults: ClassVar[dict[str, Any]]
 
-    def __init__(self, **given: Any) -> None:
-        values = {**self._defaults, **given}
+    def __init__(self, **keywords: Any) -> None:
+        values = {**self._defaults, **keywords}
         if unknown := [name for name in values if name not in self._defaults]:
             raise TypeError(f"{type(self).__name__} has no field {unknown[0]!r}")
         if missing := [name for name, value in values.items() if value is _MISSING]:
@@ -94,8 +94,8 @@ class _Fields(rt.Descriptor):
         return hash(self._values())
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._defaults)
-        return f"{type(self).__name__}({shown})"
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._defaults)
+        return f"{type(self).__name__}({fields})"
 
 
 def _descriptor(op: Op, declared: Declared, module: str) -> type[Any]:

@@ -78,7 +78,7 @@ def _is_of_stub(node: ast.stmt) -> bool:
         case ast.FunctionDef(body=[body], decorator_list=[]):
             return _is_text(body)
         case ast.ClassDef(bases=[ast.Name(id="NamedTuple")], body=body, decorator_list=[]):
-            return all(isinstance(one, ast.AnnAssign) and one.value is None for one in body)
+            return all(isinstance(statement, ast.AnnAssign) and statement.value is None for statement in body)
         case ast.Import() | ast.ImportFrom():
             return ast.unparse(node) in _OF_STUBS
         case ast.Assign(targets=[ast.Name(id="__all__")]):
@@ -94,19 +94,19 @@ def _unexpected(op: Op, line: int) -> SpecError:
 def _wrong(tree: ast.Module, op: Op) -> Iterator[int]:
     """The lines that do not belong in a plan."""
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    if [one.name for one in classes] != [op.descriptor, *op.plans]:
+    if [node.name for node in classes] != [op.descriptor, *op.plans]:
         yield 1
-    known = frozenset(("run", "__package__", op.descriptor, f"{op.plan}.SCHEDULES"))
+    names = frozenset(("run", "__package__", op.descriptor, f"{op.plan}.SCHEDULES"))
     for node in tree.body:
         match node:
             case ast.ClassDef(body=body):
                 yield from [] if _is_declared(node, op) else [node.lineno]
-                yield from (inner.lineno for inner in body if not _is_of_class(inner, op, known))
+                yield from (inner.lineno for inner in body if not _is_of_class(inner, op, names))
             case ast.Import() | ast.ImportFrom() if ast.unparse(node) in _IMPORTS:
                 pass
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=value) if _is_data(value, known):
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value) if _is_data(value, names):
                 pass
-            case ast.Expr(value=ast.Call(func=called, args=[value], keywords=[])) if _is_data(value, known):
+            case ast.Expr(value=ast.Call(func=called, args=[value], keywords=[])) if _is_data(value, names):
                 yield from [] if ast.unparse(called) == "rt.REGISTRY.register" else [node.lineno]
             case _:
                 yield from [] if _is_text(node) else [node.lineno]
@@ -119,48 +119,48 @@ def _is_text(node: ast.stmt) -> bool:
 
 def _is_declared(node: ast.ClassDef, op: Op) -> bool:
     """Whether the class has the decorator and the base that a plan module gives it."""
-    bases, decorators = [ast.unparse(base) for base in node.bases], [ast.unparse(one) for one in node.decorator_list]
+    bases, decorators = (list(map(ast.unparse, nodes)) for nodes in (node.bases, node.decorator_list))
     if node.keywords or len(bases) != 1:
         return False
     if node.name == op.descriptor:
         return bases[0] in _BASES and decorators == [_DECORATOR]
-    wanted = [f"{of}[{op.descriptor}]" for of in _PLANS] if node.name == op.plan else [op.plan]
-    return bases[0] in wanted and not decorators
+    expected = [f"{of}[{op.descriptor}]" for of in _PLANS] if node.name == op.plan else [op.plan]
+    return bases[0] in expected and not decorators
 
 
-def _is_of_class(node: ast.stmt, op: Op, known: frozenset[str]) -> bool:
+def _is_of_class(node: ast.stmt, op: Op, module_names: frozenset[str]) -> bool:
     match node:
         case ast.AnnAssign(target=ast.Name(), annotation=kind, value=value):
-            return ast.unparse(kind) in _FIELDS and (value is None or _is_data(value, known))
+            return ast.unparse(kind) in _FIELDS and (value is None or _is_data(value, module_names))
         case ast.Assign(targets=[ast.Name()], value=value):
-            return _is_data(value, known)
+            return _is_data(value, module_names)
         case ast.FunctionDef(name="run", args=arguments, body=[text, *body], decorator_list=[]):
             names = "".join(f"{t.name}, " for t in op.tensors)
-            wanted = ast.parse(f"arrays = ({names})\nreturn self._run(arrays, workspace, stream)").body
-            handed_on = list(map(ast.dump, body)) == list(map(ast.dump, wanted))
+            expected = ast.parse(f"arrays = ({names})\nreturn self._run(arrays, workspace, stream)").body
+            handed_on = list(map(ast.dump, body)) == list(map(ast.dump, expected))
             return handed_on and _is_text(text) and _is_signature(arguments, op)
     return _is_text(node)
 
 
 def _is_signature(arguments: ast.arguments, op: Op) -> bool:
     optional = {t.name: " = None" if t.optional else "" for t in op.tensors}
-    wanted = [f"{name}: rt.Array{default}" for name, default in optional.items()]
-    wanted += ["workspace: rt.Workspace = None", "stream: rt.Stream = None"]
-    text = f"def run(self, *, {', '.join(wanted)}): pass"
+    parameters = [f"{name}: rt.Array{default}" for name, default in optional.items()]
+    parameters += ["workspace: rt.Workspace = None", "stream: rt.Stream = None"]
+    text = f"def run(self, *, {', '.join(parameters)}): pass"
     return ast.dump(arguments) == ast.dump(ast.parse(text).body[0].args)  # type: ignore[attr-defined]
 
 
-def _is_data(node: ast.expr, known: frozenset[str]) -> bool:
+def _is_data(node: ast.expr, names: frozenset[str]) -> bool:
     """Whether an expression consists of constants, declarations and the module's own names."""
     match node:
         case ast.Constant() | ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
             return True
         case ast.Tuple(elts=elements):
-            return all(_is_data(element, known) for element in elements)
+            return all(_is_data(element, names) for element in elements)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="rt"), attr=name), args=arguments, keywords=keywords):
-            given = [*arguments, *(keyword.value for keyword in keywords)]
-            return name in _DECLARATIONS and all(_is_data(value, known) for value in given)
-    return ast.unparse(node) in known | _ERRORS
+            operands = [*arguments, *(keyword.value for keyword in keywords)]
+            return name in _DECLARATIONS and all(_is_data(value, names) for value in operands)
+    return ast.unparse(node) in names | _ERRORS
 
 
 def _formulas(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -170,8 +170,8 @@ def _formulas(tree: ast.Module) -> Iterator[tuple[int, str]]:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _TABLES:
                 yield from _texts(value)
             case ast.Call(func=ast.Attribute(attr=name), args=arguments, keywords=keywords) if name in _FORMULAS:
-                given = [*enumerate(arguments), *((keyword.arg, keyword.value) for keyword in keywords)]
-                for at, value in given:
+                operands = [*enumerate(arguments), *((keyword.arg, keyword.value) for keyword in keywords)]
+                for at, value in operands:
                     if at in _FORMULAS[name]:
                         yield from _texts(value)
 

@@ -83,12 +83,12 @@ def joined(parts: Iterable[object]) -> Code | Text:
 
 def join(parts: Iterable[object], between: object = _NOTHING) -> Code | Text:
     """Python's `join` for typed parts; with prose among them, the result is prose."""
-    shown = list(parts)
-    for part in (between, *shown):
+    items = list(parts)
+    for part in (between, *items):
         if not (isinstance(part, Code | Text) or type(part) is int):
             raise TypeError(f"a template joins a bare {type(part).__name__}, {part!r:.80}; it needs a type")
-    text = str(between).join(map(str, shown))
-    return Text(text) if any(isinstance(part, Text) for part in (between, *shown)) else Code(text)
+    text = str(between).join(map(str, items))
+    return Text(text) if any(isinstance(part, Text) for part in (between, *items)) else Code(text)
 
 
 @cache

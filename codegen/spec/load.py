@@ -25,20 +25,20 @@ _PRINTABLE = re.compile(r"[A-Za-z0-9_.+ /-]+")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A spec, its file and its measurements; `shown` is the file's path in generated headers."""
+    """A spec, its file and its measurements; `display_path` is the file's path in generated headers."""
 
     spec: OpSpec
     source: YamlSource
-    shown: str
+    display_path: str
     tuned: Tables = field(default_factory=dict)
 
 
-def load_spec(path: Path, shown: str = "") -> Loaded:
+def load_spec(path: Path, display_path: str = "") -> Loaded:
     """The spec in `path`; raises SpecError with one line per error."""
-    return checked(read_yaml(path), shown or path.name)
+    return checked(read_yaml(path), display_path or path.name)
 
 
-def checked(source: YamlSource, shown: str) -> Loaded:
+def checked(source: YamlSource, display_path: str) -> Loaded:
     """The spec in a file's data; raises SpecError with one line per error."""
     try:
         model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
@@ -48,7 +48,7 @@ def checked(source: YamlSource, shown: str) -> Loaded:
     errors = findings(spec)
     if errors:
         raise report(_finding(source, place, below, text) for place, below, text in errors)
-    return Loaded(spec, source, shown)
+    return Loaded(spec, source, display_path)
 
 
 def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:

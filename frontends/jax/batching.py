@@ -24,13 +24,13 @@ def batched(primitive: Any, arrays: Sequence[Any], axes: Sequence[int | None], *
     """The batching rule of an op's primitive; results are mapped along their first axis."""
     size = next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
     front = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
-    mapped = frozenset(n for n, axis in zip(call.given, axes, strict=True) if axis is not None)
+    mapped = frozenset(n for n, axis in zip(call.present, axes, strict=True) if axis is not None)
     results = _at_once(primitive, call, front, mapped, size) or _one_by_one(primitive, call, front, mapped)
     return results, [0] * len(results)
 
 
 def _one_by_one(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozenset[str]) -> Any:
-    named = dict(zip(call.given, arrays, strict=True))
+    named = dict(zip(call.present, arrays, strict=True))
     each = {name: array for name, array in named.items() if name in mapped}
     return jax.lax.map(lambda part: primitive.bind(*{**named, **part}.values(), call=call), each)
 
@@ -43,7 +43,7 @@ def _at_once(primitive: Any, call: Call, arrays: Sequence[Any], mapped: frozense
         return None
     before, after = call.plan.shapes_of(call.descriptor), call.plan.shapes_of(larger)
     operands = []
-    for name, array in zip(call.given, arrays, strict=True):
+    for name, array in zip(call.present, arrays, strict=True):
         shape = array.shape[1:] if name in mapped else array.shape
         batched_shape = after[name][before[name].index(shape)] if shape in before[name] else None
         if batched_shape in _grown(shape, size):

@@ -15,11 +15,11 @@ class Call:
 
     plan: type[rt.Plan[Any]]
     descriptor: Any
-    given: tuple[str, ...]
+    present: tuple[str, ...]
     outputs: tuple[tuple[str, rt.ElementKind], ...]
 
     def __repr__(self) -> str:
-        return repr(self.descriptor)  # what a printed program says of it
+        return repr(self.descriptor)  # as a printed program shows it
 
     @property
     def element(self) -> rt.ElementKind:

@@ -18,10 +18,10 @@ Bind = Callable[..., Any]  # takes a Call and its arrays, gives a list of arrays
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
-class _Kept:
+class _Context:
     """What a backward needs to know besides arrays: which gradients are requested, and their types."""
 
-    wanted: frozenset[str]
+    requested: frozenset[str]
     like: tuple[tuple[str, tuple[int, ...], Any], ...]  # of each input: name, shape and dtype
 
 
@@ -30,23 +30,24 @@ def differentiable(wiring: Wiring, forward: Bind, backward: Callable[..., Any]) 
     name = wiring.forward.name
 
     def keep(call: Call, *primals: Any) -> Any:
-        inputs = dict(zip(call.given, primals, strict=True))
-        wanted = frozenset(n for n, p in inputs.items() if p.perturbed and jnp.issubdtype(p.value.dtype, jnp.inexact))
-        if constant := sorted(wanted - wiring.differentiable):
+        inputs = dict(zip(call.present, primals, strict=True))
+        varied = {n: p.value.dtype for n, p in inputs.items() if p.perturbed}
+        requested = frozenset(n for n, dtype in varied.items() if jnp.issubdtype(dtype, jnp.inexact))
+        if constant := sorted(requested - wiring.differentiable):
             reason = f"{name} has no gradient with respect to {constant[0]!r}"
             raise NotImplementedError(f"{reason}; pass it what jax.lax.stop_gradient gives")
         results = function(call, *(p.value for p in primals))  # itself, so that a second derivative meets the backward
         arrays = {n: p.value for n, p in inputs.items()} | dict(zip(call.names, results, strict=True))
         like = tuple((n, p.value.shape, p.value.dtype) for n, p in inputs.items())
-        return results, (_Kept(wanted, like), {n: arrays[n] for n in wiring.kept if n in arrays})
+        return results, (_Context(requested, like), {n: arrays[n] for n in wiring.saved if n in arrays})
 
-    def go_back(call: Call, residuals: tuple[_Kept, dict[str, Any]], cotangents: Sequence[Any]) -> Any:
+    def go_back(call: Call, residuals: tuple[_Context, dict[str, Any]], cotangents: Sequence[Any]) -> Any:
         context, saved = residuals
         by_output = dict(zip(call.names, cotangents, strict=True))
         incoming = {n: _array(by_output.get(output), n in optional) for n, output in wiring.cotangents.items()}
         gradients = backward(**saved, **incoming, **_keywords(wiring, call, context))
         named = {of: gradients[a.name] for of, a in wiring.wrt if a.name in gradients}
-        return tuple(named[n].reshape(s).astype(d) if n in context.wanted else None for n, s, d in context.like)
+        return tuple(named[n].reshape(s).astype(d) if n in context.requested else None for n, s, d in context.like)
 
     optional = {a.name for a in wiring.backward.inputs if a.optional}
     function: Any = jax.custom_vjp(forward, nondiff_argnums=(0,))
@@ -61,8 +62,9 @@ def _array(cotangent: Any, optional: bool) -> Any:
     return None if optional else jnp.zeros(cotangent.shape, cotangent.dtype)
 
 
-def _keywords(wiring: Wiring, call: Call, context: _Kept) -> dict[str, Any]:
+def _keywords(wiring: Wiring, call: Call, context: _Context) -> dict[str, Any]:
     element = call.element
     fields = {name: getattr(call.descriptor, name) for name in call.descriptor._types}
     dtypes = {name: dtype for name, _, dtype in context.like}
-    return wiring.keywords(fields, context.wanted, dtypes, lambda a: [kind.row.numpy for kind in a.elements(element)])
+    requested = context.requested
+    return wiring.keywords(fields, requested, dtypes, lambda a: [kind.row.numpy for kind in a.elements(element)])

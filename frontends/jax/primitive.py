@@ -44,13 +44,13 @@ def _lowered(platform: str, *arrays: Any, call: Call) -> Any:
     if plan.workspace_bytes:
         results[_WORKSPACE] = jax.ShapeDtypeStruct((plan.workspace_bytes,), rt.ElementKind.U8.row.numpy)
     names = list(results)
-    launch = Launch(plan, (*call.given, *names), arrays, tuple(results.values()))
+    launch = Launch(plan, (*call.present, *names), arrays, tuple(results.values()))
     for device in devices:
         launch.load(device)
     outputs = buffer_callback(
         launch,
         tuple(results.values()),
-        input_output_aliases={i: names.index(n) for i, n in enumerate(call.given) if n in names},
+        input_output_aliases={i: names.index(n) for i, n in enumerate(call.present) if n in names},
         command_buffer_compatible=True,
     )(*arrays)
     return outputs[: len(call.outputs)]

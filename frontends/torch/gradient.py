@@ -24,8 +24,8 @@ class Derivative:
         self._outputs = [a.name for a in forward.outputs]
         self._constant = [(i, n) for i, n in enumerate(self._names) if n not in wiring.differentiable]
         self._inputs = backward.inputs
-        # What the backward is told and the forward's inputs show.
-        self._shown = {e.field for e in forward.plan.EXTENTS}.intersection(backward.parameters)
+        # Fields of the backward that the forward's inputs determine.
+        self._inferred = {e.field for e in forward.plan.EXTENTS}.intersection(backward.parameters)
 
     def keep(
         self, ctx: Any, needed: Sequence[bool], inputs: Sequence[Any], keywords: Mapping[str, Any], out: Any
@@ -37,17 +37,17 @@ class Derivative:
         tensors = self._forward.named(inputs)
         outputs = dict(zip(self._outputs, listed(out), strict=True))
         ctx.fields = {**self._forward.defaults, **keywords}
-        if self._shown:
+        if self._inferred:
             ctx.fields |= self._forward.fields(tensors, keywords)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(outputs[a.name] for a in self._forward.outputs if self._is_constant(ctx, a)))
         tensors |= outputs
-        ctx.save_for_backward(*[tensors[name] for name in self._wiring.kept])
+        ctx.save_for_backward(*[tensors[name] for name in self._wiring.saved])
         ctx.like = {n: (t.shape, t.dtype, t.device) for n, t in tensors.items() if t is not None}
 
     def go_back(self, ctx: Any, needed: Sequence[bool], grads: Sequence[Any]) -> list[Any]:
         """Gradients with respect to the forward's inputs."""
-        arrays = dict(zip(self._wiring.kept, ctx.saved_tensors, strict=True))
+        arrays = dict(zip(self._wiring.saved, ctx.saved_tensors, strict=True))
         by_output = dict(zip(self._outputs, grads, strict=True))
         for name, output in self._wiring.cotangents.items():
             arrays[name] = by_output[output]
@@ -55,21 +55,22 @@ class Derivative:
             if arrays[argument.name] is None and not argument.optional:
                 shape, dtype, device = ctx.like[self._wiring.cotangents[argument.name]]
                 arrays[argument.name] = torch.zeros(shape, dtype=dtype, device=device)
-        wanted = [name for name, needs in zip(self._names, needed, strict=False) if needs]  # the last may be left out
-        gradients = listed(self._call(*[arrays[a.name] for a in self._inputs], **self._keywords(ctx, wanted)))
+        # The last inputs may be left out.
+        requested = [name for name, is_needed in zip(self._names, needed, strict=False) if is_needed]
+        gradients = listed(self._call(*[arrays[a.name] for a in self._inputs], **self._keywords(ctx, requested)))
         named = {name: gradient for (name, _), gradient in zip(self._wiring.wrt, gradients, strict=True)}
         names = self._names[: len(needed)]
-        return [_shaped(named[name], ctx.like[name][0]) if name in wanted else None for name in names]
+        return [_shaped(named[name], ctx.like[name][0]) if name in requested else None for name in names]
 
     def _is_constant(self, ctx: Any, output: rt.Argument) -> bool:
         """Whether `output` has no gradient: the backward takes none, or it was not requested."""
         unwanted = output.optional and not ctx.fields.get(output.optional)
         return bool(unwanted) or output.name not in self._wiring.cotangents.values()
 
-    def _keywords(self, ctx: Any, wanted: Sequence[str]) -> dict[str, Any]:
+    def _keywords(self, ctx: Any, requested: Sequence[str]) -> dict[str, Any]:
         dtypes = {name: dtype for name, (_, dtype, _) in ctx.like.items()}
         element = dtypes[self._forward.typed.name]
-        return self._wiring.keywords(ctx.fields, wanted, dtypes, lambda argument: _dtypes(argument, element))
+        return self._wiring.keywords(ctx.fields, requested, dtypes, lambda argument: _dtypes(argument, element))
 
 
 @lru_cache(maxsize=1024)

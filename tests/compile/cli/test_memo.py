@@ -87,8 +87,8 @@ def test_each_file_counts(question: Question, tmp_path: Path, name: str) -> None
 
 def test_all_that_is_asked_counts(question: Question, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So are other words, a folder of another name, another Python, and another version of a package."""
-    assert replace(question, asked=("what", "else")).recall() is None
-    assert replace(question, given=("another",)).recall() is None
+    assert replace(question, query=("what", "else")).recall() is None
+    assert replace(question, inputs=("another",)).recall() is None
     assert replace(question, specs=(tmp_path / "specs").rename(tmp_path / "moved")).recall() is None
     (tmp_path / "moved").rename(tmp_path / "specs")
     with monkeypatch.context() as other:
@@ -105,7 +105,7 @@ def test_all_that_is_asked_counts(question: Question, tmp_path: Path, monkeypatc
 def test_what_may_have_been_seen_by_halves_is_forgotten(question: Question, tmp_path: Path) -> None:
     """Nothing is kept where a file was written meanwhile, a source is younger than the process, or templates are
     somebody's."""
-    late = replace(question, asked=("late",))
+    late = replace(question, query=("late",))
     assert late.recall() is None
     write(tmp_path / EVERY[-1], "other")
     late.remember(["wrong"])
@@ -131,7 +131,7 @@ def test_what_cannot_be_kept_or_read_is_looked_at(question: Question, monkeypatc
         assert replace(question).recall() is None
     path.write_bytes(content)
     assert replace(question).recall() == ["this"]
-    other = replace(question, given=("of another compiler",))
+    other = replace(question, inputs=("of another compiler",))
     other.remember(["other"])
     assert (replace(other).recall(), replace(question).recall()) == (["other"], None)
     monkeypatch.setenv("BARACUDA_CACHE_DIR", "/dev/null/none")

@@ -622,7 +622,7 @@ def test_what_overflows_in_8_bits(kind: str, got: float, right: bool) -> None:
 
 
 def test_generated_files_are_current() -> None:
-    ops = [lower(one.spec, one.shown) for one in load_folder(SPECS).values() if one.spec.family == "map"]
+    ops = [lower(one.spec, one.display_path) for one in load_folder(SPECS).values() if one.spec.family == "map"]
     generated = ROOT / "generated"
     for path, text in texts(ops).items():
         if "/" in path and not path.endswith("__init__.py"):

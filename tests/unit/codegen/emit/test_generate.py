@@ -56,7 +56,7 @@ def test_generating_twice_writes_nothing(samples: Path, out: Path) -> None:
     before = tree(out)
     again = generate(samples, out)
     assert (again.written, again.removed, again.any) == ((), (), False)
-    assert again.kept == first.written
+    assert again.unchanged == first.written
     assert tree(out) == before
 
 

@@ -61,8 +61,8 @@ def compile(**options: Any) -> None:
 
 
 @main.command("list")
-@click.option("--op", shell_complete=arguments.complete("ops"))
-@click.option("--dtype", shell_complete=arguments.complete("elements"))
+@arguments.OPS
+@click.option("--dtype", shell_complete=arguments.complete("elements"), help="Element type; default: all.")
 @click.option("--resources", is_flag=True, help="Add resources per layout; compiles what is not cached.")
 @arguments.archs("sm_90")
 @arguments.ANY_SPECS
@@ -275,8 +275,8 @@ def compare(ops: tuple[str, ...], report: bool, out: Path | None, **options: Any
 def fuzz(targets: tuple[str, ...], faults: bool, report: bool, out: Path | None, **options: Any) -> None:
     """Fuzz with hostile specs, programs, tables, files, cache entries and calls; exit 1 on a violation.
 
-    A TARGET is one of read, generate, list, select, compile, execute, calls, tables, repro and entries; default: some
-    of each.
+    A TARGET is one of read, validate, generate, list, select, compile, execute, calls, tables, repro and entries;
+    default: some of each.
     """
     from .prove.fuzz import cache_faults, fuzz, write_report
 

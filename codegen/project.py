@@ -66,7 +66,7 @@ def refuse_unknown(names: Iterable[str], ops: Collection[str]) -> None:
         if name not in ops:
             ours = installed("baracuda.specs")
             built_in = any(path.stem == name for path in ours.rglob("*.yaml"))
-            hint = f"; the built-in {name} is of --specs {shlex.quote(str(ours))}" if built_in else ""
+            hint = f"; for the built-in {name}, pass --specs {shlex.quote(str(ours))}" if built_in else ""
             raise Unsupported(f"no op {name!r}; {did_you_mean(name, ops)}{hint}")
 
 

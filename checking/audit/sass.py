@@ -29,7 +29,6 @@ _LOCAL = ("LDL", "STL")
 class Sass:
     """Counts of instructions; widths are bytes per thread."""
 
-    instructions: int = 0
     loads: Mapping[int, int] = field(default_factory=dict)  # of global memory: width -> how many
     stores: Mapping[int, int] = field(default_factory=dict)
     local: Mapping[str, int] = field(default_factory=dict)
@@ -55,7 +54,7 @@ def disassembler() -> tuple[Path, str]:
 
 
 def disassemble(codes: Sequence[bytes], arch: str) -> list[Sass]:
-    """Disassemble several kernels for `arch` in one run, because starting costs more than a kernel."""
+    """Disassemble several kernels for `arch` in one run: starting nvdisasm takes longer than a kernel."""
     program, _ = disassembler()
     with tempfile.NamedTemporaryFile(prefix="baracuda-audit-") as file:
         file.write(b"".join(codes))
@@ -98,11 +97,11 @@ def _sass(count: Counter[str]) -> Sass:
             products[types] = products.get(types, 0) + n
         elif kind in ("FFMA", "FFMA2", "DFMA") or (kind == "HFMA2" and "MMA" not in parts):
             fused += n
-    return Sass(sum(count.values()), widths["loads"], widths["stores"], local, atomics, products, fused)
+    return Sass(widths["loads"], widths["stores"], local, atomics, products, fused)
 
 
 def _factors(kind: str, parts: Sequence[str]) -> str:
-    """The types of what an instruction of the tensor cores multiplies and of what it adds up."""
+    """The types of a tensor-core instruction's factors and sums."""
     if kind in ("DMMA", "DGMMA"):
         return "f64.f64"
     if kind not in ("HMMA", "HGMMA"):

@@ -67,11 +67,8 @@ def _file(kind: str) -> Callable[[Path, Random], Held]:
 
 
 def _library(root: Path, rng: Random) -> Held:
-    """What the host device builds: a damaged one is built again, so it is read as if nobody could."""
+    """A library of the host device, read without building a damaged one again."""
     name, body, builds = f"{rng.randbytes(20).hex()}.so", rng.randbytes(300), BuildCache(root / "host")
-
-    def nobody(_: Path) -> None:
-        raise FileNotFoundError(name)
 
     def read() -> bytes | None:
         return content(root / "host" / name) if CacheFolder(root / "host").read(name) is not None else None

@@ -54,7 +54,7 @@ def failures_of(tallies: Mapping[str, Tally], seed: int) -> list[Row]:
 
 
 def markdown(paths: Sequence[Path]) -> str:
-    """A page of what state files hold: of each target, what was judged of the latest texts."""
+    """The page of results in state files: for each target, those of the latest code."""
     records = list(lines(paths))
     latest = {line.target: line.against for line in records}
     tallies: dict[str, Tally] = {}
@@ -70,7 +70,7 @@ def markdown(paths: Sequence[Path]) -> str:
     failed = [row for line in current for row in failures_of({line.target: line.tally}, line.seed)]
     table += ["", *(f"- {row['failure']}: `{row['again']}`" for row in failed)] if failed else []
     seeds = ", ".join(str(seed) for seed in sorted({line.seed for line in records}))
-    table += ["", f"Seeds {seeds}; texts {', '.join(sorted(set(latest.values())))}."]
+    table += ["", f"Seed {seeds}; digest of the code under test: {', '.join(sorted(set(latest.values())))}."]
     return "\n".join([_HEAD, *table, *_faults(paths)]) + "\n"
 
 
@@ -80,17 +80,17 @@ def _faults(paths: Sequence[Path]) -> list[str]:
     return [_FAULTS, *(f"| {' | '.join(row)} |" for row in rows)] if rows else []
 
 
-_HEAD = """# What was tried against this package
+_HEAD = """# Results of fuzzing
 
-Hostile input, drawn and judged by [`baracuda-gen fuzz`](fuzzing.md); which trust each kind of input has is said in
-[SECURITY.md](../SECURITY.md). Time and memory are those of the dearest case.
+Hostile input drawn and judged by [`baracuda-gen fuzz`](fuzzing.md). [SECURITY.md](../SECURITY.md) says how far each
+kind of input is trusted. Time and memory are the maxima over all cases.
 """
 
 _FAULTS = """
 ## Caches
 
-What was done to caches of machine code, of builds and of answers, and how often nothing wrong came of it: what was
-read is what was written, or it was made anew or refused; `baracuda-gen fuzz --faults`.
+Faults injected into caches by `baracuda-gen fuzz --faults`. A fault is contained if what is read is what was written,
+or is rebuilt or refused.
 
-| fault | tried | held |
+| fault | tried | contained |
 | --- | ---: | ---: |"""

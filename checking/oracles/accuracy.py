@@ -1,4 +1,4 @@
-"""How a result compares with what was expected, in units of the bound that was declared."""
+"""Errors of a result, in units of the declared bound."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from baracuda.runtime.arrays.element import Element
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How an output compares with what was expected; `worst_ratio` is the largest error in units of its bound.
+    """The errors of an output; `worst_ratio` is the largest error in units of its bound.
 
-    The element with that ratio is at `index`, counted in (rows, columns) as far as the output varies along them.
+    `index` is the element with that ratio.
     """
 
     max_error: float
@@ -39,22 +39,22 @@ def _parts(numbers: Any) -> Any:
 
 
 def as_float(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`array` for comparisons: float64, or what cannot become that as it is."""
+    """`array` as float64; integers, bools and complex numbers as they are."""
     return array if array.dtype.kind in "iubc" else array.astype(np.float64)
 
 
 def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accuracy:
-    """Measure `got`, stored as `kind`, against `expected`; the ratio is infinite where only one of them is finite.
+    """Measure the errors of `got`, stored as `kind`; the ratio is infinite where only one of the two is finite.
 
-    An infinity is right where the expected value lies beyond what `kind` can hold, give or take the tolerance; a NaN
-    in f8e4m3, which has no infinities.
+    Where `expected` may overflow `kind`, within the tolerance, an infinity of its sign is right; in f8e4m3, which has
+    no infinities, NaN is.
     """
     if kind.value[0] == "c":
         got, expected = _parts(got), _parts(expected)
         tolerance = _parts(np.broadcast_to(np.asarray(tolerance, np.float64) * (1 + 1j), got.shape[:-1]))
     largest = kind.row.largest or np.inf
     doubles = all(np.asarray(numbers).dtype == np.float64 for numbers in (got, expected))
-    wide = np.float64 if doubles else np.longdouble  # which takes thrice the time
+    wide = np.float64 if doubles else np.longdouble  # three times as slow
     got, expected = np.asarray(got, wide), np.asarray(expected, wide)
     if not got.size:
         return Accuracy(0.0, 0.0, 0.0)
@@ -72,7 +72,7 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
         distance = float(np.sqrt(np.sum(np.where(finite, got - expected, 0) ** 2)))
     worst = int(np.argmax(ratio))
     relative = distance / norm if norm else distance
-    index = tuple(int(i) for i, n in zip(np.unravel_index(worst, got.shape), got.shape, strict=True) if n > 1)
+    index = tuple(int(i) for i in np.unravel_index(worst, got.shape))
     return Accuracy(
         max_error=float(error.max()),
         worst_ratio=float(ratio.max()),
@@ -85,7 +85,7 @@ def compare(got: Any, expected: Any, tolerance: Any, kind: ElementKind) -> Accur
 
 
 def stored(value: Any, error: Any, kind: ElementKind, declared: BoundSpec) -> Any:
-    """The bound on a value of type `kind` whose error was at most `error` before it was stored."""
+    """The bound on the error of a value stored as `kind`, whose error before the store is at most `error`."""
     error = declared.c2 * np.asarray(error, np.float64)
     row = kind.row
     if not row.unit_roundoff:

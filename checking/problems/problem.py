@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -103,6 +104,12 @@ class Problem:
     def caller(self, name: str, array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """The reverse of `flat`."""
         return np.asarray(array).reshape(shape)
+
+    def index_of(self, name: str, index: tuple[int, ...]) -> tuple[int, ...]:
+        """The index in the caller's array of the element at `index` of `flat`."""
+        shape = self.shape_of(name)
+        numbers = self.flat(name, np.arange(prod(shape)).reshape(shape))
+        return tuple(int(i) for i in np.unravel_index(numbers[index[: numbers.ndim]], shape))
 
     @cached_property
     def saved(self) -> frozenset[str]:

@@ -105,8 +105,8 @@ def read(path: Path) -> Bundle:
     """Read a file of `write`; InvalidProblem for anything else, and for more than `LARGEST` bytes."""
     try:
         if not path.is_file():
-            what = "is no file" if path.exists() else "no such file"
-            raise InvalidProblem(f"{what}; 'baracuda-gen compare --repro DIR' writes one")
+            wrong = "is not a regular file" if path.exists() else "no such file"
+            raise InvalidProblem(f"{wrong}; 'baracuda-gen test --repro DIR' writes one per failure")
         check_file(path)
         with zipfile.ZipFile(path) as file:
             facts = facts_of(json.loads(member(file, _FACTS, _MOST_FACTS)))

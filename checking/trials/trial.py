@@ -1,11 +1,13 @@
-"""One run of a plan with all that decides it: the numbers, their places in memory, what should come out and how far off
-that may be. A trial needs no oracle any more, so that it can be kept and tried again."""
+"""One run of a plan: inputs, their layout in memory, expected values and error bounds.
+
+A trial needs no oracle, so that it can be saved and repeated.
+"""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,9 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """Inputs by name, in the caller's shapes and as they are stored; expected values and bounds by output, as
-    `Problem.flat` gives them. What memory looks like is contiguous unless it is said."""
+    """Inputs by name, in the caller's shapes and stored types; expected values and bounds by output, in the shapes of
+    `Problem.flat`. Memory is contiguous except for `patterns` and `broadcast`.
+    """
 
     problem: Problem
     inputs: Arrays
@@ -60,7 +63,14 @@ class Trial:
     def _compared(self, outputs: Arrays) -> dict[str, Accuracy]:
         stored_types = self.problem.held(self.choice)
         wide = {name: self.problem.flat(name, as_float(outputs[name])) for name in self.problem.results}
-        return {n: compare(value, self.exact[n], self.allowed[n], stored_types[n]) for n, value in wide.items()}
+        seen = {n: compare(value, self.exact[n], self.allowed[n], stored_types[n]) for n, value in wide.items()}
+        return {name: self._located(name, accuracy) for name, accuracy in seen.items()}
+
+    def _located(self, name: str, accuracy: Accuracy) -> Accuracy:
+        """With the index in the caller's array where the error exceeds its bound."""
+        if accuracy.worst_ratio <= 1:
+            return accuracy
+        return replace(accuracy, index=self.problem.index_of(name, accuracy.index))
 
     def _placed(self, memory: Memory) -> Arranged:
         """Everything in memory, inputs of stride 0 with one number for all."""

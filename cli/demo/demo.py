@@ -26,7 +26,7 @@ OPS = ("rms_norm", "rms_norm_backward")
 
 
 def demo(rows: int, cols: int, *, compile_first: bool = True) -> bool:
-    """Generate, compile, run on bf16 arrays [rows, cols] and judge; true when every bound holds.
+    """Generate, compile, run on bf16 arrays [rows, cols] and check; true when every bound holds.
 
     Raises Unsupported without autograd, which the oracle differentiates with.
     """
@@ -41,7 +41,7 @@ def demo(rows: int, cols: int, *, compile_first: bool = True) -> bool:
         runs = passes(rows, cols, target)
     for run in runs:
         show(run.plan.explain(run.plan.descriptor, device=target.name), device_called(target.name))
-    click.echo("\njudge: errors against the float64 oracle, beside the bounds that the specs declare")
+    click.echo("\ncheck: errors against the float64 oracle, and the bounds that the specs declare")
     verdicts = [row for run in runs for row in judge(run, project)]
     show_table([row for row, _ in verdicts])
     _show_times(runs, target)
@@ -70,9 +70,7 @@ def _brought_up_to_date(project: Project, out: Path) -> str:
 
 
 def _compile(project: Project) -> bool:
-    click.echo(
-        f"\ncompile: every RMSNorm kernel for {', '.join(ARCHS)}, as a/b/c where they differ; ms for all"
-    )
+    click.echo(f"\ncompile: every RMSNorm kernel for {', '.join(ARCHS)} (a/b/c where these differ; ms of all)")
     report = Report.of(list_kernels(project, OPS, layouts=("packed",)))
     show_table(_by_kernel(report))
     click.echo(report)
@@ -103,7 +101,7 @@ def _described(target: Machine) -> str:
     return (
         target.name
         if isinstance(target, CudaMachine)
-        else "the host device: the same CUDA text, executed by the processor"
+        else "the host device: the same CUDA source, on the CPU"
     )
 
 
@@ -112,7 +110,7 @@ def _show_times(runs: list[Pass], target: Machine) -> None:
         times = ", ".join(f"{run.plan.OP} {run.seconds * 1e3:.0f} ms" for run in runs)
         click.echo(f"\ntime on the host device (no benchmark): {times}")
         return
-    click.echo("\nspeed: median of runs that find the cache cold; a tensor's bytes are counted once")
+    click.echo("\nspeed: median of runs with a cold L2 cache; each tensor's bytes count once")
     show_table([_speed(run, target) for run in runs])
 
 

@@ -17,7 +17,7 @@ from .rms_norm import Pass
 if TYPE_CHECKING:
     from baracuda.checking.oracles.numerics import Accuracy
 
-BLOCK_ROWS = 256  # of the oracle at a time: what it works out in between stays in the processor's cache
+BLOCK_ROWS = 256  # of the oracle at a time, so that its temporaries stay in the CPU's cache
 
 
 def judge(run: Pass, project: Project) -> list[tuple[Row, bool]]:
@@ -62,9 +62,9 @@ def _verdict(op: str, output: str, blocks: Iterable[Accuracy]) -> tuple[Row, boo
         "op": op,
         "output": output,
         "largest error": max(a.max_error for a in accuracies),
-        "nearest its bound": closest.worst_ratio * closest.bound_there,
-        "that bound": closest.bound_there,
-        "ratio": closest.worst_ratio,
+        "error / bound": closest.worst_ratio,
+        "error there": closest.worst_ratio * closest.bound_there,
+        "bound there": closest.bound_there,
         "verdict": "within" if closest.worst_ratio <= 1 else "BEYOND",
     }
     return row, closest.worst_ratio <= 1

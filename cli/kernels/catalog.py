@@ -26,29 +26,30 @@ from .audit_report import Audit, facts_row
 
 
 def chosen_kernels(
-    package: str = PACKAGE, *, op: str | None = None, dtype: str | None = None
+    package: str = PACKAGE, *, ops: Sequence[str] = (), dtype: str | None = None
 ) -> list[Registered]:
     """The kernels of `package`, in order of preference; Unsupported for an unknown op or dtype."""
     kernels = kernels_of(package)
-    ops = {row.sku.op for row in kernels}
-    if op is not None and op not in ops:
-        raise Unsupported(f"no op {op!r} in {package!r}; {did_you_mean(op, ops)}")
+    known = {row.sku.op for row in kernels}
+    for op in ops:
+        if op not in known:
+            raise Unsupported(f"no op {op!r} in {package!r}; {did_you_mean(op, known)}")
     element = None if dtype is None else ElementKind(dtype)
-    return [k for k in kernels if op in (None, k.sku.op) and element in (None, k.sku.element)]
+    return [k for k in kernels if (not ops or k.sku.op in ops) and element in (None, k.sku.element)]
 
 
 def show_list(
     specs: Path,
     *,
     package: str = PACKAGE,
-    op: str | None = None,
+    ops: Sequence[str] = (),
     dtype: str | None = None,
     resources: bool = False,
     archs: Sequence[str] = ("sm_90",),
     as_json: bool = False,
 ) -> None:
     """Print one row per kernel of `package`; with `resources`, one per kernel, layout and architecture."""
-    kernels = chosen_kernels(package, op=op, dtype=dtype)
+    kernels = chosen_kernels(package, ops=ops, dtype=dtype)
     described: Callable[[KernelSku], Row] = sku_facts if as_json else _row
     if resources:
         audited = _audited(kernels, specs, archs, package)

@@ -24,53 +24,52 @@ kind: $kind
 direction: forward
 plan: ${kind}Plan
 family: row
-doc: Each row with its mean taken off.
+doc: Each row minus its mean.
 formula: |
   y = x - mean(x)
 source: the definition of the mean  # the paper or page that the formula is from
 
-# What the caller says of a problem before there are arrays. Types are shape, int, float and bool.
+# What a call is about, without its arrays. Types are shape, int, float and bool.
 descriptor:
   input_shape: {type: shape, doc: "extents of x and y, rank 1 to 8"}
-  axis:        {type: int, doc: the axis that a row runs along}
+  axis:        {type: int, doc: "the axis that a row runs along; negative counts from the back", default: -1}
 # Checked in this order; `raises` is InvalidProblem (a contradiction) or Unsupported (no kernel for it).
 require:
   - {that: 1 <= len(input_shape) <= 8, raises: Unsupported}
-  - {that: 0 <= axis < len(input_shape), raises: InvalidProblem}
+  - {that: -len(input_shape) <= axis < len(input_shape), raises: InvalidProblem}
   - {that: min(input_shape) >= 0, raises: InvalidProblem}
-dtypes: [f32, f16, bf16, f64]  # what T may be; acc is the type that T is summed in
+dtypes: [f32, f16, bf16, f64]  # the element type T; everything is computed in acc: f64 for f64, else f32
 
-# The axes of input_shape, shared out: one group makes up rows, the other columns.
+# Which axes of input_shape a row runs along (cols); the other axes count rows.
 dims:
   rows: {of: input_shape, axes: rest}
-  cols: {of: input_shape, axes: "(axis,)"}
-# `dims` is what a tensor has a value for, `dtype` what it may hold (by default T). A tensor may be `optional:
-# <a bool field>` with a `default` for its values, and an output may take the place of an input.
+  cols: {of: input_shape, axes: "(normalize_axis(axis, len(input_shape)),)"}
+# A tensor has a value for each of its `dims`, of type T unless `dtype` says otherwise. `optional: <a bool field>` makes
+# it optional, `default` says what is read instead; `may_alias` lets an output share an input's memory.
 inputs:
-  x: {dims: [rows, cols], doc: what is centred}
+  x: {dims: [rows, cols], doc: input}
 outputs:
   y: {dims: [rows, cols], may_alias: [x], doc: the result}
 
-# How the kernel computes it, in this order of operations.
+# What the kernel computes, in this order of operations.
 program: |
   y = x - mean(x, cols)
-# What it should be, written from the definition, not from the program: tests compare with it, in float64.
+# The definition, written independently of the program: tests compare with it in float64.
 reference: |
   y = x - sum(x, cols) / size(cols)
 
-# What is promised of the bits of each output; every promise gets a test.
+# Bit-level guarantees of each output; each is tested.
 reproducibility:
   y: [deterministic, bit_stable_on_same_hardware, batch_invariant, bit_stable_across_arch]
-# The least architecture, and the bytes that kernels for the longest rows keep in memory for want of registers: what
-# `check` says of your program.
+# The lowest architecture, and the bytes that kernels for long rows may spill: start with {sm_80: {}} and enter what
+# `check` reports.
 arch: {sm_80: {spill_bytes: {packed: 16, dense: 36, strided: 88, gathered: 440}}}
 
 tests:
-  defaults: {axis: 1}
   cases:
     - {input_shape: [7, 257]}
     - {input_shape: [33, 4096]}
-    - {input_shape: [5, 24, 3]}
+    - {input_shape: [5, 24, 3], axis: 1}
     - {input_shape: [3, 70000]}
     - {input_shape: [4, 0]}
 bench:

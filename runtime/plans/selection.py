@@ -249,13 +249,13 @@ class Selectable(Generic[D]):
         Without a device, those for the default one count.
         """
         if cls.TUNED is None:
-            return Choice(None, "by rule: nothing of this op was measured")
+            return Choice(None, "by rule: tuning measured nothing for this op")
         if preference.pins or (layouts is not None and cls.LAYOUTS[0] not in layouts):
             return Choice(None, "by rule: the caller says which kernels to choose from")
         target = device or default_device()
         measurement = nearest(cls.TUNED.by_arch.get(target.arch, ()), str(descriptor.element), cls.facts_of(descriptor))
         if measurement is None:
-            return Choice(None, f"by rule: nothing near was measured on {target.arch}")
+            return Choice(None, f"by rule: tuning measured nothing similar on {target.arch}")
         rows, promised = cls._candidates(descriptor), by_rule.precision_guarantee
         return choose(measurement, rows, promised, lambda sku: cls._refusal(descriptor, sku, preference, target))
 

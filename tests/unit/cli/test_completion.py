@@ -34,7 +34,7 @@ def completed(*words: str) -> list[str]:
         (("explain", ""), plan_names("baracuda.generated")),
         (("why-miss", "RMSNorm"), ["RMSNormBackwardPlan", "RMSNormPlan"]),
         (("compile", ""), OPS),
-        (("list", "--op", "alibi_"), ["alibi_backward"]),
+        (("list", "alibi_"), ["alibi_backward"]),
         (("show", "repeat"), ["repeat", "repeat_backward"]),
         (("list", "--dtype", "f8"), ["f8e4m3", "f8e5m2"]),
         (("compile", "--arch", "sm_90"), ["sm_90", "sm_90a"]),

@@ -85,15 +85,15 @@ def why(plan: Any, descriptor: Any, *given: Any) -> str:
 
 def test_a_measurement_changes_what_is_selected(measured: Measure) -> None:
     assert schedule(SoftmaxPlan, softmax()) == NARROW
-    assert why(SoftmaxPlan, softmax()).startswith("by rule: nothing")  # of this op, or near
-    assert why(SdpaPlan, sdpa()) == "by rule: nothing of this op was measured"
+    assert why(SoftmaxPlan, softmax()).startswith("by rule: tuning measured nothing")
+    assert why(SdpaPlan, sdpa()) == "by rule: tuning measured nothing for this op"
     measured(SoftmaxPlan, rows())
     assert schedule(SoftmaxPlan, softmax()) == WIDER
     said = "  by measurement: f32 8x1000: 8.0 us, by rule 10.0 on NVIDIA H200"
     assert str(SoftmaxPlan.explain(softmax(), device="host")).splitlines()[-1] == said
     measured(SoftmaxPlan, rows(), arch="sm_90")
     assert schedule(SoftmaxPlan, softmax()) == NARROW
-    assert why(SoftmaxPlan, softmax()) == "by rule: nothing near was measured on host"
+    assert why(SoftmaxPlan, softmax()) == "by rule: tuning measured nothing similar on host"
     assert schedule(SoftmaxPlan, softmax(), device=Architecture("sm_90", "sm_90")) == WIDER
 
 
@@ -136,7 +136,7 @@ def test_the_nearest_measurement_decides(measured: Measure) -> None:
         *(WIDER, WIDER, WIDER, "row256x1x8r4", "row256x1x8r4")
     ]
     assert schedule(SoftmaxPlan, softmax(704)) == schedule(SoftmaxPlan, softmax(700)) == NARROW
-    assert schedule(SoftmaxPlan, softmax(1700)) == WIDER and "near" in why(SoftmaxPlan, softmax(1700))
+    assert schedule(SoftmaxPlan, softmax(1700)) == WIDER and "similar" in why(SoftmaxPlan, softmax(1700))
     measured(SoftmaxPlan, rows(1200, wide), rows(1200))
     assert schedule(SoftmaxPlan, softmax(1200)) == "row256x1x8r4"
 

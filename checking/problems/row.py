@@ -11,7 +11,7 @@ import numpy as np
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.spec.spec import RowSpec
 from baracuda.runtime import ElementKind
-from baracuda.runtime.families.row.geometry import FOLD_SLICES, blocks_for
+from baracuda.runtime.families.row.geometry import REDUCE_SLICES, blocks_for
 
 from .problem import Problem
 from .subject import Subject
@@ -121,7 +121,7 @@ class RowProblem(Problem, family="row"):
     def _down_column(self, count: int) -> int:
         tile = self.plan.sku.tile
         blocks = blocks_for(count, tile)
-        slices = 1 if tile.wide else FOLD_SLICES
+        slices = 1 if tile.wide else REDUCE_SLICES
         butterfly = 32 // min(32, tile.lanes)  # rows that share a warp
         of_block = butterfly.bit_length() - 1 + tile.rows // butterfly - 1
         return int(-(-count // (blocks * tile.rows)) + of_block + -(-blocks // slices) + slices)

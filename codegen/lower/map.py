@@ -29,8 +29,8 @@ SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
 _FEW = 2  # operands, tensors and indices together
 _DOC = {
     "cells": Text("The values of cells."),
-    "terms": Text("The values of cells, and what they add to the sums."),
-    "finish": Text("What is made of the sums of kept cells."),
+    "terms": Text("The values of cells, and the terms of sums."),
+    "epilogue": Text("The epilogue: outputs of sums."),
 }
 _C_TYPE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
 
@@ -61,7 +61,7 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in read),
         cells=lowering.body("cells", values),
         terms=lowering.body("terms", values, sums),
-        finish=lowering.body("finish", made, given=sums),
+        epilogue=lowering.body("epilogue", made, given=sums),
         copies=tuple((Identifier(out), Identifier(of)) for out, of in lowering.copies.items()),
         entries=tuple(_entries(spec, len(arguments) + len(indices), sums=bool(sums))),
     )

@@ -91,7 +91,7 @@ class MapOp(Op):
     scalars: tuple[Scalar, ...]
     cells: Body  # when only values of cells are wanted
     terms: Body  # when sums are, too
-    finish: Body  # once the sums are known
+    epilogue: Body  # once the sums are known
     copies: tuple[tuple[Name, Name], ...]  # output -> the input that it equals
     entries: tuple[Entry, ...]
 
@@ -107,7 +107,7 @@ class MapOp(Op):
     @property
     def bodies(self) -> tuple[Body, ...]:
         """The device functions that do something."""
-        summed = (self.terms, self.finish) if self.sums else ()
+        summed = (self.terms, self.epilogue) if self.sums else ()
         return (*((self.cells,) if self.cells.stores else ()), *summed)
 
     @property
@@ -122,4 +122,4 @@ class MapOp(Op):
     @property
     def sum_outputs(self) -> tuple[str, ...]:
         """The arguments that are made of sums."""
-        return tuple(s.tensor.name for s in self.finish.stores)
+        return tuple(s.tensor.name for s in self.epilogue.stores)

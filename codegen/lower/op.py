@@ -68,7 +68,7 @@ class Tensor:
     @property
     def held(self) -> Code:
         """The constant that says a thread of a row holds its elements from the start."""
-        return Code("ROW_INVARIANT" if self.over == "col" else "HELD")
+        return Code("ROW_INVARIANT" if self.over == "col" else "IN_REGISTERS")
 
     @property
     def and_there(self) -> Code:
@@ -86,7 +86,7 @@ class Tensor:
     @property
     def inside(self) -> Code:
         """Whether whole packs around a row may be read: not where other blocks update theirs meanwhile."""
-        return Code("false" if self.role == "inout" else f"MISALIGNED && args.{self.local}.inside(row)")
+        return Code("false" if self.role == "inout" else f"MISALIGNED && args.{self.local}.may_overread(row)")
 
     @property
     def again(self) -> Code:

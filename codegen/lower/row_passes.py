@@ -300,7 +300,7 @@ class _Scheduler:
             Code(start),
             Code(self._fused(line.expr, part) or step.format(part=part, expr=self._operand(line.expr))),
             Code(fold),
-            Code(finish.format(folded=f"baracuda::fold_row<Tile, {fold}>({part}, turn)")),
+            Code(finish.format(folded=f"baracuda::reduce_row<Tile, {fold}>({part}, phase)")),
         )
 
     def _fused(self, reduce: Reduce, total: str) -> str:

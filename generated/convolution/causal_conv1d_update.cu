@@ -8,7 +8,7 @@
 
 namespace baracuda {
 
-// What the plan settled before compilation.
+// Set by the plan at compile time.
 using Element = BARACUDA_ELEMENT;
 struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;

@@ -9,13 +9,13 @@
 
 namespace baracuda {
 
-// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+// Set by the plan at compile time: the schedule, and the layout of the caller's arrays.
 using Element = BARACUDA_ELEMENT;
 struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;
 };
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
-constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
+constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // maximum number of axes that rows lie along
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_DGAMMA = BARACUDA_HAS_DGAMMA;
 constexpr bool HAS_DBETA = BARACUDA_HAS_DBETA;
@@ -36,49 +36,51 @@ template <typename T> struct kernel_args {
     PerElement<T, ROW_AXES> dx_;
     PerCol<dgamma_type<T>, LAYOUT> dgamma_;
     PerCol<dbeta_type<T>, LAYOUT> dbeta_;
-    long long parts;  // that each column sum is made of
+    long long parts;  // partial sums of each column
     acc_of<T>* dgamma_parts;  // [parts, cols]
     acc_of<T>* dbeta_parts;  // [parts, cols]
-    acc_of<T>* drift_gathered;  // [rows], gathered from wide rows
-    acc_of<T>* proj_gathered;  // [rows], gathered from wide rows
-    unsigned* tickets;  // one a strip of wide rows
+    acc_of<T>* drift_reduced;  // [rows], of wide rows
+    acc_of<T>* proj_reduced;  // [rows], of wide rows
+    unsigned* tickets;  // one for each strip of wide rows
 };
 
-// Block b works on rows b * ROWS and following, a persistent block then on rows (b + blocks) * ROWS, ... LANES threads
-// share a row; thread t of them owns packs t, t + LANES, ... of VEC columns. A held row stays in registers: each tensor
-// is read once and written once. A persistent block prefetches the next packed row into shared memory while it works on
-// one. Dense rows may be misaligned: threads own the same columns, and recompute what they store for the aligned packs.
+// Block b works on rows b * ROWS to (b + 1) * ROWS; a persistent block goes on with rows (b + blocks) * ROWS, ...
+// LANES threads share a row; thread t of them owns packs t, t + LANES, ... of VEC columns. A row that fits in the tile
+// stays in registers: each tensor is read once and written once. A persistent block prefetches the next packed row into
+// shared memory. Dense rows may be misaligned: threads own the same columns, and recompute what they store in aligned
+// packs.
 template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP;
-    constexpr bool PREFETCH = HELD && Tile::PERSISTENT && LAYOUT == Layout::PACKED;
-    constexpr bool MISALIGNED = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
-    // The grid has a block for all rows.
-    constexpr bool ONCE = false;
-    constexpr bool ROW_INVARIANT = HELD;  // columns' values stay in registers
+    constexpr bool IN_REGISTERS = WALK == Walk::REGISTERS || WALK == Walk::STRIP;
+    constexpr bool PREFETCH = IN_REGISTERS && Tile::PERSISTENT && LAYOUT == Layout::PACKED;
+    constexpr bool MISALIGNED = LAYOUT == Layout::DENSE;  // aligned packs differ from the packs of columns
+    // Every block has its own rows: no loop.
+    constexpr bool SINGLE_ITERATION = false;
+    // Values of columns stay in registers.
+    constexpr bool ROW_INVARIANT = IN_REGISTERS;
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
-    constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
+    constexpr index_t CHUNK_STRIDE = index_t(Tile::LANES) * VEC, TILE = CHUNK_STRIDE * CHUNKS;
     const Space& space = args.space;
     const long long rows_size = space.rows;
     [[maybe_unused]] const long long cols_size = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
     const long long block = WALK == Walk::STRIP ? blockIdx.y
-                            : ONCE              ? blockIdx.x + (long long)blockIdx.y * gridDim.x
+                            : SINGLE_ITERATION              ? blockIdx.x + (long long)blockIdx.y * gridDim.x
                                                 : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
-    // The columns of a held tile. Blocks of a cluster share those of a row evenly.
-    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols)
-                                                         : held_stretch<Tile, VEC, index_t>(space.cols);
-    const index_t home = stretch.first;
-    const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
-    [[maybe_unused]] int turn = 0;
+    // The block's columns: all of the row, an even share in a cluster, or one strip.
+    const ColumnRange<index_t> columns = WALK == Walk::STRIP ? ColumnRange<index_t>::of(blockIdx.x, TILE, space.cols)
+                                                         : block_columns<Tile, VEC, index_t>(space.cols);
+    const index_t first_col = columns.first;
+    const auto column = [lane](index_t tile, int k) { return tile + k * CHUNK_STRIDE + lane * VEC; };
+    [[maybe_unused]] int phase = 0;
     Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];
     [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
     [[maybe_unused]] acc_t dbeta_sum[CHUNKS][VEC] = {};
     if constexpr (ROW_INVARIANT) {
-        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma_.data, args.gamma_.col_stride, space, column(home, 0),
-            APART, stretch.end, false);
+        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma_.data, args.gamma_.col_stride, space, column(first_col,
+            0), CHUNK_STRIDE, columns.end, false);
     }
 
     DYN_SHARED(unsigned char, dynamic);
@@ -91,9 +93,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const T* const x_row = args.x_.row(space, row);
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
-            if (column(home, k) >= stretch.end) continue;
-            dy_prefetch.fetch(k, dy_row + column(home, k));
-            x_prefetch.fetch(k, x_row + column(home, k));
+            if (column(first_col, k) >= columns.end) continue;
+            dy_prefetch.fetch(k, dy_row + column(first_col, k));
+            x_prefetch.fetch(k, x_row + column(first_col, k));
         }
     };
     const auto mu_at = [&](long long row) {
@@ -102,16 +104,16 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
     const auto rstd_at = [&](long long row) {
         return row < rows_size ? acc_t(args.rstd_.at(space, row)) : acc_t(0.0);
     };
-    const long long own = threadIdx.x / Tile::LANES;
-    if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
-    if constexpr (PREFETCH) fetch(block * Tile::ROWS + own);
-    acc_t mu_next = mu_at(block * Tile::ROWS + own);
-    acc_t rstd_next = rstd_at(block * Tile::ROWS + own);
+    const long long row_in_block = threadIdx.x / Tile::LANES;
+    if constexpr (Tile::CLUSTER > 1) ClusterExchange<Tile>::init();
+    if constexpr (PREFETCH) fetch(block * Tile::ROWS + row_in_block);
+    acc_t mu_next = mu_at(block * Tile::ROWS + row_in_block);
+    acc_t rstd_next = rstd_at(block * Tile::ROWS + row_in_block);
     for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
-        const long long row = first + own;
+        const long long row = first + row_in_block;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
         const bool live = row < rows_size;
-        const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
+        const index_t cols = live ? IN_REGISTERS ? columns.end : index_t(space.cols) : 0;
         const acc_t mu_ = mu_next;
         mu_next = mu_at(next);
         const acc_t rstd_ = rstd_next;
@@ -119,33 +121,37 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const T* const dy_row = args.dy_.row(space, row);
         const T* const x_row = args.x_.row(space, row);
         T* const dx_row = args.dx_.row(space, row);
-        [[maybe_unused]] const bool dy_inside = MISALIGNED && args.dy_.inside(row);
+        [[maybe_unused]] const bool dy_overread = MISALIGNED && args.dy_.may_overread(row);
         Pack<T, VEC> dy_slice[CHUNKS];
-        [[maybe_unused]] const bool x_inside = MISALIGNED && args.x_.inside(row);
+        [[maybe_unused]] const bool x_overread = MISALIGNED && args.x_.may_overread(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if constexpr (PREFETCH) {
             cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
-                if (column(home, k) >= cols) continue;
-                dy_prefetch.take(k, dy_slice[k]);
-                x_prefetch.take(k, x_slice[k]);
+                if (column(first_col, k) >= cols) continue;
+                dy_prefetch.read(k, dy_slice[k]);
+                x_prefetch.read(k, x_slice[k]);
             }
             fetch(next);
-        } else if constexpr (HELD) {
-            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(home, 0), APART, cols, dy_inside);
-            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(home, 0), APART, cols, x_inside);
+        } else if constexpr (IN_REGISTERS) {
+            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, cols,
+                dy_overread);
+            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, cols,
+                x_overread);
         }
 
         [[maybe_unused]] acc_t drift_part = acc_t(0);
         [[maybe_unused]] acc_t proj_part = acc_t(0);
-        if constexpr (HELD) keep_packed(dy_slice);
-        if constexpr (HELD) keep_packed(x_slice);
+        if constexpr (IN_REGISTERS) keep_packed(dy_slice);
+        if constexpr (IN_REGISTERS) keep_packed(x_slice);
         if constexpr (ROW_INVARIANT && HAS_GAMMA) keep_packed(gamma_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (!HELD) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
+        for (index_t tile = first_col; WALK != Walk::STRIP && (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!IN_REGISTERS) {
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                    dy_overread);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                    x_overread);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -167,25 +173,27 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                     proj_part = math::fma(xhat_, wdy_, proj_part);
                 }
             }
-            if constexpr (HELD) break;
+            if constexpr (IN_REGISTERS) break;
         }
-        const acc_t drift_ = WALK == Walk::STRIP ? args.drift_gathered[row]
-            : mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(drift_part, turn), space);
-        const acc_t proj_ = WALK == Walk::STRIP ? args.proj_gathered[row]
-            : mean_of(baracuda::fold_row<Tile, Sum<acc_t>>(proj_part, turn), space);
-        if (WALK == Walk::GATHER) {
-            if (lane == 0) args.drift_gathered[row] = drift_;
-            if (lane == 0) args.proj_gathered[row] = proj_;
+        const acc_t drift_ = WALK == Walk::STRIP ? args.drift_reduced[row]
+            : mean_of(baracuda::reduce_row<Tile, Sum<acc_t>>(drift_part, phase), space);
+        const acc_t proj_ = WALK == Walk::STRIP ? args.proj_reduced[row]
+            : mean_of(baracuda::reduce_row<Tile, Sum<acc_t>>(proj_part, phase), space);
+        if (WALK == Walk::REDUCE) {
+            if (lane == 0) args.drift_reduced[row] = drift_;
+            if (lane == 0) args.proj_reduced[row] = proj_;
             continue;
         }
 
-        if constexpr (HELD) keep_packed(dy_slice);
-        if constexpr (HELD) keep_packed(x_slice);
+        if constexpr (IN_REGISTERS) keep_packed(dy_slice);
+        if constexpr (IN_REGISTERS) keep_packed(x_slice);
         if constexpr (ROW_INVARIANT && HAS_GAMMA) keep_packed(gamma_slice);
-        for (index_t tile = home; (HELD || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (!HELD) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
+        for (index_t tile = first_col; (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!IN_REGISTERS) {
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                    dy_overread);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                    x_overread);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -208,23 +216,25 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                     if (HAS_DBETA) dbeta_sum[k][i] = dbeta_sum[k][i] + dy_;
                     dx_pack.lane[i] = T(rstd_ * (wdy_ - drift_ - xhat_ * proj_));
                 }
-                if (!MISALIGNED) write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, home, cols);
+                if (!MISALIGNED) write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, first_col, cols);
             }
-            if constexpr (HELD) break;
+            if constexpr (IN_REGISTERS) break;
         }
         if constexpr (MISALIGNED) {
-            // What others own has been read when it is overwritten in place.
+            // In-place outputs: all threads have read before any of them stores.
             Tile::row_barrier();
-        if constexpr (HELD && !MISALIGNED) keep_packed(dy_slice);
-        if constexpr (HELD && !MISALIGNED) keep_packed(x_slice);
+        if constexpr (IN_REGISTERS && !MISALIGNED) keep_packed(dy_slice);
+        if constexpr (IN_REGISTERS && !MISALIGNED) keep_packed(x_slice);
         if constexpr (ROW_INVARIANT && !MISALIGNED && HAS_GAMMA) keep_packed(gamma_slice);
-        constexpr bool AGAIN = !HELD || MISALIGNED;
-        const int skew = MISALIGNED ? misalignment<VEC>(dx_row + home) : 0;
-        Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];  // of other columns than those whose sums are kept
-        for (index_t tile = home - skew; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (AGAIN) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), APART, cols, dy_inside);
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
+        constexpr bool REREAD = !IN_REGISTERS || MISALIGNED;
+        const int skew = MISALIGNED ? misalignment<VEC>(dx_row + first_col) : 0;
+        Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];  // other columns than those of the sums
+        for (index_t tile = first_col - skew; (!REREAD || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (REREAD) {
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                    dy_overread);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                    x_overread);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -245,34 +255,33 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                     const acc_t wdy_ = dy_ * gamma_;
                     dx_pack.lane[i] = T(rstd_ * (wdy_ - drift_ - xhat_ * proj_));
                 }
-                write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, home, cols);
+                write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, first_col, cols);
             }
-            if constexpr (!AGAIN) break;
+            if constexpr (!REREAD) break;
         }
 
         }
-        if constexpr (ONCE) break;
+        if constexpr (SINGLE_ITERATION) break;
     }
 
-    if constexpr (HELD) {
+    if constexpr (IN_REGISTERS) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
-            const index_t start = home + index_t(k * Tile::LANES) * VEC;
-            if (HAS_DGAMMA) fold_rows<Tile>(dgamma_sum[k], [&](int place, acc_t sum) {
-                if (start + place < stretch.end) args.dgamma_parts[block * space.cols + start + place] = sum;
+            const index_t start = first_col + index_t(k * Tile::LANES) * VEC;
+            if (HAS_DGAMMA) reduce_rows<Tile>(dgamma_sum[k], [&](int place, acc_t sum) {
+                if (start + place < columns.end) args.dgamma_parts[block * space.cols + start + place] = sum;
             });
-            if (HAS_DBETA) fold_rows<Tile>(dbeta_sum[k], [&](int place, acc_t sum) {
-                if (start + place < stretch.end) args.dbeta_parts[block * space.cols + start + place] = sum;
+            if (HAS_DBETA) reduce_rows<Tile>(dbeta_sum[k], [&](int place, acc_t sum) {
+                if (start + place < columns.end) args.dbeta_parts[block * space.cols + start + place] = sum;
             });
         }
     }
-    if (WALK == Walk::GATHER && block == 0)
+    if (WALK == Walk::REDUCE && block == 0)
         for (long long strip = threadIdx.x; strip * Tile::LANES * VEC < space.cols; strip += Tile::THREADS)
             args.tickets[strip] = 0;
 }
 
-// Adds the parts of the sums of columns [first, end), THREADS / SLICES columns at a time, in an order that is always
-// the same.
+// Adds the partial sums of columns [first, end), THREADS / SLICES columns at a time, in a fixed order.
 template <typename T, class Tile, int SLICES>
 __device__ void kernel_columns(const kernel_args<T>& args, long long first, long long end) {
     using acc_t = acc_of<T>;
@@ -282,10 +291,10 @@ __device__ void kernel_columns(const kernel_args<T>& args, long long first, long
     for (; first < end; first += COLUMNS) {
         const long long col = first + threadIdx.x % COLUMNS;
         acc_t dgamma_ = 0;
-        if (HAS_DGAMMA) dgamma_ = baracuda::fold_parts<Tile::THREADS, SLICES>(args.dgamma_parts + col, args.parts,
+        if (HAS_DGAMMA) dgamma_ = baracuda::reduce_parts<Tile::THREADS, SLICES>(args.dgamma_parts + col, args.parts,
             space.cols, col < end);
         acc_t dbeta_ = 0;
-        if (HAS_DBETA) dbeta_ = baracuda::fold_parts<Tile::THREADS, SLICES>(args.dbeta_parts + col, args.parts,
+        if (HAS_DBETA) dbeta_ = baracuda::reduce_parts<Tile::THREADS, SLICES>(args.dbeta_parts + col, args.parts,
             space.cols, col < end);
         if (threadIdx.x >= COLUMNS || col >= end) continue;
         if (HAS_DGAMMA) args.dgamma_.at(space, col) = dgamma_type<T>(dgamma_);
@@ -293,23 +302,24 @@ __device__ void kernel_columns(const kernel_args<T>& args, long long first, long
     }
 }
 
-// Held rows: stage 0 works on rows, stage 1 adds up columns. Wide rows with column sums: stage 0 gathers, stage 1 does
-// the last pass strip by strip, and the block that finishes a strip last adds up its columns.
+// Rows in registers: stage 0 works on rows, stage 1 adds partial sums of columns. Wide rows with column sums: stage 0
+// computes the row reductions, stage 1 does the last pass strip by strip, and the last block of a strip adds its
+// columns.
 template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
-    if (args.stage == 0) let_next_kernel_start();
-    else wait_for_kernel_before();
+    if (args.stage == 0) launch_dependent_grids();
+    else wait_on_dependent_grids();
     if constexpr (Tile::WIDE) {
         constexpr long long STRIP = Tile::LANES * (16 / sizeof(T));
-        if (args.stage == 0) return kernel_rows<T, Tile, Walk::GATHER>(args);
+        if (args.stage == 0) return kernel_rows<T, Tile, Walk::REDUCE>(args);
         kernel_rows<T, Tile, Walk::STRIP>(args);
-        if (last_to_finish(args.tickets + blockIdx.x, gridDim.y))
+        if (is_last_block(args.tickets + blockIdx.x, gridDim.y))
             kernel_columns<T, Tile, 1>(args, blockIdx.x * STRIP, min((blockIdx.x + 1) * STRIP, args.space.cols));
     } else if (args.stage == 0) {
-        kernel_rows<T, Tile, Walk::HELD>(args);
+        kernel_rows<T, Tile, Walk::REGISTERS>(args);
     } else {
-        constexpr int COLUMNS = Tile::THREADS / FOLD_SLICES;
+        constexpr int COLUMNS = Tile::THREADS / REDUCE_SLICES;
         const long long first = (long long)blockIdx.x * COLUMNS;
-        kernel_columns<T, Tile, FOLD_SLICES>(args, first, min(first + COLUMNS, args.space.cols));
+        kernel_columns<T, Tile, REDUCE_SLICES>(args, first, min(first + COLUMNS, args.space.cols));
     }
 }
 
@@ -318,17 +328,19 @@ template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& a
 using namespace baracuda;
 
 using KernelTile = TileOf<Schedule>;
-constexpr int RESIDENT = LAYOUT <= Layout::DENSE ? Schedule::RESIDENT : 1;  // other rows may take more registers
+// Other layouts take more registers.
+constexpr int BLOCKS_PER_SM = LAYOUT <= Layout::DENSE ? Schedule::BLOCKS_PER_SM : 1;
 
-extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::THREADS, RESIDENT)
+extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::THREADS, BLOCKS_PER_SM)
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
     kernel<Element, KernelTile>(args);
 }
 // @lines templates/row.cu.jinja:74 3 +1 1 -1 1 -1 1 -1 1 +1 11 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1
-// @lines -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 20 +3 11 +1 1 +2 1 -1 1 +1 1 +1 1 -1 1 +2 2 +1
+// @lines -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 22 +3 11 +1 1 +2 1 -1 1 +1 1 +1 1 -1 1 +2 2 +1
 // @lines 2 +2 1 -1 1 +1 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 2 +1 1 -4 2 +1 1 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2 2 +2 1 -1
-// @lines 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 +2 2 +19 1 -1 1 -248 1 -1 1 -1 1 +10 2 +1 1 -1 1 +2 6 +1 3 +5 3
-// @lines +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 -1 1 +8 1 +5 3 +197 1 -1 1 -1 1 -1 1 -26 1 +1 1 -1 1 +1 3 -244 1 -1 1 -1 1 +10 2
-// @lines +1 1 -1 1 +2 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +6 1 -1 1 +3 1 +1 1 +1 1 +3 3 +188 1 +1 2 -257 1 -1 1
-// @lines -1 1 +2 2 +1 1 +4 2 +1 1 -1 1 +2 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +10 1 +1 1 +2 1 +2 4 +193 1 +8 3 +1
-// @lines 4 +1 3 -3 3 +1 5 +1 2 +1 8 +3 2 +1 2 -1 1 -2 2 -1 1 +2 1 +8 1 -1 1 +1 3 +1 3 +1 15 +3 13
+// @lines 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1 1 -1 1 +2 2 +19 1 -1 1 -250 1 -1 1 -1 1 +10 2 +1 1 -1 1 -1 1
+// @lines -1 1 +2 6 +1 3 +5 3 +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 -1 1 +8 1 +5 3 +199 1 -1 1 -1 1 -1 1 -26 1 +1 1 -1 1 +1 3
+// @lines -246 1 -1 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +2 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +6 1 -1 1 +3 1 +1 1 +1
+// @lines 1 +3 3 +190 1 +1 2 -259 1 -1 1 -1 1 +2 2 +1 1 +4 2 +1 1 -1 1 -1 1 -1 1 +2 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1
+// @lines -1 1 +10 1 +1 1 +2 1 +2 4 +195 1 +8 3 +1 4 +1 3 -3 3 +1 5 +1 2 +1 7 +3 2 +1 2 -1 1 -2 2 -1 1 +2 1 +8 1 -1 1 +1
+// @lines 3 +1 4 +1 15 +3 14

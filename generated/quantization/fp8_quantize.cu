@@ -7,13 +7,13 @@
 
 namespace baracuda {
 
-// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+// Set by the plan at compile time: the schedule, and the layout of the caller's arrays.
 using Element = BARACUDA_ELEMENT;
 struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;
 };
 constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
-constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // that rows lie along, at most
+constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // maximum number of axes that rows lie along
 
 template <typename T> struct kernel_args {
     long long stage;
@@ -23,35 +23,37 @@ template <typename T> struct kernel_args {
     PerRow<float, ROW_AXES> scale_;
 };
 
-// Block b works on rows b * ROWS and following, a persistent block then on rows (b + blocks) * ROWS, ... LANES threads
-// share a row; thread t of them owns packs t, t + LANES, ... of VEC columns. A held row stays in registers: each tensor
-// is read once and written once. A persistent block prefetches the next packed row into shared memory while it works on
-// one. Dense rows may be misaligned: threads own the same columns, and recompute what they store for the aligned packs.
+// Block b works on rows b * ROWS to (b + 1) * ROWS; a persistent block goes on with rows (b + blocks) * ROWS, ...
+// LANES threads share a row; thread t of them owns packs t, t + LANES, ... of VEC columns. A row that fits in the tile
+// stays in registers: each tensor is read once and written once. A persistent block prefetches the next packed row into
+// shared memory. Dense rows may be misaligned: threads own the same columns, and recompute what they store in aligned
+// packs.
 template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
     using acc_t = acc_of<T>;
     using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool HELD = WALK == Walk::HELD || WALK == Walk::STRIP;
-    constexpr bool PREFETCH = HELD && Tile::PERSISTENT && LAYOUT == Layout::PACKED;
-    constexpr bool MISALIGNED = LAYOUT == Layout::DENSE;  // packs of memory are others than those of columns
-    // The grid has a block for all rows.
-    constexpr bool ONCE = ROW_AXES == 1 && !Tile::PERSISTENT;
-    constexpr bool ROW_INVARIANT = false;  // columns' values stay in registers
+    constexpr bool IN_REGISTERS = WALK == Walk::REGISTERS || WALK == Walk::STRIP;
+    constexpr bool PREFETCH = IN_REGISTERS && Tile::PERSISTENT && LAYOUT == Layout::PACKED;
+    constexpr bool MISALIGNED = LAYOUT == Layout::DENSE;  // aligned packs differ from the packs of columns
+    // Every block has its own rows: no loop.
+    constexpr bool SINGLE_ITERATION = ROW_AXES == 1 && !Tile::PERSISTENT;
+    // Values of columns stay in registers.
+    constexpr bool ROW_INVARIANT = false;
     constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
-    constexpr index_t APART = index_t(Tile::LANES) * VEC, TILE = APART * CHUNKS;
+    constexpr index_t CHUNK_STRIDE = index_t(Tile::LANES) * VEC, TILE = CHUNK_STRIDE * CHUNKS;
     const Space& space = args.space;
     const long long rows_size = space.rows;
     [[maybe_unused]] const long long cols_size = space.cols;
     const int lane = threadIdx.x % Tile::LANES;
     const long long block = WALK == Walk::STRIP ? blockIdx.y
-                            : ONCE              ? blockIdx.x + (long long)blockIdx.y * gridDim.x
+                            : SINGLE_ITERATION              ? blockIdx.x + (long long)blockIdx.y * gridDim.x
                                                 : blockIdx.x / Tile::CLUSTER;
     const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
-    // The columns of a held tile. Blocks of a cluster share those of a row evenly.
-    const Stretch<index_t> stretch = WALK == Walk::STRIP ? Stretch<index_t>::of(blockIdx.x, TILE, space.cols)
-                                                         : held_stretch<Tile, VEC, index_t>(space.cols);
-    const index_t home = stretch.first;
-    const auto column = [lane](index_t tile, int k) { return tile + k * APART + lane * VEC; };
-    [[maybe_unused]] int turn = 0;
+    // The block's columns: all of the row, an even share in a cluster, or one strip.
+    const ColumnRange<index_t> columns = WALK == Walk::STRIP ? ColumnRange<index_t>::of(blockIdx.x, TILE, space.cols)
+                                                         : block_columns<Tile, VEC, index_t>(space.cols);
+    const index_t first_col = columns.first;
+    const auto column = [lane](index_t tile, int k) { return tile + k * CHUNK_STRIDE + lane * VEC; };
+    [[maybe_unused]] int phase = 0;
     if constexpr (ROW_INVARIANT) {
     }
 
@@ -63,39 +65,41 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const T* const x_row = args.x_.row(space, row);
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
-            if (column(home, k) >= stretch.end) continue;
-            x_prefetch.fetch(k, x_row + column(home, k));
+            if (column(first_col, k) >= columns.end) continue;
+            x_prefetch.fetch(k, x_row + column(first_col, k));
         }
     };
-    const long long own = threadIdx.x / Tile::LANES;
-    if constexpr (Tile::CLUSTER > 1) Exchange<Tile>::open();
-    if constexpr (PREFETCH) fetch(block * Tile::ROWS + own);
+    const long long row_in_block = threadIdx.x / Tile::LANES;
+    if constexpr (Tile::CLUSTER > 1) ClusterExchange<Tile>::init();
+    if constexpr (PREFETCH) fetch(block * Tile::ROWS + row_in_block);
     for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
-        const long long row = first + own;
+        const long long row = first + row_in_block;
         [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
         const bool live = row < rows_size;
-        const index_t cols = live ? HELD ? stretch.end : index_t(space.cols) : 0;
+        const index_t cols = live ? IN_REGISTERS ? columns.end : index_t(space.cols) : 0;
         const T* const x_row = args.x_.row(space, row);
         f8e4m3* const q_row = args.q_.row(space, row);
-        [[maybe_unused]] const bool x_inside = MISALIGNED && args.x_.inside(row);
+        [[maybe_unused]] const bool x_overread = MISALIGNED && args.x_.may_overread(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if constexpr (PREFETCH) {
             cp_async_wait_all();
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
-                if (column(home, k) >= cols) continue;
-                x_prefetch.take(k, x_slice[k]);
+                if (column(first_col, k) >= cols) continue;
+                x_prefetch.read(k, x_slice[k]);
             }
             fetch(next);
-        } else if constexpr (HELD) {
-            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(home, 0), APART, cols, x_inside);
+        } else if constexpr (IN_REGISTERS) {
+            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, cols,
+                x_overread);
         }
 
         [[maybe_unused]] acc_t largest_part = -math::infinity<acc_t>();
-        if constexpr (HELD) keep_packed(x_slice);
-        for (index_t tile = home; WALK != Walk::STRIP && (HELD || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (!HELD) {
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
+        if constexpr (IN_REGISTERS) keep_packed(x_slice);
+        for (index_t tile = first_col; WALK != Walk::STRIP && (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (!IN_REGISTERS) {
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                    x_overread);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -109,21 +113,22 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                     largest_part = math::maximum(largest_part, math::abs(x_));
                 }
             }
-            if constexpr (HELD) break;
+            if constexpr (IN_REGISTERS) break;
         }
-        const acc_t largest_ = baracuda::fold_row<Tile, Max<acc_t>>(largest_part, turn);
+        const acc_t largest_ = baracuda::reduce_row<Tile, Max<acc_t>>(largest_part, phase);
         [[maybe_unused]] const acc_t scale_ = largest_ == acc_t(0) ? acc_t(1.0)
             : math::maximum(largest_ / acc_t(448), acc_t(1.1754943508222875e-38));
         [[maybe_unused]] const acc_t q_once_ = acc_t(1) / scale_;
-        if (WALK != Walk::STRIP && live && lane == 0 && home == 0) args.scale_.at(space, row) = float(scale_);
+        if (WALK != Walk::STRIP && live && lane == 0 && first_col == 0) args.scale_.at(space, row) = float(scale_);
 
         {
-        if constexpr (HELD && !MISALIGNED) keep_packed(x_slice);
-        constexpr bool AGAIN = !HELD || MISALIGNED;
-        const int skew = MISALIGNED ? misalignment<VEC>(q_row + home) : 0;
-        for (index_t tile = home - skew; (!AGAIN || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (AGAIN) {
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), APART, cols, x_inside);
+        if constexpr (IN_REGISTERS && !MISALIGNED) keep_packed(x_slice);
+        constexpr bool REREAD = !IN_REGISTERS || MISALIGNED;
+        const int skew = MISALIGNED ? misalignment<VEC>(q_row + first_col) : 0;
+        for (index_t tile = first_col - skew; (!REREAD || column(tile, 0) < cols); tile += TILE) {
+            if constexpr (REREAD) {
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                    x_overread);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -137,20 +142,21 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
                     const acc_t x_ = acc_t(value_of(x_slice[k], i));
                     q_pack.lane[i] = f8e4m3(x_ * q_once_);
                 }
-                write<LAYOUT>(q_pack, q_row, args.q_.col_stride, space, col, home, cols);
+                write<LAYOUT>(q_pack, q_row, args.q_.col_stride, space, col, first_col, cols);
             }
-            if constexpr (!AGAIN) break;
+            if constexpr (!REREAD) break;
         }
 
         }
-        if constexpr (ONCE) break;
+        if constexpr (SINGLE_ITERATION) break;
     }
 }
 
-// Held rows: stage 0 works on rows, stage 1 adds up columns. Wide rows with column sums: stage 0 gathers, stage 1 does
-// the last pass strip by strip, and the block that finishes a strip last adds up its columns.
+// Rows in registers: stage 0 works on rows, stage 1 adds partial sums of columns. Wide rows with column sums: stage 0
+// computes the row reductions, stage 1 does the last pass strip by strip, and the last block of a strip adds its
+// columns.
 template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
-    kernel_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::HELD>(args);
+    kernel_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::REGISTERS>(args);
 }
 
 }  // namespace baracuda
@@ -158,13 +164,14 @@ template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& a
 using namespace baracuda;
 
 using KernelTile = TileOf<Schedule>;
-constexpr int RESIDENT = LAYOUT <= Layout::DENSE ? Schedule::RESIDENT : 1;  // other rows may take more registers
+// Other layouts take more registers.
+constexpr int BLOCKS_PER_SM = LAYOUT <= Layout::DENSE ? Schedule::BLOCKS_PER_SM : 1;
 
-extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::THREADS, RESIDENT)
+extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::THREADS, BLOCKS_PER_SM)
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
     kernel<Element, KernelTile>(args);
 }
-// @lines templates/row.cu.jinja:74 3 +1 1 -1 1 +1 12 +6 3 +1 1 -1 1 -1 1 +14 20 +3 11 +6 1 +4 2 +1 2 +2 1 +1 2 +1 1 +1
-// @lines 3 +1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 +2 2 +19 1 -248 1 +10 2 +1 1 +2 6 +9 3 +4 1 +7 1
-// @lines +8 1 +5 3 +197 1 -33 1 -1 1 -1 1 +2 2 +18 1 -254 1 +2 2 +6 2 +1 1 +2 6 +7 1 +1 3 +4 1 +14 1 +1 1 +2 1 +2 4
-// @lines +193 1 +8 2 +17 2 +34 3 +17 1 +1 13
+// @lines templates/row.cu.jinja:74 3 +1 1 -1 1 +1 12 +6 3 +1 1 -1 1 -1 1 +14 22 +3 11 +6 1 +4 2 +1 2 +2 1 +1 2 +1 1 +1
+// @lines 3 +1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 -1 1 +2 2 +19 1 -250 1 +10 2 +1 1 -1 1 +2 6 +9 3
+// @lines +4 1 +7 1 +8 1 +5 3 +199 1 -33 1 -1 1 -1 1 +2 2 +18 1 -256 1 +2 2 +6 2 +1 1 -1 1 +2 6 +7 1 +1 3 +4 1 +14 1 +1
+// @lines 1 +2 1 +2 4 +195 1 +8 2 +17 2 +33 4 +17 1 +1 14

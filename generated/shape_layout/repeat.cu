@@ -6,7 +6,7 @@
 
 namespace baracuda {
 
-// What the plan settled before compilation: the kernel, and what the caller's arrays are like.
+// Set by the plan at compile time: the schedule, and the layout of the caller's arrays.
 using Element = BARACUDA_ELEMENT;
 struct Schedule {
     static constexpr int BARACUDA_SCHEDULE;
@@ -16,18 +16,18 @@ constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
 using index_t = CellIndex<BARACUDA_WIDE>::type;
 using index_value = CellIndex<BARACUDA_WIDE>::value;
 
-// What has a place for each cell: the tensors, and the indices that the program reads.
+// What has an offset for each cell: the tensors, and the indices that the program reads.
 namespace operand {
 enum : int { x_, y_, COUNT };
 }
 
 template <typename T> struct kernel_args {
     long long stage;
-    long long whole;  // bit o: operand o holds packs as aligned neighbours
-    Space kept;
-    long long kept_stride[operand::COUNT][MAX_AXES];
-    Space across;  // what sums run along, or copies
-    long long across_stride[operand::COUNT][MAX_AXES];
+    long long vectorized;  // bit o: packs of operand o are contiguous and aligned
+    Space outer;
+    long long outer_stride[operand::COUNT][MAX_AXES];
+    Space inner;  // the axes that are summed, or along which outputs are copied
+    long long inner_stride[operand::COUNT][MAX_AXES];
     Cut cut;
     const T* x_;
     T* y_;
@@ -39,7 +39,7 @@ __device__ void kernel_cells(
     const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
     using acc_t = acc_of<T>;
     Pack<T, N> x_slice[PACKS];
-    read(x_slice, args.x_, run, operand::x_, args.whole, live);
+    read(x_slice, args.x_, run, operand::x_, args.vectorized, live);
     Pack<T, N> y_pack[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
@@ -53,29 +53,28 @@ __device__ void kernel_cells(
 #pragma unroll 1
     for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
         index_t to[1][operand::COUNT] = {};
-        if (COPIES) locate<0>(to, copy, args.across, args.across_stride);
-        write<true>(y_pack, args.y_ + offset_of(to[0][operand::y_]), run, operand::y_, args.whole, live);
+        if (COPIES) locate<0>(to, copy, args.inner, args.inner_stride);
+        write<true>(y_pack, args.y_ + offset_of(to[0][operand::y_]), run, operand::y_, args.vectorized, live);
     }
 }
 
-// Only cells: a block's cells are neighbours, its threads take packs of them, neighbours in memory belonging to
-// neighbouring threads: PACKS each where elements are moved one by one, or where what is read and computed once makes
-// many copies, and else one, which is enough in flight when there are as many threads as can be.
+// Without sums: a block's cells are contiguous, and neighbouring threads take neighbouring packs. A thread has one
+// pack, or PACKS single cells if the layout is strided.
 template <typename T, class Schedule> __device__ void kernel(const kernel_args<T>& args) {
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
-        constexpr bool ONE = LAYOUT != Layout::STRIDED;
-        constexpr int N = ONE ? 16 / sizeof(T) : 1, PACKS = ONE ? 1 : Schedule::PACKS;
+        constexpr bool PACKS_OF_CELLS = LAYOUT != Layout::STRIDED;
+        constexpr int N = PACKS_OF_CELLS ? 16 / sizeof(T) : 1, PACKS = PACKS_OF_CELLS ? 1 : Schedule::PACKS;
         constexpr int CELLS = Schedule::THREADS * PACKS * N;
         using R = Run<index_t, operand::COUNT, LAYOUT, N>;
         const index_t from = index_t(blockIdx.x) * CELLS;
-        const Finder<index_t, CELLS, N, operand::COUNT, R::ROWS> finder(from, args.kept, args.kept_stride);
+        const Finder<index_t, CELLS, N, operand::COUNT, R::ROWS> finder(from, args.outer, args.outer_stride);
         R run[PACKS];
         int live[PACKS];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
             run[k].first = from + index_t((k * Schedule::THREADS + threadIdx.x) * N);
-            live[k] = live_of<N>(run[k].first, args.kept.count);
-            finder.find(run[k], live[k] ? run[k].first : from, live[k], args.kept, args.kept_stride);
+            live[k] = live_of<N>(run[k].first, args.outer.count);
+            finder.find(run[k], live[k] ? run[k].first : from, live[k], args.outer, args.outer_stride);
         }
         if (live[0] > 0) kernel_cells<T>(args, run, live);
     }
@@ -85,20 +84,21 @@ template <typename T, class Schedule> __device__ void kernel(const kernel_args<T
 
 using namespace baracuda;
 
-// How many blocks of 256 threads fit on a multiprocessor: as many as can be where a thread moves one pack, half as many
-// where several packs are in flight, fewer where each element has a place of its own; rows of those take all registers.
+// Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
+// flight, fewer if each element has its own offset.
 constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
 constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
-template <typename T> constexpr int MOST = PACKED || sizeof(T) > 1 ? 8 : 6;  // 16 lanes of two rows take registers
-// Of single cells f64 4131 GB/s by 6, 3934 by 8; bf16 3379 and 3550.
+// 16 lanes of two rows need more registers.
+template <typename T> constexpr int MAX_BLOCKS = PACKED || sizeof(T) > 1 ? 8 : 6;
+// Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
 template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;
 template <typename T>
 constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
-template <typename T> constexpr int RESIDENT = BARACUDA_WIDE ? 1 : ONE_PACK ? MOST<T> : SUMS<T>;
+template <typename T> constexpr int BLOCKS_PER_SM = BARACUDA_WIDE ? 1 : ONE_PACK ? MAX_BLOCKS<T> : SUMS<T>;
 
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, RESIDENT<Element>)
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, BLOCKS_PER_SM<Element>)
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
     kernel<Element, Schedule>(args);
 }
 // @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 +10 2 +1 4 +2 1 +7 2 +2 1 +1 4 +15 1 +4 2 +1 6 +2 1 +2 1
-// @lines +6 2 +111 4 +8 17 +1 21
+// @lines +6 2 +111 3 +8 17 +1 22

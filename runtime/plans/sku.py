@@ -118,7 +118,8 @@ class Tile:
     def constants(self) -> tuple[tuple[str, int], ...]:
         """The numbers that kernels are compiled with; the number of blocks is known at launch."""
         flags = ("WIDE", int(self.wide)), ("CLUSTER", self.cluster), ("PERSISTENT", int(self.blocks > 0))
-        return ("LANES", self.lanes), ("ROWS", self.rows), ("CHUNKS", self.chunks), *flags, ("RESIDENT", self.resident)
+        numbers = ("LANES", self.lanes), ("ROWS", self.rows), ("CHUNKS", self.chunks)
+        return *numbers, *flags, ("BLOCKS_PER_SM", self.resident)
 
     @property
     def threads(self) -> int:

@@ -22,7 +22,7 @@ _FUNCTIONS = {
     **{"__shfl_xor_sync": "__shfl_down_sync", "__shfl_down_sync": "__shfl_xor_sync"},
 }
 _PLACES = frozenset({"threadIdx", "blockIdx", "gridDim", "blockDim"})
-_SIBLING = re.compile(r"\w+?(_row|_slice|_pack|_part|_sum|_parts|_gathered|_type)")
+_SIBLING = re.compile(r"\w+?(_row|_slice|_pack|_part|_sum|_parts|_reduced|_type)")
 
 
 def tensor(code: Code) -> Iterator[Edit]:

@@ -132,14 +132,14 @@ class Cut:
         splits = max(1, -(-units // max(1, per_split)))
         return cls("rows" if last_is_summed else "columns", kept, units, slices, groups, splits, per_split)
 
-    def fold_slices(self, schedule: Schedule) -> int:
+    def reduce_slices(self, schedule: Schedule) -> int:
         """How many threads share a kept cell when splits are added up."""
         owners = min(32, _power_of_two(self.kept))
         return schedule.threads // owners
 
     def words(self, schedule: Schedule) -> list[int]:
         """`Cut` as the kernel has it."""
-        return [self.units, _log(self.slices), self.splits, self.per_split, _log(self.fold_slices(schedule))]
+        return [self.units, _log(self.slices), self.splits, self.per_split, _log(self.reduce_slices(schedule))]
 
     def grids(self, schedule: Schedule) -> tuple[tuple[int, int, int], ...]:
         """The blocks of each launch."""
@@ -148,13 +148,13 @@ class Cut:
         sums = (self.blocks, self.splits, 1)
         if self.splits == 1:
             return (sums,)
-        return sums, (-(-self.kept * self.fold_slices(schedule) // schedule.threads), 1, 1)
+        return sums, (-(-self.kept * self.reduce_slices(schedule) // schedule.threads), 1, 1)
 
     def depth(self, vec: int, schedule: Schedule) -> int:
         """The maximum number of roundings of a term; those of a compensated sum count twice."""
         turn = schedule["packs"] * {"rows": 2 * vec, "columns": 2, "singles": vec}[self.walk] // 2
         in_block = _log(turn) + 3 + _log(self.slices)
-        return in_block if self.splits == 1 else in_block + 3 + _log(self.fold_slices(schedule))
+        return in_block if self.splits == 1 else in_block + 3 + _log(self.reduce_slices(schedule))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _RECENT = 64  # problems whose split is kept: selection asks for it with each ti
 MAX_GRID = 2**31 - 1
 MAX_GRID_Y = 65535
 WARP = 32
-FOLD_SLICES = 16  # that a block adds the parts of its columns in, as in row.cuh
+REDUCE_SLICES = 16  # that a block adds the parts of its columns in, as in row.cuh
 
 
 class RowDescriptor(Descriptor):

@@ -22,8 +22,8 @@ from ...plans.registry import Registered, SourceFile
 from ...plans.sku import VECTOR_BYTES, BackendKind, Direction, KernelSku, PrecisionGuarantee, Tile
 from ...plans.tuned import Facts
 from .geometry import (
-    FOLD_SLICES,
     MAX_GRID,
+    REDUCE_SLICES,
     Geometry,
     Problem,
     RowDescriptor,
@@ -265,7 +265,7 @@ class RowPlan(Plan[R]):
             return (gather, 1, 1), (strips_of(problem, self.sku), parts_of(problem, self.sku), 1)
         rows = (blocks_for(problem.rows, tile) * tile.cluster, 1, 1)
         has_sums = any(a.over == "col" and a.written and self.present(a.name) for a in self.ARGUMENTS.values())
-        folded = tile.threads // FOLD_SLICES * tile.cluster
+        folded = tile.threads // REDUCE_SLICES * tile.cluster
         columns = -(-problem.cols // folded) * tile.cluster if has_sums else 0
         return (rows, (columns, 1, 1)) if columns else (rows,)
 

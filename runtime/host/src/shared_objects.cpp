@@ -10,7 +10,7 @@
 
 namespace baracuda_host {
 
-// "float baracuda::fold_row<...>(float, int&)::scratch" is called scratch.
+// "float baracuda::reduce_row<...>(float, int&)::scratch" is called scratch.
 static std::string short_name(const char* symbol) {
   int status = 0;
   char* text = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);

@@ -39,17 +39,17 @@ struct bf16 {
     __device__ explicit operator float() const { return __uint_as_float(unsigned(bits) << 16); }
 };
 
-// Two floats as two neighbours in memory.
-template <typename T> __device__ inline unsigned two_halves(float low, float high) {
+// Two floats, rounded and packed into a word.
+template <typename T> __device__ inline unsigned pack_halves(float low, float high) {
     return T(low).bits | unsigned(T(high).bits) << 16;
 }
 #ifndef BARACUDA_HOST
-template <> __device__ inline unsigned two_halves<f16>(float low, float high) {
+template <> __device__ inline unsigned pack_halves<f16>(float low, float high) {
     unsigned both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
 }
-template <> __device__ inline unsigned two_halves<bf16>(float low, float high) {
+template <> __device__ inline unsigned pack_halves<bf16>(float low, float high) {
     unsigned both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;

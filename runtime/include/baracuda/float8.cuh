@@ -25,7 +25,7 @@ template <int MANTISSA> struct Float8 {
         unsigned short both;
         if constexpr (MANTISSA == 3) {
             asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(0.0f), "f"(value));
-            const bool finite = magnitude <= __float_as_uint(464.0f);  // halfway to what would come next
+            const bool finite = magnitude <= __float_as_uint(464.0f);  // halfway to the next number
             bits = finite ? both : sign | OVERFLOW;
         } else {
             asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(both) : "f"(0.0f), "f"(value));

@@ -50,7 +50,7 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
     W word[sizeof(Pack<T, N>) / sizeof(W)];
 
     __device__ void load(const T* address) { *this = *reinterpret_cast<const PackWords*>(address); }
-    __device__ void hold(const Pack<T, N>& pack) { *this = __builtin_bit_cast(PackWords, pack); }
+    __device__ void set(const Pack<T, N>& pack) { *this = __builtin_bit_cast(PackWords, pack); }
     __device__ Pack<T, N> pack() {
 #ifndef BARACUDA_HOST
         if constexpr (sizeof(W) == 4) {

@@ -33,9 +33,9 @@ def body_of(function: str) -> str:
 
 @pytest.mark.parametrize(("op", "before", "kernel"), PAIRS)
 def test_one_waits_and_the_other_lets(op: str, before: str, kernel: str) -> None:
-    first, wait, rest = body_of(f"{op}_{kernel}").partition("wait_for_kernel_before();")
+    first, wait, rest = body_of(f"{op}_{kernel}").partition("wait_on_dependent_grids();")
     assert wait and "args.part_" not in first and "args.part_" in rest
-    assert "let_next_kernel_start();" in body_of(f"{op}_{before}")
+    assert "launch_dependent_grids();" in body_of(f"{op}_{before}")
 
 
 def test_the_launch_says_so() -> None:

@@ -7,7 +7,7 @@
 using namespace baracuda;
 
 struct Variant {
-    static constexpr int WIDTH = TAPS, STATE = HELD;
+    static constexpr int WIDTH = TAPS, STATE = STATE_STEPS;
     static constexpr bool SILU = USE_SILU, HAS_BIAS = BIAS, HAS_DB = BIAS, HAS_INITIAL_STATES = STATES,
                           HAS_FINAL_STATES = STATES, HAS_DFINAL_STATES = STATES, HAS_DINITIAL_STATES = STATES,
                           HAS_CU_SEQLENS = VARLEN, PACKED = LAYOUT == 0, CHANNELS_LAST = LAYOUT == 1;

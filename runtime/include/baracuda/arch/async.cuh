@@ -1,19 +1,18 @@
-// What runs beside what: kernels that begin while the one before ends, and copies.
-//
-// Copies from global to shared memory that run beside the thread. A thread waits for its own copies only: others see
-// them after a barrier that follows the wait.
+// Programmatic dependent launch, and cp.async: asynchronous copies from global to shared memory. A thread waits for its
+// own copies only; other threads see them after a barrier that follows the wait.
 #pragma once
 
 namespace baracuda {
 
-// Of two kernels, the later one launched as overlapping: it may start once all blocks of the earlier one have let it or
-// are done, and must wait before it touches what that one writes. Elsewhere, and before sm_90, both do nothing.
-__device__ __forceinline__ void let_next_kernel_start() {
+// A dependent grid may start once all blocks of the grid before have called `launch_dependent_grids` or ended; it must
+// call `wait_on_dependent_grids` before it accesses what that grid writes. Without such a launch, and before sm_90,
+// both do nothing.
+__device__ __forceinline__ void launch_dependent_grids() {
 #if !defined(BARACUDA_HOST) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-__device__ __forceinline__ void wait_for_kernel_before() {
+__device__ __forceinline__ void wait_on_dependent_grids() {
 #if !defined(BARACUDA_HOST) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

@@ -1,4 +1,4 @@
-// Barriers among some warps of a block. There are 16; number 0 is the one of __syncthreads().
+// Named barriers among some warps of a block. There are 16; number 0 is that of __syncthreads().
 #pragma once
 
 namespace baracuda {

@@ -1,4 +1,4 @@
-// The copy engine ("TMA"): one thread starts the copy of a box of a tensor into shared memory. sm_90 on.
+// TMA: one thread issues the copy of a box of a tensor into shared memory. sm_90 on.
 #pragma once
 
 #include <baracuda/arch/barrier_sm90.cuh>
@@ -10,7 +10,7 @@ struct TensorMap {
     alignas(64) unsigned long long words[16];
 };
 
-// What the L2 cache is told of a copy: its lines go first (read once) or last (other blocks read them again).
+// L2 eviction policies of a copy: for lines read once, and for lines that other blocks read again.
 constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000ull, EVICT_LAST = 0x14F0000000000000ull;
 
 // Copies the map's box at element (column, row, head, batch) to the shared address `to`. What lies beyond the tensor's

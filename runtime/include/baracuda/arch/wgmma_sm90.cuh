@@ -1,11 +1,11 @@
-// Matrix instructions of a warpgroup: four warps from a multiple of four on. They run beside the threads. sm_90a only.
+// wgmma: asynchronous matrix instructions of a warpgroup, four warps from a multiple of four on. sm_90a only.
 #pragma once
 
 #include <baracuda/element.cuh>
 
 namespace baracuda {
 
-// Registers and shared memory that the next products read, and sums that they add to, are as the program left them.
+// Orders earlier accesses to registers and shared memory before the next products.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // The products since the last commit become a group; `wgmma_wait` waits for all groups but the PENDING committed last.
@@ -14,21 +14,21 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// Registers that products in flight use must be neither moved nor touched: they are as they are here, before a fence or
-// after a wait.
-template <int N> __device__ __forceinline__ void pin(float (&value)[N]) {
+// Keeps the compiler from moving accesses to registers of products in flight across this point: before a fence, after a
+// wait.
+template <int N> __device__ __forceinline__ void fence_operand(float (&value)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+f"(value[i])::"memory");
 }
-template <int N> __device__ __forceinline__ void pin(unsigned (&value)[N]) {
+template <int N> __device__ __forceinline__ void fence_operand(unsigned (&value)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+r"(value[i])::"memory");
 }
 
-// A matrix of halves in shared memory, in panels of ROW bytes a row that start at multiples of 8 ROW. The 16-byte
-// chunks of row r are in the order chunk ^ (r % 8) if there are eight, which is the copy engine's swizzle of 128 bytes,
-// and chunk ^ (r / 4 % 2) if there are two. Adding bytes moves on: 2 a column within a panel, ROW a row, by 8 rows or
-// more. `panel` is the distance of panels in bytes, needed where columns run along the result.
+// A matrix of 16-bit elements in shared memory, in panels of ROW bytes a row that start at multiples of 8 ROW. The
+// 16-byte chunks of row r are in the order chunk ^ (r % 8) if there are eight, which is TMA's swizzle of 128 bytes, and
+// chunk ^ (r / 4 % 2) if there are two. Adding bytes moves on: 2 a column within a panel, ROW a row, by 8 rows or more.
+// `panel` is the distance of panels in bytes, needed where columns run along the result.
 template <int ROW> struct PanelMatrix {
     static_assert(ROW == 128 || ROW == 32, "the swizzles that are used");
     unsigned start;  // low word of the descriptor: address and panel, each in units of 16 bytes

@@ -1,10 +1,10 @@
-// Flash attention's backward pass: nothing of queries x keys is ever in memory, weights are computed again from lse.
+// Flash attention's backward pass: weights are recomputed from lse, and nothing of size queries x keys is in memory.
 //   delta = rowsum(dy y)   P = exp(score - lse)   dS = P (dy v^T - delta) slope of softcap
 //   dq = scale dS k        dk = scale dS^T q      dv = P^T dy
-// Three launches: delta, dkdv, dq. No atomics: every sum has one owner, who adds in a fixed order. P and dS are
-// rounded to 16-bit types before they are multiplied, lse and delta are not. Where a query does not see a key, P and
-// dS are 0; as in any product of matrices, NaN or infinity in q, k or dy times such a 0 gives NaN. A tile in which no
-// query of the block sees a key is not read.
+// Three launches: delta, dkdv, dq. No atomics: one block computes each sum, in a fixed order. P and dS are
+// rounded to 16-bit types before they are multiplied, lse and delta are not. Where a query does not attend to a key, P
+// and dS are 0; as in any product of matrices, NaN or infinity in q, k or dy times such a 0 gives NaN. A tile that is
+// masked for all of a block's rows is not read.
 #pragma once
 
 #include <baracuda/attention/scores.cuh>
@@ -22,7 +22,7 @@ template <typename T, class Schedule, class Variant, class Args>
 __device__ void flash_sdpa_backward_delta(const Args& args) {
     using A = acc_of<T>;
     constexpr int N = 16 / int(sizeof(T)),
-                  ROWS = Schedule::THREADS / DELTA_LANES;  // the order of a sum is one for all strides
+                  ROWS = Schedule::THREADS / DELTA_LANES;  // the same order of additions for all strides
     const int lane = threadIdx.x % DELTA_LANES;
     const long long row = (long long)(blockIdx.x) * ROWS + threadIdx.x / DELTA_LANES;
     const bool inside = row < args.batch_size * args.num_heads * args.query_len;
@@ -55,14 +55,14 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
     if (inside && lane == 0) args.delta[row] = sum;
 }
 
-// How a block works. It owns OWN rows (keys for dk and dv, queries for dq), an equal share for each warp, and the rows
-// of the other kind pass by, STREAM at a time, through STAGES buffers. WANT_K: the gradient of its rows of k, or of q,
-// is wanted. WANT_V: that of v.
+// The shape of a block's work. It owns OWN rows (keys for dk and dv, queries for dq), an equal share for each warp, and
+// the rows of the other kind are streamed, STREAM at a time, through STAGES buffers. WANT_K: the gradient of its rows
+// of k, or of q, is wanted. WANT_V: that of v.
 template <bool OWN_KEYS_, int THREADS_, int OWN_, int STREAM_, int STAGES_, bool WANT_K_, bool WANT_V_>
 struct BackwardShape {
     static constexpr bool OWN_KEYS = OWN_KEYS_, WANT_K = WANT_K_, WANT_V = WANT_V_;
     static constexpr int THREADS = THREADS_, OWN = OWN_, STREAM = STREAM_, STAGES = STAGES_;
-    static_assert(STAGES == 1 || STAGES == 2, "a tile is loaded while at most one other is worked on");
+    static_assert(STAGES == 1 || STAGES == 2, "double buffering at most");
     static_assert(STREAM % 16 == 0 && STREAM <= THREADS, "a fragment is 16 columns; a thread copies one lse");
 };
 
@@ -84,7 +84,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     static constexpr int OWN = Shape::OWN, STREAM = Shape::STREAM, STAGES = Shape::STAGES;
     static constexpr int PARTS = OWN / (THREADS / 32 * M::ROWS);  // of a warp's own rows, one above the other
     static_assert(PARTS * (THREADS / 32) * M::ROWS == OWN, "a warp owns whole fragments");
-    static constexpr int HELD = M::VALUES / 2;  // rows of a part that a lane holds values of
+    static constexpr int LANE_ROWS = M::VALUES / 2;  // rows of a part of which a lane has values
 
     // Columns whose scores a warp has in registers at a time: as many as the sums leave room for; more would spill.
     static constexpr bool EXTRAS = Variant::SOFTCAP || Variant::HAS_MASK || Variant::HAS_ALIBI_SLOPES;
@@ -104,7 +104,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     T *stream_k, *stream_v;  // STAGES tiles each
     A* statistics;           // for each stage lse of its queries and then delta, if the block owns keys
     int batch, own_head, own_tile, warp_row;
-    A lse[PARTS][HELD], delta[PARTS][HELD];  // of the lane's rows, if the block owns queries
+    A lse[PARTS][LANE_ROWS], delta[PARTS][LANE_ROWS];  // of the lane's rows, if the block owns queries
     Sum sum_k[PARTS][WANT_K ? DK / 8 : 1], sum_v[PARTS][WANT_V ? DV / 8 : 1];
 
     __device__ BackwardWalk(const Args& given, unsigned char* shared, int of_batch, int head, int tile)
@@ -136,16 +136,16 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     __device__ SharedTile<T, STREAM, DK> tile_k(int stage) const { return {stream_k + stage * STREAM * DK}; }
     __device__ SharedTile<T, STREAM, DV> tile_v(int stage) const { return {stream_v + stage * STREAM * DV}; }
 
-    // An own row meets rows [first, end) of the other kind; neither decreases from row to row.
-    __device__ long long first_met(long long own) const {
+    // An own row attends to, or is attended by, rows [first, end) of the other kind; both bounds are monotonic.
+    __device__ long long first_visible(long long own) const {
         if constexpr (!Variant::BAND) return 0;
         else return OWN_KEYS ? band.first_query(own) : band.first(own);
     }
-    __device__ long long end_met(long long own) const {
+    __device__ long long end_visible(long long own) const {
         if constexpr (!Variant::BAND) return stream_len();
         else return OWN_KEYS ? band.end_query(own, stream_len()) : band.end(own);
     }
-    // Where row `met` of the other kind lies in the tile that begins at `first`; 0 or STREAM if that is outside.
+    // The index of row `met` of the other kind in the tile that begins at `first`, clamped to [0, STREAM].
     __device__ static int within(long long met, long long first) {
         return int(max(0ll, min((long long)STREAM, met - first)));
     }
@@ -178,7 +178,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
         return args.delta + (batch * args.num_heads + head) * args.query_len + query;
     }
 
-    // In base 2, as exponents are computed. A query that sees nothing has lse = -inf, and weights of 0.
+    // In base 2, as exponents are computed. A query that attends to nothing has lse = -inf and weights of 0.
     __device__ static A in_base_2(A natural) {
         return natural == -math::infinity<A>() ? math::infinity<A>() : natural * A(1.4426950408889634);
     }
@@ -186,7 +186,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
 #pragma unroll
         for (int part = 0; part < PARTS; ++part)
 #pragma unroll
-            for (int i = 0; i < HELD; ++i) {
+            for (int i = 0; i < LANE_ROWS; ++i) {
                 const long long row = own_row(part, 2 * i);
                 const bool inside = row < own_len();
                 lse[part][i] = inside ? in_base_2(*args.lse.at(batch, own_head, row)) : math::infinity<A>();
@@ -230,17 +230,17 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     }
 
     // From q k^T and dy v^T to P and dS, for the STEP columns from `col` on of the tile of head `stream_head` that
-    // begins at row `first`. EDGE: some row of the warp does not meet some of these columns.
+    // begins at row `first`. EDGE: some of these columns are masked for some rows of the warp.
     template <bool EDGE>
     __device__ void weigh(Scores& score, Scores& grad, int stage, int stream_head, long long first, int col) const {
         constexpr double LOG2E = 1.4426950408889634;
         const A scale = A(args.scale), softcap = A(args.softcap), factor = A(args.scale * LOG2E);
         const long long query = OWN_KEYS ? first : own_first(), key = OWN_KEYS ? own_first() : first;
         const int head = OWN_KEYS ? stream_head : own_head;
-        A slope = 0, apart = 0;  // ALiBi: of this head; and how far the tile's first query stands behind its first key
+        A slope = 0, distance = 0;  // ALiBi: slope, and distance of the tile's first query from its first key
         if constexpr (Variant::HAS_ALIBI_SLOPES) {
             slope = *args.alibi_slopes.at(batch, head) * A(LOG2E);
-            apart = A(query + band.shift - key);
+            distance = A(query + band.shift - key);
         }
         const A* mask = nullptr;
         int own_last = 0, last = 0;
@@ -249,16 +249,17 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
             own_last = int(min((long long)OWN, own_len() - own_first())) - 1;
             last = int(min((long long)STREAM, stream_len() - first)) - 1;
         }
-        int met[PARTS][HELD];
-        unsigned span[PARTS][HELD];  // the lane's rows meet rows [met, met + span) of the tile
+        int visible_from[PARTS][LANE_ROWS];
+        unsigned span[PARTS]
+                     [LANE_ROWS];  // the lane's rows attend to rows [visible_from, visible_from + span) of the tile
         if constexpr (EDGE) {
 #pragma unroll
             for (int part = 0; part < PARTS; ++part)
 #pragma unroll
-                for (int i = 0; i < HELD; ++i) {
+                for (int i = 0; i < LANE_ROWS; ++i) {
                     const long long row = own_row(part, 2 * i);
-                    met[part][i] = within(first_met(row), first);
-                    span[part][i] = unsigned(max(0, within(end_met(row), first) - met[part][i]));
+                    visible_from[part][i] = within(first_visible(row), first);
+                    span[part][i] = unsigned(max(0, within(end_visible(row), first) - visible_from[part][i]));
                 }
         }
 #pragma unroll
@@ -278,39 +279,39 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
                     const int own = warp_row + part * M::ROWS + M::row(i), other = col + n * 8 + M::col(i);
                     const A base = OWN_KEYS ? of_lse.lane[i % 2] : lse[part][i / 2];
                     A& weight = score[part][n].value[i];
-                    A exponent, bend = 1;
+                    A exponent, cap_slope = 1;
                     if constexpr (Variant::SOFTCAP) {
                         const A soft = capped(weight * scale, softcap);
-                        bend = capped_slope(soft, softcap);
+                        cap_slope = capped_slope(soft, softcap);
                         exponent = math::fma(soft, A(LOG2E), -base);
                     } else {
                         exponent = math::fma(weight, factor, -base);
                     }
                     if constexpr (Variant::HAS_ALIBI_SLOPES)
-                        exponent -= slope * math::abs(apart + A(OWN_KEYS ? other - own : own - other));
+                        exponent -= slope * math::abs(distance + A(OWN_KEYS ? other - own : own - other));
                     if constexpr (Variant::HAS_MASK) {  // beyond the last row any element will do
                         const int x = min(own, own_last), y = min(other, last);
                         exponent +=
                             mask[(OWN_KEYS ? y : x) * args.mask.stride[2] + (OWN_KEYS ? x : y) * args.mask.stride[3]] *
                             A(LOG2E);
                     }
-                    const bool meets = !EDGE || unsigned(other - met[part][i / 2]) < span[part][i / 2];
-                    weight = meets ? math::exp2(exponent) : A(0);
+                    const bool visible = !EDGE || unsigned(other - visible_from[part][i / 2]) < span[part][i / 2];
+                    weight = visible ? math::exp2(exponent) : A(0);
                     if constexpr (WANT_K) {
                         const A mean = OWN_KEYS ? of_delta.lane[i % 2] : delta[part][i / 2];
                         A& change = grad[part][n].value[i];
-                        change = meets ? weight * (change - mean) * bend : A(0);
+                        change = visible ? weight * (change - mean) * cap_slope : A(0);
                     }
                 }
         }
     }
 
-    // What a tile that has arrived in `stage` adds to the warp's sums.
+    // Adds the products of the tile in `stage` to the warp's sums.
     __device__ void work(int stage, int head, long long first) {
         const long long top = own_first() + warp_row, low = min(top + PARTS * M::ROWS, own_len()) - 1;
         if (low < top) return;  // the warp has no rows
-        const int some_first = within(first_met(top), first), all_first = within(first_met(low), first);
-        const int all_end = within(end_met(top), first), some_end = within(end_met(low), first);
+        const int some_first = within(first_visible(top), first), all_first = within(first_visible(low), first);
+        const int all_end = within(end_visible(top), first), some_end = within(end_visible(low), first);
 #pragma unroll 1
         for (int col = some_first / STEP * STEP; col < some_end; col += STEP) {
             Scores score = {}, grad = {};
@@ -323,10 +324,11 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
         }
     }
 
-    // Walks the tiles that the block's rows meet, for `heads` heads from `head` on: one is worked on, the next comes.
+    // Loops over the visible tiles of `heads` heads from `head` on, prefetching the next tile.
     __device__ void walk(int head, int heads) {
         const long long last = min(own_first() + OWN, own_len()) - 1;
-        const int begin = int(first_met(own_first()) / STREAM), end = int((end_met(last) + STREAM - 1) / STREAM);
+        const int begin = int(first_visible(own_first()) / STREAM),
+                  end = int((end_visible(last) + STREAM - 1) / STREAM);
         const int end_head = head + heads;
         if (begin >= end || heads == 0) return;
         if constexpr (!OWN_KEYS) read_statistics();
@@ -340,7 +342,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
             const int next_tile = wraps ? begin : tile + 1, next_head = head + wraps;
             const bool more = next_head < end_head;
             cp_async_wait_group<0>();
-            __syncthreads();  // this tile is there for all, and all are done with the one before
+            __syncthreads();  // this tile has arrived, and all threads are done with the one before
             if (STAGES == 2 && more) load_stream(stage ^ 1, next_head, (long long)(next_tile)*STREAM);
             cp_async_commit_group();
             work(stage, head, (long long)(tile)*STREAM);
@@ -381,7 +383,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     }
 };
 
-// A block's keys against all queries of the heads that share them, in order of heads and then of queries.
+// Gradients of a block's keys, over all queries of the heads that share them, in order of heads and then of queries.
 template <typename T, class Schedule, class Variant, bool WANT_K, bool WANT_V, class Args>
 __device__ void backward_of_keys(const Args& args, unsigned char* shared, int block) {
     constexpr int OWN = Schedule::KV_BLOCK_K;
@@ -396,9 +398,9 @@ __device__ void backward_of_keys(const Args& args, unsigned char* shared, int bl
 }
 
 // Block -> (batch, key and value head, tile of KV_BLOCK_K keys), the tile fastest, so that neighbours share queries in
-// the cache, and the first first, which most queries see if the problem is causal; warp -> a share of the keys.
+// the cache, and the first tile first, which most queries attend to if causal; warp -> a share of the keys.
 // KV_PARTS = 2: even blocks write dk and odd ones dv, because the sums of both do not fit into registers. Reads k and v
-// once, and for each tile of keys q, dy, lse and delta of the queries that see it.
+// once, and for each tile of keys q, dy, lse and delta of the queries that attend to it.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void flash_sdpa_backward_dkdv(const Args& args) {
     DYN_SHARED(unsigned char, shared);
@@ -412,9 +414,9 @@ __device__ void flash_sdpa_backward_dkdv(const Args& args) {
     }
 }
 
-// Block -> (batch, head, tile of Q_BLOCK_Q queries), the tile fastest and from the last on, which sees most keys if the
+// Block -> (batch, head, tile of Q_BLOCK_Q queries), the tile fastest and from the last on, which has most keys if the
 // problem is causal; warp -> a share of the queries. Reads q, dy, lse and delta once, and for each tile of queries the
-// rows of k and v that it sees.
+// rows of k and v that it attends to.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void flash_sdpa_backward_dq(const Args& args) {
     DYN_SHARED(unsigned char, shared);

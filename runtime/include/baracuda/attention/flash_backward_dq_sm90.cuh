@@ -1,13 +1,12 @@
 // Serialised accumulation of dQ, in flash attention's backward pass for sm_90a: the blocks that own keys add to dq in a
 // fixed order.
 //
-// dq of a query is a sum over tiles of keys, which different blocks own. Each has its part of a tile of queries in
-// shared memory, from where the copy engine adds it to a sum of floats in memory, when all earlier keys have been
-// added: a counter for each tile of queries says whose turn it is. The first of a tile stores, so that nothing is
-// cleared before.
+// dq of a query is a sum over tiles of keys, which different blocks own. A block has its part of a tile of queries in
+// shared memory; TMA adds it to float sums in global memory once all earlier keys have been added: a semaphore for each
+// tile of queries holds the next tile of keys. The first one stores, so that nothing needs zeroing.
 //
-// Blocks draw their tiles of keys by ticket. Every tile that one waits for has an earlier ticket, so that it is at work
-// or done: there is no deadlock, however few blocks run at once. Who draws what is left to chance; results are not.
+// Blocks take their tiles of keys by ticket. A tile waits only for tiles with earlier tickets, which are running or
+// done: there is no deadlock, however few blocks run at once. Which block takes which tile varies, results do not.
 #pragma once
 
 #include <baracuda/attention/flash_forward_sm90.cuh>
@@ -15,13 +14,13 @@
 namespace baracuda {
 
 // `delta` has units of Shape::UNIT queries: lse in base 2 of each, then delta of each. A head has whole units, and
-// unless SERIAL_DQ whole tiles of 128 queries. Queries that see nothing, and those beyond the last, have lse =
+// unless SERIAL_DQ whole tiles of 128 queries. Queries that attend to nothing, and those beyond the last, have lse =
 // infinity, which makes their weights 0.
 //
-// Where a query's lse and delta are among those of its unit. GATHERED: a thread that has columns 2 t and the next of
-// every 8, as wgmma lays sums out, reads those of 16 columns at once.
-template <bool GATHERED> __device__ __forceinline__ constexpr int place_in_unit(int query) {
-    return GATHERED ? query / 16 * 16 + query % 8 / 2 * 4 + query / 8 % 2 * 2 + query % 2 : query;
+// The index of a query's lse and delta in its unit. INTERLEAVED: in the order of wgmma fragments, so that a thread that
+// has columns 2 t and the next of every 8 reads those of 16 columns at once.
+template <bool INTERLEAVED> __device__ __forceinline__ constexpr int statistics_index(int query) {
+    return INTERLEAVED ? query / 16 * 16 + query % 8 / 2 * 4 + query / 8 % 2 * 2 + query % 2 : query;
 }
 
 // Of a head.
@@ -30,8 +29,8 @@ template <class Shape, class Args> __device__ __forceinline__ int query_units(co
     return (int(args.query_len) + WHOLE - 1) / WHOLE * (WHOLE / Shape::UNIT);
 }
 
-// Which rows of the other kind an own row meets: the keys that a query sees, or the queries that see a key.
-template <class Shape, class Args> __device__ __forceinline__ FlashBand<Shape> met_by_own(const Args& args) {
+// The band of own rows: the keys that a query attends to, or the queries that attend to a key.
+template <class Shape, class Args> __device__ __forceinline__ FlashBand<Shape> band_of_own(const Args& args) {
     FlashBand<Shape> band(args);
     if (Shape::OWN_KEYS) {
         const int before = band.before;
@@ -50,7 +49,7 @@ template <int OWN, class Args> __device__ __forceinline__ int dq_tile_count(cons
 template <int OWN, class Args> __device__ __forceinline__ int* dq_tickets(const Args& args) {
     return args.dq_order + 4ll * dq_tile_count<OWN>(args);
 }
-template <int OWN, class Args> __device__ __forceinline__ int* dq_turn(const Args& args, int unit) {
+template <int OWN, class Args> __device__ __forceinline__ int* dq_semaphore(const Args& args, int unit) {
     return dq_tickets<OWN>(args) + 1 + unit;
 }
 // The unit's sums of dq: first those of the first half of the columns, four of each of 128 threads at a time.
@@ -58,26 +57,26 @@ template <class Shape, class Args> __device__ __forceinline__ float* dq_sums(con
     return args.sums + unit * (long long)(Shape::UNIT * Shape::DK);
 }
 
-// Of a head, early keys come first, which most queries see. As many heads as fit in the L2 cache are dealt together, a
-// tile of each in turn. All threads of the launch write the list; `Shape` is that of own keys.
+// Early keys of a head come first, which have most queries. As many heads as fit in the L2 cache are scheduled
+// together, one tile of each in turn. All threads of the launch write the list; `Shape` is that of own keys.
 //
-// With a band a few tiles of a head at once are best: those that begin one after the other end together, and the next
-// ones wait for each other again. As they read nearly the same queries, more heads than fit in whole may be at work.
-template <class Shape, class Args> __device__ __forceinline__ void deal_dq_tickets(const Args& args) {
+// With a band, few tiles of a head at once are best: tiles that begin together end together, and wait for each other
+// again. They read nearly the same queries, so more heads than fit in whole may run at once.
+template <class Shape, class Args> __device__ __forceinline__ void schedule_dq_tiles(const Args& args) {
     constexpr int CACHED_QUERIES = (32 << 20) / (6 * Shape::DK + 2 * Shape::DV);  // with dy and sums of dq
     const int heads = int(args.batch_size * args.num_kv_heads), length = dq_tile_count<Shape::OWN>(args);
     const int tiles = length / heads, group = int(args.num_heads) / int(args.num_kv_heads);
     const int cached = max(1, CACHED_QUERIES / int(args.query_len) / group);
     const int section = Shape::BAND ? max(cached, min(4 * cached, 32)) : cached;
-    const FlashBand<Shape> band = met_by_own<Shape>(args);
+    const FlashBand<Shape> band = band_of_own<Shape>(args);
     const long long thread = (long long)(blockIdx.x) * blockDim.x + threadIdx.x;
     if (thread == 0) *dq_tickets<Shape::OWN>(args) = 0;
     for (long long next = thread; next < length; next += (long long)(gridDim.x) * blockDim.x) {
         const int ticket = int(next), part = ticket / tiles / section, index = ticket - part * section * tiles;
         const int width = min(section, heads - part * section), tile = index / width, first = tile * Shape::OWN;
-        const FlashTile dealt = {tile, part * section + index - tile * width, band.touched(first),
-                                 band.touched_end(min(first + Shape::OWN, int(args.key_len)) - 1)};
-        reinterpret_cast<FlashTile*>(args.dq_order)[ticket] = dealt;
+        const FlashTile work = {tile, part * section + index - tile * width, band.touched(first),
+                                band.touched_end(min(first + Shape::OWN, int(args.key_len)) - 1)};
+        reinterpret_cast<FlashTile*>(args.dq_order)[ticket] = work;
     }
 }
 
@@ -89,14 +88,14 @@ template <class Shape, class Args> __device__ __forceinline__ bool draw_ticket(c
     return true;
 }
 
-// Waits for the turn of tile `tile`: then what was added before is there for this thread's copies.
-__device__ __forceinline__ void await_turn(const int* turn, int tile) {
+// Waits until it is the turn of `tile`; earlier additions are then visible to this thread's copies.
+__device__ __forceinline__ void semaphore_wait(const int* semaphore, int tile) {
     int now;
-    do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+    do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(semaphore) : "memory");
     while (now != tile);
     asm volatile("fence.proxy.async;" ::: "memory");
 }
-// Adds `bytes` of floats in shared memory to those at `to`, or stores them there. Returns when they have been read.
+// Adds `bytes` of floats in shared memory to those at `to`, or stores them. Returns when shared memory has been read.
 __device__ __forceinline__ void add_floats(float* to, unsigned from, unsigned bytes, bool add) {
     if (add)
         asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
@@ -107,20 +106,20 @@ __device__ __forceinline__ void add_floats(float* to, unsigned from, unsigned by
                      : "memory");
     asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-// When what this thread added is in memory, it is the turn of `next`.
-__device__ __forceinline__ void end_turn(int* turn, int next) {
+// Waits for this thread's additions to complete, then passes the turn to `next`.
+__device__ __forceinline__ void semaphore_release(int* semaphore, int next) {
     asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async;" ::: "memory");
-    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(next) : "memory");
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(semaphore), "r"(next) : "memory");
 }
 
-// The tiles of own keys that queries see, as FlashBand tells them.
+// The shape that makes FlashBand give tiles of own keys.
 template <class Shape> struct SeenByQueries {
     static constexpr bool BAND = Shape::BAND;
     static constexpr int BLOCK_K = Shape::OWN;
 };
 
-// One of two threads that add to dq, every other tile of queries each: while one waits for its sums to arrive in
-// memory, the other has the next tile's on their way. Whose turn it is is known before the sums are there.
+// One of two threads that add to dq, each every other tile of queries: while one waits for its sums to reach memory,
+// the other issues the next tile's. A thread waits for its turn before it waits for the sums.
 template <class Shape, class Shared, class Args>
 __device__ __forceinline__ void add_to_dq(const Shared& shared, unsigned which, const Args& args) {
     constexpr int OWN = Shape::OWN;
@@ -130,7 +129,7 @@ __device__ __forceinline__ void add_to_dq(const Shared& shared, unsigned which, 
     for (;;) {
         shared.own_full().wait(state / OWN_PARITY);
         state ^= OWN_PARITY;
-        const FlashTile work = shared.order();
+        const FlashTile work = shared.work_tile();
         shared.own_empty().arrive();
         if (work.tile < 0) return;
         const int group = int(args.num_heads) / int(args.num_kv_heads);
@@ -144,54 +143,53 @@ __device__ __forceinline__ void add_to_dq(const Shared& shared, unsigned which, 
                 if (stage != which) continue;
                 const bool begins = work.tile == band.touched(tile * Shape::STREAM);
                 int unit = head * query_units<Shape>(args) + tile;
-                if (!begins) await_turn(dq_turn<OWN>(args, unit), work.tile);
+                if (!begins) semaphore_wait(dq_semaphore<OWN>(args, unit), work.tile);
                 shared.staged_full(which).wait(parity);
                 add_floats(dq_sums<Shape>(args, unit), shared.staged(which), Shape::STAGED_BYTES, !begins);
                 shared.staged_empty(which).arrive();
                 asm volatile("" : "+r"(unit));  // its addresses are not kept in registers
-                end_turn(dq_turn<OWN>(args, unit), work.tile + 1);
+                semaphore_release(dq_semaphore<OWN>(args, unit), work.tile + 1);
             }
     }
 }
 
 // A warpgroup's rounded dS goes to shared memory, in panels of 16 queries: a row of 32 bytes for each key.
 template <class Shape, class Shared, int N>
-__device__ __forceinline__ void share_changes(const Shared& shared, Ring<2> ring, int place,
-                                              const unsigned (&change)[N]) {
-    shared.change_empty(ring.stage).wait(ring.parity ^ 1);
+__device__ __forceinline__ void store_ds(const Shared& shared, Ring<2> ring, int place, const unsigned (&ds)[N]) {
+    shared.ds_empty(ring.stage).wait(ring.parity ^ 1);
     const int lane = threadIdx.x % 32;
-    const unsigned row = shared.change(ring.stage) + (64 * place + threadIdx.x / 32 % 4 * 16 + lane % 16) * 32;
+    const unsigned row = shared.ds(ring.stage) + (64 * place + threadIdx.x / 32 % 4 * 16 + lane % 16) * 32;
     const unsigned to = row + ((lane / 16 ^ lane / 4 % 2) << 4);
 #pragma unroll
     for (int i = 0; i < N; i += 4)
         asm volatile(
-            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + i / 4 * Shape::CHANGE_PANEL),
-            "r"(change[i]), "r"(change[i + 1]), "r"(change[i + 2]), "r"(change[i + 3])
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + i / 4 * Shape::DS_PANEL),
+            "r"(ds[i]), "r"(ds[i + 1]), "r"(ds[i + 2]), "r"(ds[i + 3])
             : "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
-    if (lane == 0) shared.change_full(ring.stage).arrive();
+    if (lane == 0) shared.ds_full(ring.stage).arrive();
 }
 
 // The warpgroup's half of the columns of dq, as rows, from both warpgroups' dS.
 template <typename T, class Shape, class Shared>
-__device__ __forceinline__ void multiply_changes(const Shared& shared, Ring<2> ring, Matrix k, PanelMatrix<32> change,
-                                                 float (&queries)[Shape::STREAM / 2]) {
-    shared.change_full(ring.stage).wait(ring.parity);
+__device__ __forceinline__ void multiply_ds(const Shared& shared, Ring<2> ring, Matrix k, PanelMatrix<32> ds,
+                                            float (&queries)[Shape::STREAM / 2]) {
+    shared.ds_full(ring.stage).wait(ring.parity);
     wgmma_wait<0>();  // dv's product has ended: these sums take the place of its weights
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Shape::OWN / 16; ++step)
-        Wgmma<T, Shape::STREAM>::template shared<true, true>(queries, k + step * (16 * 128), change + step * (16 * 32),
+        Wgmma<T, Shape::STREAM>::template shared<true, true>(queries, k + step * (16 * 128), ds + step * (16 * 32),
                                                              step == 0);
     wgmma_commit();
 }
 
-// What that made goes to shared memory, for add_to_dq, once the copy engine has taken what was there before.
+// Stores the result to shared memory for add_to_dq, once TMA has read the tile before.
 template <class Shape, class Shared, int N>
 __device__ __forceinline__ void stage_queries(const Shared& shared, Ring<2> ring, int place,
                                               const float (&queries)[N]) {
-    if (threadIdx.x % 32 == 0) shared.change_empty(ring.stage).arrive();
+    if (threadIdx.x % 32 == 0) shared.ds_empty(ring.stage).arrive();
     if (Shape::STAGED_TWICE) shared.staged_empty(ring.stage).wait(ring.parity ^ 1);
     else shared.staged_empty(ring.stage ^ 1).wait(ring.parity ^ ring.stage ^ 1);
     const unsigned to = shared.staged(ring.stage) + place * (Shape::STAGED_BYTES / 2) + threadIdx.x % 128 * 16;
@@ -202,28 +200,28 @@ __device__ __forceinline__ void stage_queries(const Shared& shared, Ring<2> ring
                      : "memory");
 }
 
-// When that has arrived there, the copy engine may read it: later, as arriving takes its time beside other products.
+// Signals that the stores are complete and TMA may read: later than the stores, which overlap with other products.
 template <class Shared> __device__ __forceinline__ void publish_queries(const Shared& shared, unsigned stage) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
     if (threadIdx.x % 32 == 0) shared.staged_full(stage).arrive();
 }
 
-// The transpose of 8 by 8 halves, of which a lane has two neighbours of row lane / 4.
+// The transpose of 8 by 8 16-bit elements, of which a lane has two neighbours of row lane / 4.
 __device__ __forceinline__ unsigned transpose(unsigned pair) {
     unsigned to;
     asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(pair));
     return to;
 }
 
-// Warpgroup -> half of the columns of dq of a unit of queries, in order. Reads its sums once, unless no key was seen,
-// and writes dq: of a warp's 16 columns a lane has 8, of every other 8 queries.
+// Warpgroup -> half of the columns of dq of a unit of queries, in order. Reads its sums once, unless the queries attend
+// to no key, and writes dq: of a warp's 16 columns a lane has 8, of every other 8 queries.
 template <typename T, class Shape, class Args> __device__ __forceinline__ void round_dq(const Args& args) {
     constexpr int HALF = Shape::DK / 2;
     const int index = int(blockIdx.x * (blockDim.x / 128) + threadIdx.x / 128), unit = index / 2, half = index % 2;
     const int units = query_units<Shape>(args), head = unit / units, lane = threadIdx.x % 32;
     if (head >= args.batch_size * args.num_heads) return;
-    const bool odd = lane & 1, high = lane & 2, seen = *dq_turn<Shape::OWN>(args, unit) != 0;
+    const bool odd = lane & 1, high = lane & 2, seen = *dq_semaphore<Shape::OWN>(args, unit) != 0;
     const int query = (unit - head * units) * Shape::UNIT + lane / 4 + 8 * high;
     const int column = half * HALF + threadIdx.x / 32 % 4 * 16 + 8 * odd;
     const float* from = dq_sums<Shape>(args, unit) + half * (Shape::UNIT * HALF) + threadIdx.x % 128 * 4;
@@ -235,8 +233,8 @@ template <typename T, class Shape, class Args> __device__ __forceinline__ void r
         for (int j = 0; j < 2; ++j) {
             float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             if (seen) sum = *reinterpret_cast<const float4*>(from + (i + j) * 512);
-            word[2 * j] = transpose(two_halves<T>(sum.x * factor, sum.y * factor));
-            word[2 * j + 1] = transpose(two_halves<T>(sum.z * factor, sum.w * factor));
+            word[2 * j] = transpose(pack_halves<T>(sum.x * factor, sum.y * factor));
+            word[2 * j + 1] = transpose(pack_halves<T>(sum.z * factor, sum.w * factor));
             exchange(word[2 * j], word[2 * j + 1], odd, 1);
         }
         exchange(word[0], word[2], high, 2);

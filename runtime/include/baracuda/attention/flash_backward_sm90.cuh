@@ -1,17 +1,19 @@
-// Flash attention's backward pass of halves for sm_90a; what is computed stands in flash_backward.cuh.
+// Flash attention's backward pass of 16-bit types for sm_90a; flash_backward.cuh has the formulas.
 //
 // Three launches: delta, dkdv, dq. In the last two
 //
-// block -> tiles of OWN rows of one head: a fixed list (see FlashOrder), or those that it draws (see SERIAL_DQ)
-// warpgroup 0 -> its first thread has the copy engine load all that is multiplied; if SERIAL_DQ, two more add to dq
-// warpgroups 1 and 2 -> half of the tile's own rows each: all scores and sums are in registers, as wgmma lays them out
+// block -> tiles of OWN rows of one head, persistent: a fixed list (see FlashTileScheduler), or by ticket (see
+// SERIAL_DQ)
+// warpgroup 0 -> the producer: its first thread issues all TMA loads; with SERIAL_DQ, two more threads add to dq
+// warpgroups 1 and 2 -> consumers, half of the own rows each: scores and sums stay in registers, in the layout of wgmma
 //
-// Own rows are keys (dkdv) or queries (dq); the rows of the other kind pass by, STREAM at a time, from the last on. Own
-// rows are the rows of every result, so that P and dS go from one product to the next in registers: seven products, as
-// S and dP are made twice. If SERIAL_DQ (see flash_backward_dq_sm90.cuh) dkdv makes dq as well, and five are enough;
-// what it takes to add up dq in order pays from 128 columns on. In two parts dkdv makes all of dk and then all of dv,
-// as registers hold the sums of only one of them beyond 128 columns: eight products. Every sum has a fixed order: the
-// same problem gives the same bits. P and dS are rounded to halves before they are multiplied; lse and delta are not.
+// Own rows are keys (dkdv) or queries (dq); the rows of the other kind are streamed, STREAM at a time, from the last
+// on. The rows of every result are own rows, so that P and dS go from one product to the next in registers: seven
+// products, as S and dP are computed twice. With SERIAL_DQ (see flash_backward_dq_sm90.cuh) dkdv computes dq as well,
+// and five are enough; adding up dq in order pays from 128 columns on. In two parts dkdv computes all of dk and then
+// all of dv, as registers hold the sums of only one of them beyond 128 columns: eight products. Sums have a fixed
+// order: results are bit-identical from run to run. P and dS are rounded to 16-bit types before they are multiplied;
+// lse and delta are not.
 //
 // Rows of q, k, v and dy are at multiples of 16 bytes, so are those of the others, whose columns are multiples of 8.
 // Lengths are at most 2^29, and none is 0: tensor maps know no empty tensor.
@@ -22,11 +24,11 @@
 
 namespace baracuda {
 
-// What lies where in shared memory. The side of q and k is called `k` here, with DK columns, that of v and dy is called
-// `v`, with DV; columns are in panels of 64, those beyond d_k and d_v are zeros. SUM_K says whether dk or dq is made,
-// SUM_V whether dv is. Dynamic shared memory: 1280 + 128 (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), with
-// OWN_KEYS 8 STAGES STREAM more, and with SERIAL_DQ 4 OWN STREAM + 8 STREAM DK, or 4 STREAM DK if STREAM is more than
-// 64; in two parts 128 ceil(DV / 64) STREAM less.
+// The layout of shared memory. The side of q and k is called `k` here, with DK columns, that of v and dy is called `v`,
+// with DV; columns are in panels of 64, those beyond d_k and d_v are zeros. SUM_K: dk or dq is computed, SUM_V: dv is.
+// Dynamic shared memory: 1280 + 128 (ceil(DK / 64) + ceil(DV / 64)) (OWN + STAGES STREAM), with OWN_KEYS 8 STAGES
+// STREAM more, and with SERIAL_DQ 4 OWN STREAM + 8 STREAM DK, or 4 STREAM DK if STREAM is more than 64; in two parts
+// 128 ceil(DV / 64) STREAM less.
 template <bool OWN_KEYS_, bool SUM_K_, bool SUM_V_, bool SERIAL_DQ_, int OWN_, int STREAM_, int STAGES_, class Schedule,
           class Variant>
 struct Sm90BackwardShape {
@@ -34,16 +36,18 @@ struct Sm90BackwardShape {
     static constexpr bool BAND = Variant::BAND;
     static constexpr int OWN = OWN_, STREAM = STREAM_, STAGES = STAGES_;
     static constexpr int UNIT = SERIAL_DQ ? STREAM : 64;   // queries, and rows of a box of what passes by
-    static constexpr int BLOCK_Q = OWN, BLOCK_K = STREAM;  // as FlashOrder and FlashBand call them
+    static constexpr int BLOCK_Q = OWN, BLOCK_K = STREAM;  // as FlashTileScheduler and FlashBand call them
     static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
     static constexpr int CONSUMERS = 2, CONSUMER_WARPS = 4 * CONSUMERS;
 
     static constexpr bool PARTS = Schedule::KV_PARTS == 2;
-    // Whether lse and delta of a tile are read while its products run, and lie as that wants them: with serialised dQ
-    // or a cap there are no registers for it; causal problems with serialised dQ take 4 % longer.
-    static constexpr bool GATHERED = !SERIAL_DQ && !Variant::SOFTCAP, EARLY = OWN_KEYS && GATHERED;
-    // In two parts, what passes by for dP alone is there once: it is free early, and the place of another is not there.
-    static constexpr bool APART = PARTS && !SUM_V;
+    // Whether lse and delta of a tile are prefetched to registers while its products run, in the order of the fragment:
+    // with serialised dQ or a soft cap there are no registers for it; causal problems with serialised dQ take 4 %
+    // longer.
+    static constexpr bool INTERLEAVED = !SERIAL_DQ && !Variant::SOFTCAP, PREFETCH = OWN_KEYS && INTERLEAVED;
+    // In two parts, the streamed operand of dP alone has one buffer: it is released early, and there is no room for
+    // two.
+    static constexpr bool SINGLE_STAGE_V = PARTS && !SUM_V;
 
     static_assert(DK % 32 == 0 && DV % 32 == 0 && (PARTS ? DK <= 256 && DV <= 256 : DK <= 128 && DV <= 128),
                   "columns are multiples of 32, 128 at most, 256 in two parts");
@@ -54,40 +58,40 @@ struct Sm90BackwardShape {
     static_assert(STAGES >= 2, "the products of one tile start while those of the tile before end");
     static_assert(Variant::PACKED && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES, "left to the portable kernel");
 
-    // Registers a thread: what the launch gives to all is divided again, in steps of 8.
+    // Registers per thread after setmaxnreg, in steps of 8.
     static constexpr int CONSUMER_REGISTERS = PARTS ? 232 : 240, PRODUCER_REGISTERS = PARTS ? 40 : 24;
 
     static constexpr unsigned OWN_PANEL = OWN * 128, STREAM_PANEL = STREAM * 128;  // bytes
     static constexpr unsigned OWN_V = K_PANELS * OWN_PANEL, OWN_BYTES = OWN_V + (SUM_K ? V_PANELS * OWN_PANEL : 0);
     static constexpr unsigned K_BYTES = K_PANELS * STREAM_PANEL, V_BYTES = V_PANELS * STREAM_PANEL;
-    static constexpr unsigned STREAM_BYTES = APART ? K_BYTES : K_BYTES + V_BYTES;  // of a stage
-    static constexpr unsigned APART_V = OWN_BYTES + STAGES * STREAM_BYTES;
+    static constexpr unsigned STREAM_BYTES = SINGLE_STAGE_V ? K_BYTES : K_BYTES + V_BYTES;  // of a stage
+    static constexpr unsigned SINGLE_V = OWN_BYTES + STAGES * STREAM_BYTES;
     static constexpr unsigned STATISTICS_BYTES = OWN_KEYS ? 8 * STREAM : 0;  // lse and delta of a tile's queries
-    // If SERIAL_DQ, dS of a tile and what it makes of dq; there twice, as is what passes by, but for wide tiles' dq.
+    // With SERIAL_DQ: dS of a tile and its part of dq, double-buffered as streamed tiles are, except dq of wide tiles.
     static constexpr bool STAGED_TWICE = STREAM <= 64;
-    // Steps of dv's product that run beside the making of dS; registers of wide tiles hold no more weights meanwhile.
-    static constexpr int EARLY_STEPS = SERIAL_DQ && STREAM > 64 ? 1 : STREAM / 16;
-    static constexpr unsigned CHANGE_PANEL = OWN * 32, CHANGE_BYTES = SERIAL_DQ ? STREAM / 16 * CHANGE_PANEL : 0;
+    // Steps of dv's product that overlap with computing dS; wide tiles have no registers for more weights meanwhile.
+    static constexpr int OVERLAPPED_STEPS = SERIAL_DQ && STREAM > 64 ? 1 : STREAM / 16;
+    static constexpr unsigned DS_PANEL = OWN * 32, DS_BYTES = SERIAL_DQ ? STREAM / 16 * DS_PANEL : 0;
     static constexpr unsigned STAGED_BYTES = SERIAL_DQ ? STREAM * DK * 4 : 0;
-    static constexpr unsigned CHANGES = APART_V + (APART ? V_BYTES : 0), STAGED = CHANGES + 2 * CHANGE_BYTES;
+    static constexpr unsigned DS = SINGLE_V + (SINGLE_STAGE_V ? V_BYTES : 0), STAGED = DS + 2 * DS_BYTES;
     static constexpr unsigned STATISTICS = STAGED + (STAGED_TWICE ? 2 : 1) * STAGED_BYTES;
     static constexpr unsigned BARRIERS = STATISTICS + STAGES * STATISTICS_BYTES;
-    static constexpr unsigned ORDER = BARRIERS + 8 * (2 + 2 * STAGES + 8 + 2);
+    static constexpr unsigned WORK_TILE = BARRIERS + 8 * (2 + 2 * STAGES + 8 + 2);
     static constexpr int OWN_USERS = 32 * CONSUMER_WARPS + (SERIAL_DQ ? 2 : 0);  // each lane reads the FlashTile
     static constexpr int STREAM_USERS = CONSUMER_WARPS * (OWN_KEYS ? 32 : 1);    // and the statistics of a tile
 };
 
-// The barrier's 8 bytes are memory as any other again; nobody waits.
-__device__ __forceinline__ void retire_barrier(Barrier barrier) {
+// Makes the barrier's 8 bytes ordinary memory again; no thread may be waiting.
+__device__ __forceinline__ void invalidate_barrier(Barrier barrier) {
     asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier.address) : "memory");
 }
 
-// The shared memory of a block. A tile's `full` barrier says that it is there, `empty` that all have used it.
+// The shared memory of a block. Barriers: `full` when a tile has arrived, `empty` when all consumers have released it.
 template <class Shape> struct Sm90BackwardShared {
     unsigned base;
 
-    __device__ __forceinline__ FlashTile& order() const {  // comes and goes with the own rows
-        return *static_cast<FlashTile*>(__cvta_shared_to_generic(base + Shape::ORDER));
+    __device__ __forceinline__ FlashTile& work_tile() const {  // comes and goes with the own rows
+        return *static_cast<FlashTile*>(__cvta_shared_to_generic(base + Shape::WORK_TILE));
     }
     __device__ __forceinline__ unsigned own_k() const { return base; }
     __device__ __forceinline__ unsigned own_v() const { return base + Shape::OWN_V; }
@@ -95,7 +99,7 @@ template <class Shape> struct Sm90BackwardShared {
         return base + Shape::OWN_BYTES + stage * Shape::STREAM_BYTES;
     }
     __device__ __forceinline__ unsigned v(unsigned stage) const {
-        return Shape::APART ? base + Shape::APART_V : k(stage) + Shape::K_BYTES;
+        return Shape::SINGLE_STAGE_V ? base + Shape::SINGLE_V : k(stage) + Shape::K_BYTES;
     }
     __device__ __forceinline__ unsigned statistics(unsigned stage) const {
         return base + Shape::STATISTICS + stage * Shape::STATISTICS_BYTES;
@@ -105,40 +109,38 @@ template <class Shape> struct Sm90BackwardShared {
     __device__ __forceinline__ Barrier full(unsigned stage) const { return {base + Shape::BARRIERS + 16 + 8 * stage}; }
     __device__ __forceinline__ Barrier empty(unsigned stage) const { return full(Shape::STAGES + stage); }
 
-    __device__ __forceinline__ unsigned change(unsigned stage) const {
-        return base + Shape::CHANGES + stage * Shape::CHANGE_BYTES;
-    }
+    __device__ __forceinline__ unsigned ds(unsigned stage) const { return base + Shape::DS + stage * Shape::DS_BYTES; }
     __device__ __forceinline__ unsigned staged(unsigned stage) const {
         return base + Shape::STAGED + (Shape::STAGED_TWICE ? stage * Shape::STAGED_BYTES : 0);
     }
-    __device__ __forceinline__ Barrier change_full(unsigned stage) const { return dq_barrier(0, stage); }
-    __device__ __forceinline__ Barrier change_empty(unsigned stage) const { return dq_barrier(1, stage); }
+    __device__ __forceinline__ Barrier ds_full(unsigned stage) const { return dq_barrier(0, stage); }
+    __device__ __forceinline__ Barrier ds_empty(unsigned stage) const { return dq_barrier(1, stage); }
     __device__ __forceinline__ Barrier staged_full(unsigned stage) const { return dq_barrier(2, stage); }
     __device__ __forceinline__ Barrier staged_empty(unsigned stage) const { return dq_barrier(3, stage); }
     __device__ __forceinline__ Barrier v_full() const { return dq_barrier(4, 0); }
     __device__ __forceinline__ Barrier v_empty() const { return dq_barrier(4, 1); }
 
-    __device__ void retire() const {
-        retire_barrier(own_full());
-        retire_barrier(own_empty());
-        if (Shape::APART) {
-            retire_barrier(v_full());
-            retire_barrier(v_empty());
+    __device__ void invalidate() const {
+        invalidate_barrier(own_full());
+        invalidate_barrier(own_empty());
+        if (Shape::SINGLE_STAGE_V) {
+            invalidate_barrier(v_full());
+            invalidate_barrier(v_empty());
         }
-        for (int i = 0; i < 2 * Shape::STAGES; ++i) retire_barrier(full(i));
-        asm volatile("fence.proxy.async;" ::: "memory");  // the copy engine may write here next
+        for (int i = 0; i < 2 * Shape::STAGES; ++i) invalidate_barrier(full(i));
+        asm volatile("fence.proxy.async;" ::: "memory");  // TMA may write here next
     }
     __device__ void init() const {
         own_full().init(1);
         own_empty().init(Shape::OWN_USERS);
         if (Shape::SERIAL_DQ)
             for (int i = 0; i < 2; ++i) {
-                change_full(i).init(Shape::CONSUMER_WARPS);
-                change_empty(i).init(Shape::CONSUMER_WARPS);
+                ds_full(i).init(Shape::CONSUMER_WARPS);
+                ds_empty(i).init(Shape::CONSUMER_WARPS);
                 staged_full(i).init(Shape::CONSUMER_WARPS);
                 staged_empty(i).init(1);
             }
-        if (Shape::APART) {
+        if (Shape::SINGLE_STAGE_V) {
             v_full().init(1);
             v_empty().init(Shape::CONSUMER_WARPS);
         }
@@ -146,7 +148,7 @@ template <class Shape> struct Sm90BackwardShared {
             full(i).init(1);
             empty(i).init(Shape::STREAM_USERS);
         }
-        publish_barriers();
+        fence_barrier_init();
     }
 
 private:
@@ -155,7 +157,8 @@ private:
     }
 };
 
-// The problem as own rows see it, by the names that FlashOrder knows: tiles are of own rows, `key_len` rows pass by.
+// The problem with own rows as queries, under the names that FlashTileScheduler uses: `query_len` own rows, `key_len`
+// streamed rows.
 struct OwnSide {
     long long batch_size, num_heads, num_kv_heads, query_len, key_len;
 
@@ -177,38 +180,39 @@ __device__ __forceinline__ void load_rows(unsigned to, const TensorMap& map, Bar
             load_box(to + (panel * ROWS + first) * 128, map, full, 64 * panel, row + first, head, batch, policy);
 }
 
-// The thread that has everything loaded; it has few registers.
+// The producer: one thread issues all TMA loads.
 template <class Shape, class Args>
 __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>& shared, const Args& args) {
     constexpr bool OWN_KEYS = Shape::OWN_KEYS;
     const OwnSide side = OwnSide::of<Shape>(args);
     const int own_heads = int(side.num_heads), group = int(args.num_heads) / int(args.num_kv_heads);
-    const FlashBand<Shape> band = met_by_own<Shape>(args);
-    FlashOrder<Shape> order(side);
+    const FlashBand<Shape> band = band_of_own<Shape>(args);
+    FlashTileScheduler<Shape> scheduler(side);
     Ring<1> own;
     unsigned passed = 0;  // tiles of the other kind
     for (;;) {
         FlashTile work;
         bool more;
         if constexpr (Shape::SERIAL_DQ) more = draw_ticket<Shape>(args, work);
-        else more = order.next(work.tile, work.head);
+        else more = scheduler.next(work.tile, work.head);
         shared.own_empty().wait(own.parity ^ 1);
         if (!more) {
-            shared.order().tile = -1;
+            shared.work_tile().tile = -1;
             shared.own_full().arrive();
             return;
         }
         if (!Shape::SERIAL_DQ) {
-            // FlashOrder deals late tiles first, which see most if own rows are queries; of keys, early ones do.
-            if (OWN_KEYS && Shape::BAND) work.tile = order.head_tiles - 1 - work.tile;
+            // FlashTileScheduler assigns late tiles first, which are the longest if own rows are queries; of keys,
+            // early ones are.
+            if (OWN_KEYS && Shape::BAND) work.tile = scheduler.head_tiles - 1 - work.tile;
             const int first = work.tile * Shape::OWN;
             work.first = band.touched(first);
             work.end = band.touched_end(min(first + Shape::OWN, int(side.query_len)) - 1);
         }
         const int batch = work.head / own_heads, head = work.head - batch * own_heads;
-        shared.order() = work;
+        shared.work_tile() = work;
 
-        // An axis that repeats one matrix has one coordinate.
+        // A broadcast axis (stride 0) has one coordinate.
         const auto load_k = [&](bool keys, unsigned k, Barrier full, int row, int head, bool is_own) {
             const auto& of_k = keys ? args.k.stride : args.q.stride;
             const TensorMap& k_map = keys ? args.k_map : args.q_map;
@@ -243,14 +247,15 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
                 const Barrier full = shared.full(stage);
                 full.expect(Shape::STREAM_BYTES + Shape::STATISTICS_BYTES);
                 load_k(!OWN_KEYS, shared.k(stage), full, tile * Shape::STREAM, other, false);
-                if (!Shape::APART) load_v(!OWN_KEYS, shared.v(stage), full, tile * Shape::STREAM, other, false);
+                if (!Shape::SINGLE_STAGE_V)
+                    load_v(!OWN_KEYS, shared.v(stage), full, tile * Shape::STREAM, other, false);
                 if (OWN_KEYS) {
                     const int unit = (batch * int(args.num_heads) + other) * query_units<Shape>(args);
                     const long long first = unit + tile * (Shape::STREAM / Shape::UNIT);
                     load_bytes(shared.statistics(stage), args.delta + first * (2 * Shape::UNIT),
                                Shape::STATISTICS_BYTES, full);
                 }
-                if (Shape::APART) {
+                if (Shape::SINGLE_STAGE_V) {
                     shared.v_empty().wait(passed % 2 ^ 1);
                     shared.v_full().expect(Shape::V_BYTES);
                     load_v(!OWN_KEYS, shared.v(0), shared.v_full(), tile * Shape::STREAM, other, false);
@@ -260,15 +265,15 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
     }
 }
 
-// What a tile's scores and changes are made of, for one thread's fragment: see below for which elements it has.
+// Computes P and dS from scores and dP, for one thread's fragment: see below for which elements it has.
 template <typename T, class Shape, class Variant> struct BackwardWeights {
-    static constexpr bool EARLY = Shape::EARLY;
-    static constexpr int N = Shape::STREAM / 2, OF_QUERIES = EARLY ? N / 2 : 1;
+    static constexpr bool PREFETCH = Shape::PREFETCH;
+    static constexpr int N = Shape::STREAM / 2, OF_QUERIES = PREFETCH ? N / 2 : 1;
     static constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_V = Shape::SUM_V, SOFTCAP = Variant::SOFTCAP;
     float factor, slope;     // a weight is exp2(factor score - lse); with a cap the score is tanh(slope score)
-    unsigned statistics;     // where the tile's are, if own rows are keys; unless GATHERED, the lane's
+    unsigned statistics;     // where the tile's are, if own rows are keys; unless INTERLEAVED, the lane's
     float lse[2], delta[2];  // of the own rows, if those are queries
-    int met[2];              // the own rows meet rows [met, met + span) of the tile
+    int visible_from[2];     // the own rows attend to rows [visible_from, visible_from + span) of the tile
     unsigned span[2];
 
     template <class Args> __device__ __forceinline__ explicit BackwardWeights(const Args& args) {
@@ -277,16 +282,16 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     }
 
     // Own rows are `row` and the one 8 further.
-    __device__ __forceinline__ void meet(const FlashBand<Shape>& band, int row, int tile) {
+    __device__ __forceinline__ void set_visible(const FlashBand<Shape>& band, int row, int tile) {
         const int column = tile * Shape::STREAM + threadIdx.x % 4 * 2;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            met[r] = band.first(row + 8 * r) - column;
-            span[r] = unsigned(max(0, band.end(row + 8 * r) - column - met[r]));
+            visible_from[r] = band.first(row + 8 * r) - column;
+            span[r] = unsigned(max(0, band.end(row + 8 * r) - column - visible_from[r]));
         }
     }
-    __device__ __forceinline__ bool meets(int i) const {
-        return unsigned(i / 4 * 8 + i % 2 - met[i / 2 % 2]) < span[i / 2 % 2];
+    __device__ __forceinline__ bool is_visible(int i) const {
+        return unsigned(i / 4 * 8 + i % 2 - visible_from[i / 2 % 2]) < span[i / 2 % 2];
     }
     // Of the queries of elements i and i + 1, where i is a multiple of 4: lse, or `which` = 1 delta.
     __device__ __forceinline__ void of_queries(float (&two)[2], int i, int which) const {
@@ -294,7 +299,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
         const unsigned at = statistics + 4 * (unit + which * Shape::UNIT);
         asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two[0]), "=f"(two[1]) : "r"(at));
     }
-    // EARLY: those of all elements, in order.
+    // PREFETCH: those of all elements, in order.
     __device__ __forceinline__ void of_queries(float (&each)[OF_QUERIES], int which) const {
 #pragma unroll
         for (int i = 0; i < OF_QUERIES; i += 4) {
@@ -305,21 +310,21 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                          : "r"(at));
         }
     }
-    // Of element i or the next: what was read early or is read now, or for own queries that of row r.
-    __device__ __forceinline__ static float among(const float (&early)[OF_QUERIES], const float (&now)[2],
+    // Of element i or the next: the prefetched value or the one just read, or for own queries that of row r.
+    __device__ __forceinline__ static float among(const float (&prefetched)[OF_QUERIES], const float (&now)[2],
                                                   const float (&of_row)[2], int i, int r, int e) {
-        if constexpr (EARLY) return early[i / 2 + e];
+        if constexpr (PREFETCH) return prefetched[i / 2 + e];
         else return OWN_KEYS ? now[e] : of_row[r];
     }
 
-    // Scores become weights, rounded ones into `rounded` if that is wanted; with a cap, they become their tanh.
+    // Scores become weights, also rounded into `rounded` with SUM_V; with a soft cap, scores become their tanh.
     template <bool EDGE>
-    __device__ __forceinline__ void weigh(float (&score)[N], const float (&early)[OF_QUERIES],
+    __device__ __forceinline__ void weigh(float (&score)[N], const float (&prefetched)[OF_QUERIES],
                                           unsigned (&rounded)[SUM_V ? N / 2 : 1]) const {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
             float base[2];
-            if (OWN_KEYS && !EARLY) of_queries(base, i, 0);
+            if (OWN_KEYS && !PREFETCH) of_queries(base, i, 0);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 float weight[2];
@@ -327,44 +332,44 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                 for (int e = 0; e < 2; ++e) {
                     float& at = score[i + 2 * r + e];
                     if (SOFTCAP) at = fmaf(-2.0f, quick_reciprocal(1.0f + quick_exp2(at * slope)), 1.0f);
-                    weight[e] = quick_exp2(fmaf(at, factor, -among(early, base, lse, i, r, e)));
-                    if (EDGE && !meets(i + 2 * r + e)) weight[e] = 0.0f;
+                    weight[e] = quick_exp2(fmaf(at, factor, -among(prefetched, base, lse, i, r, e)));
+                    if (EDGE && !is_visible(i + 2 * r + e)) weight[e] = 0.0f;
                     if (!SOFTCAP) at = weight[e];
                 }
                 if constexpr (SUM_V)
-                    if (i < 8 * Shape::EARLY_STEPS) rounded[i / 2 + r] = two_halves<T>(weight[0], weight[1]);
+                    if (i < 8 * Shape::OVERLAPPED_STEPS) rounded[i / 2 + r] = pack_halves<T>(weight[0], weight[1]);
             }
         }
     }
     // dS, rounded, from weights and dP.
     template <bool EDGE>
-    __device__ __forceinline__ void change(const float (&score)[N], const float (&grad)[N],
-                                           const float (&early)[OF_QUERIES], unsigned (&rounded)[N / 2],
-                                           unsigned (&weights)[SUM_V ? N / 2 : 1]) const {
+    __device__ __forceinline__ void to_ds(const float (&score)[N], const float (&grad)[N],
+                                          const float (&prefetched)[OF_QUERIES], unsigned (&rounded)[N / 2],
+                                          unsigned (&weights)[SUM_V ? N / 2 : 1]) const {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
             float base[2], mean[2];
-            if (OWN_KEYS && !EARLY) of_queries(mean, i, 1);
+            if (OWN_KEYS && !PREFETCH) of_queries(mean, i, 1);
             if (OWN_KEYS && SOFTCAP) of_queries(base, i, 0);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-                float change[2];
+                float ds[2];
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     const float at = score[i + 2 * r + e];
-                    float weight = at, bend = 1.0f;
+                    float weight = at, cap_slope = 1.0f;
                     if (SOFTCAP) {
                         weight = quick_exp2(fmaf(at, factor, -(OWN_KEYS ? base[e] : lse[r])));
-                        bend = fmaf(-at, at, 1.0f);
+                        cap_slope = fmaf(-at, at, 1.0f);
                     }
-                    change[e] = weight * (grad[i + 2 * r + e] - among(early, mean, delta, i, r, e));
-                    if (SOFTCAP) change[e] *= bend;
-                    if (EDGE && !meets(i + 2 * r + e)) change[e] = 0.0f;
+                    ds[e] = weight * (grad[i + 2 * r + e] - among(prefetched, mean, delta, i, r, e));
+                    if (SOFTCAP) ds[e] *= cap_slope;
+                    if (EDGE && !is_visible(i + 2 * r + e)) ds[e] = 0.0f;
                 }
-                rounded[i / 2 + r] = two_halves<T>(change[0], change[1]);
+                rounded[i / 2 + r] = pack_halves<T>(ds[0], ds[1]);
                 if constexpr (SUM_V)
-                    if (i >= 8 * Shape::EARLY_STEPS)
-                        weights[i / 2 + r] = two_halves<T>(score[i + 2 * r], score[i + 2 * r + 1]);
+                    if (i >= 8 * Shape::OVERLAPPED_STEPS)
+                        weights[i / 2 + r] = pack_halves<T>(score[i + 2 * r], score[i + 2 * r + 1]);
             }
         }
     }
@@ -384,7 +389,7 @@ __device__ __forceinline__ void backward_store(const float (&sum)[N], float fact
         for (int i = 2 * r; i < N; i += 16) {
             unsigned word[4];
 #pragma unroll
-            for (int j = 0; j < 4; ++j) word[j] = two_halves<T>(sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
+            for (int j = 0; j < 4; ++j) word[j] = pack_halves<T>(sum[i + 4 * j] * factor, sum[i + 4 * j + 1] * factor);
             exchange(word[0], word[1], odd, 1);
             exchange(word[2], word[3], odd, 1);
             exchange(word[0], word[2], high, 2);
@@ -418,8 +423,8 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
     using Weights = BackwardWeights<T, Shape, Variant>;
     const int lane = threadIdx.x % 32, own_row = 64 * place + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const OwnSide side = OwnSide::of<Shape>(args);
-    const FlashBand<Shape> band = met_by_own<Shape>(args);
-    // Every matrix is made of this one where it is needed, so that one register lives along the loop.
+    const FlashBand<Shape> band = band_of_own<Shape>(args);
+    // Every matrix is derived from this one where it is used, to keep one register live along the loop.
     const Matrix origin = Matrix::at(shared.base, Shape::STREAM_PANEL);
     const auto matrix = [&](unsigned place_in_shared) {
         Matrix made = origin;
@@ -429,7 +434,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
     Weights weights(args);
     Ring<1> own;
     Ring<Shape::STAGES> ring;
-    Ring<1> v_ring;  // if APART
+    Ring<1> v_ring;  // if SINGLE_STAGE_V
 
     const auto release = [&](unsigned stage) {
         if (OWN_KEYS || lane == 0) shared.empty(stage).arrive();
@@ -442,7 +447,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
         shared.full(ring.stage).wait(ring.parity);
         release(ring.stage);
         ring.advance();
-        if constexpr (Shape::APART) {
+        if constexpr (Shape::SINGLE_STAGE_V) {
             shared.v_full().wait(v_ring.parity);
             release_v();
         }
@@ -451,14 +456,13 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
     for (;;) {
         shared.own_full().wait(own.parity);
         own.advance();
-        FlashTile work = shared.order();
+        FlashTile work = shared.work_tile();
         if (work.tile < 0) return;
         int row = work.tile * Shape::OWN + own_row;
         const int first_row = work.tile * Shape::OWN + 64 * place;
 
-        // What the rows of this warpgroup meet: tiles that only others meet are passed by, unless both are needed for
-        // dq, and of tiles [full, full_end) all is met, so that no score needs a look. Queries beyond the last need
-        // none: see query_units.
+        // The tiles that the rows of this warpgroup attend to: others are skipped, unless both warpgroups are needed
+        // for dq, and tiles [full, full_end) have no masked scores. Queries beyond the last need none: see query_units.
         constexpr bool SKIPS = Shape::BAND && !Shape::SERIAL_DQ;
         const int first = SKIPS ? max(work.first, band.touched(first_row)) : work.first;
         const int end = SKIPS ? min(work.end, band.touched_end(first_row + 63)) : work.end;
@@ -468,11 +472,11 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
         if constexpr (!OWN_KEYS) {
             const long long query = work.head * (long long)(query_units<Shape>(args) * Shape::UNIT) + row;
             const float* at = args.delta + query / Shape::UNIT * (2 * Shape::UNIT) +
-                              place_in_unit<Shape::GATHERED>(query % Shape::UNIT);
+                              statistics_index<Shape::INTERLEAVED>(query % Shape::UNIT);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-                weights.lse[r] = at[place_in_unit<Shape::GATHERED>(8 * r)];
-                weights.delta[r] = at[place_in_unit<Shape::GATHERED>(8 * r) + Shape::UNIT];
+                weights.lse[r] = at[statistics_index<Shape::INTERLEAVED>(8 * r)];
+                weights.delta[r] = at[statistics_index<Shape::INTERLEAVED>(8 * r) + Shape::UNIT];
             }
         }
 
@@ -502,64 +506,64 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
             for (int tile = end - 1; tile >= first; --tile) {
                 shared.full(ring.stage).wait(ring.parity);
                 const unsigned k = Shape::OWN_BYTES + ring.stage * Shape::STREAM_BYTES;
-                const unsigned v = Shape::APART ? Shape::APART_V : k + Shape::K_BYTES;
+                const unsigned v = Shape::SINGLE_STAGE_V ? Shape::SINGLE_V : k + Shape::K_BYTES;
                 const unsigned own_k = place * (64 * 128), own_v = own_k + Shape::OWN_V;
                 if (OWN_KEYS) {
                     weights.statistics = shared.statistics(ring.stage);
-                    if (!Shape::GATHERED) weights.statistics += threadIdx.x % 4 * 8;
+                    if (!Shape::INTERLEAVED) weights.statistics += threadIdx.x % 4 * 8;
                 }
                 const bool edge = (Shape::BAND && tile < full) || ((Shape::BAND || !OWN_KEYS) && tile >= full_end);
-                if (edge) weights.meet(band, row, tile);
+                if (edge) weights.set_visible(band, row, tile);
 
-                unsigned weight[SUM_V ? STREAM / 4 : 1], change[STREAM / 4];
-                float early[Weights::OF_QUERIES];
+                unsigned weight[SUM_V ? STREAM / 4 : 1], ds[STREAM / 4];
+                float prefetched[Weights::OF_QUERIES];
                 wgmma_fence();
                 multiply_own(score, matrix(own_k), matrix(k), DK / 16);
                 if constexpr (Shape::SERIAL_DQ)
                     if (tile != end - 1) publish_queries(shared, used);
                 wgmma_wait<1>();  // the last product of the tile before has ended
                 if (tile != end - 1) release(used);
-                if (Shape::EARLY) weights.of_queries(early, 0);
+                if (Shape::PREFETCH) weights.of_queries(prefetched, 0);
                 if constexpr (SUM_K) {
-                    if (Shape::APART) shared.v_full().wait(v_ring.parity);
+                    if (Shape::SINGLE_STAGE_V) shared.v_full().wait(v_ring.parity);
                     wgmma_fence();
                     multiply_own(grad, matrix(own_v), matrix(v), DV / 16);
                     wgmma_wait<1>();
                 } else {
                     wgmma_wait<0>();
                 }
-                pin(score);
-                if (edge) weights.template weigh<true>(score, early, weight);
-                else weights.template weigh<false>(score, early, weight);
-                if (Shape::EARLY && SUM_K) weights.of_queries(early, 1);
+                fence_operand(score);
+                if (edge) weights.template weigh<true>(score, prefetched, weight);
+                else weights.template weigh<false>(score, prefetched, weight);
+                if (Shape::PREFETCH && SUM_K) weights.of_queries(prefetched, 1);
                 if constexpr (SUM_V) {
-                    multiply_weights<T, Shape, 0, Shape::EARLY_STEPS>(sum_v, weight, matrix(v));
+                    multiply_weights<T, Shape, 0, Shape::OVERLAPPED_STEPS>(sum_v, weight, matrix(v));
                     if (SUM_K) wgmma_wait<1>();
                 } else {
                     wgmma_wait<0>();
-                    if constexpr (Shape::APART) release_v();
+                    if constexpr (Shape::SINGLE_STAGE_V) release_v();
                 }
                 if constexpr (SUM_K) {
-                    pin(grad);
-                    if (edge) weights.template change<true>(score, grad, early, change, weight);
-                    else weights.template change<false>(score, grad, early, change, weight);
-                    pin(change);
-                    if constexpr (SUM_V && Shape::EARLY_STEPS < STREAM / 16)
-                        multiply_weights<T, Shape, Shape::EARLY_STEPS, STREAM / 16>(sum_v, weight, matrix(v));
+                    fence_operand(grad);
+                    if (edge) weights.template to_ds<true>(score, grad, prefetched, ds, weight);
+                    else weights.template to_ds<false>(score, grad, prefetched, ds, weight);
+                    fence_operand(ds);
+                    if constexpr (SUM_V && Shape::OVERLAPPED_STEPS < STREAM / 16)
+                        multiply_weights<T, Shape, Shape::OVERLAPPED_STEPS, STREAM / 16>(sum_v, weight, matrix(v));
                     if constexpr (Shape::SERIAL_DQ) {
-                        share_changes<Shape>(shared, ring, place, change);
-                        const auto of_change = PanelMatrix<32>::at(shared.change(ring.stage), Shape::CHANGE_PANEL);
-                        multiply_changes<T, Shape>(shared, ring, matrix(place * Shape::OWN_PANEL), of_change, score);
+                        store_ds<Shape>(shared, ring, place, ds);
+                        const auto ds_matrix = PanelMatrix<32>::at(shared.ds(ring.stage), Shape::DS_PANEL);
+                        multiply_ds<T, Shape>(shared, ring, matrix(place * Shape::OWN_PANEL), ds_matrix, score);
                     }
                     const Matrix b = matrix(k);
                     wgmma_fence();
 #pragma unroll
                     for (int step = 0; step < STREAM / 16; ++step)
-                        Wgmma<T, DK>::template registers<true>(sum_k, change + 4 * step, b + step * ROWS_16, false);
+                        Wgmma<T, DK>::template registers<true>(sum_k, ds + 4 * step, b + step * ROWS_16, false);
                     wgmma_commit();
                     if constexpr (Shape::SERIAL_DQ) {
                         wgmma_wait<1>();
-                        pin(score);
+                        fence_operand(score);
                         stage_queries<Shape>(shared, ring, place, score);
                     }
                 }
@@ -576,13 +580,13 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
                 for (int tile = min(first, end); tile > work.first; --tile) pass();
         }
         // Read again, rather than kept in registers along the loop.
-        work = shared.order();
+        work = shared.work_tile();
         shared.own_empty().arrive();
         row = work.tile * Shape::OWN + own_row;
         const int batch = work.head / int(side.num_heads), head = work.head - batch * int(side.num_heads);
         const int rows = int(side.query_len) - row;
         if constexpr (SUM_K) {
-            pin(sum_k);
+            fence_operand(sum_k);
             const auto& of_k = [&]() -> const auto& {
                 if constexpr (OWN_KEYS) return args.dk;
                 else return args.dq;
@@ -590,7 +594,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
             backward_store(sum_k, float(args.scale), of_k.at(batch, head, row), of_k.stride[2], rows, args.d_k);
         }
         if constexpr (SUM_V) {
-            pin(sum_v);
+            fence_operand(sum_v);
             backward_store(sum_v, 1.0f, args.dv.at(batch, head, row), args.dv.stride[2], rows, args.d_v);
         }
     }
@@ -602,17 +606,17 @@ template <class Shape> __device__ __forceinline__ Sm90BackwardShared<Shape> back
     return {address + (-address & 1023)};  // panels start at multiples of 1024
 }
 
-// When all threads are done with a Shape: shared memory becomes that of the next.
+// Between two Shapes: reinitializes shared memory for the next.
 template <class Shape, class Next> __device__ __forceinline__ void next_part() {
     __syncthreads();
     if (threadIdx.x == 0) {
-        backward_shared<Shape>().retire();
+        backward_shared<Shape>().invalidate();
         backward_shared<Next>().init();
     }
     __syncthreads();
 }
 
-// All tiles of a Shape, and then all of the next: what loads, and what multiplies.
+// All tiles of a Shape, then all of the next: producer and consumers.
 template <class Shape, class... Shapes, class Args> __device__ __forceinline__ void produce_parts(const Args& args) {
     if (threadIdx.x == 0) backward_produce(backward_shared<Shape>(), args);
     if constexpr (Shape::SERIAL_DQ)
@@ -638,10 +642,10 @@ __device__ __forceinline__ void backward_walk(const Args& args) {
     if (threadIdx.x == 0) backward_shared<Shape>().init();
     __syncthreads();
     if (warpgroup == 0) {
-        give_registers<Shape::PRODUCER_REGISTERS>();
+        deallocate_registers<Shape::PRODUCER_REGISTERS>();
         produce_parts<Shape, Shapes...>(args);
     } else {
-        take_registers<Shape::CONSUMER_REGISTERS>();
+        allocate_registers<Shape::CONSUMER_REGISTERS>();
         consume_parts<T, Variant, Shape, Shapes...>(warpgroup - 1, args);
     }
 }
@@ -656,8 +660,8 @@ using OwnsQueries = Sm90BackwardShape<false, true, false, false, Schedule::Q_BLO
 constexpr int DELTA_LANES = 8;
 
 // Block -> THREADS / DELTA_LANES rows of [batch, head, padded query], in order; DELTA_LANES neighbouring lanes -> a
-// row. Reads y and dy once, 16 bytes at a time, and lse; writes units of `delta`, and deals the tickets if there are
-// one.
+// row. Reads y and dy once, 16 bytes at a time, and lse; writes units of `delta` and, if CHAINED, the schedule of
+// tickets.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void flash_sdpa_backward_delta(const Args& args) {
     using Shape = OwnsKeys<Schedule, Variant>;
@@ -665,7 +669,7 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
     const int lane = threadIdx.x % DELTA_LANES;
     const long long row = (long long)(blockIdx.x) * ROWS + threadIdx.x / DELTA_LANES;
     const long long padded = query_units<Shape>(args) * Shape::UNIT, place = row / padded, query = row % padded;
-    const bool held = place < args.batch_size * args.num_heads, inside = held && query < args.query_len;
+    const bool exists = place < args.batch_size * args.num_heads, inside = exists && query < args.query_len;
     const long long batch = place / args.num_heads, head = place % args.num_heads;
     float sum = 0;
     if (inside) {
@@ -681,22 +685,22 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
     }
 #pragma unroll
     for (int step = DELTA_LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, step);
-    if (held && lane == 0) {
+    if (exists && lane == 0) {
         const float lse = inside ? *args.lse.at(batch, head, query) : -math::infinity<float>();
-        float* to =
-            args.delta + row / Shape::UNIT * (2 * Shape::UNIT) + place_in_unit<Shape::GATHERED>(row % Shape::UNIT);
+        float* to = args.delta + row / Shape::UNIT * (2 * Shape::UNIT) +
+                    statistics_index<Shape::INTERLEAVED>(row % Shape::UNIT);
         to[0] = lse == -math::infinity<float>() ? math::infinity<float>() : lse * LOG2_E;
         to[Shape::UNIT] = sum;
     }
     if constexpr (Schedule::CHAINED) {
-        if (held && lane == 0 && row % Shape::UNIT == 0) *dq_turn<Shape::OWN>(args, int(row / Shape::UNIT)) = 0;
-        deal_dq_tickets<Shape>(args);
+        if (exists && lane == 0 && row % Shape::UNIT == 0) *dq_semaphore<Shape::OWN>(args, int(row / Shape::UNIT)) = 0;
+        schedule_dq_tiles<Shape>(args);
     }
 }
 
-// A tile of KV_BLOCK_K keys against all queries that see them, of the heads that share them, in order of heads and then
-// from the last query on. Reads k and v once, and for each tile of keys q, dy and delta. If SERIAL_DQ, adds to dq. In
-// two parts all of that twice, for dk and for dv.
+// dk and dv of tiles of KV_BLOCK_K keys, over all queries that attend to them, of the heads that share them, in order
+// of heads and then from the last query on. Reads k and v once, and for each tile of keys q, dy and delta. With
+// SERIAL_DQ, adds to dq. In two parts all of that twice, for dk and for dv.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ __forceinline__ void flash_sdpa_backward_dkdv(const Args& args) {
     if constexpr (Schedule::KV_PARTS == 2)
@@ -705,8 +709,8 @@ __device__ __forceinline__ void flash_sdpa_backward_dkdv(const Args& args) {
     else backward_walk<T, Variant, OwnsKeys<Schedule, Variant>>(args);
 }
 
-// A tile of Q_BLOCK_Q queries against all keys that they see, from the last on. Reads q, dy and delta once, and for
-// each tile of queries k and v. If SERIAL_DQ, dq is there and is only rounded.
+// dq of tiles of Q_BLOCK_Q queries, over all keys that they attend to, from the last on. Reads q, dy and delta once,
+// and for each tile of queries k and v. With SERIAL_DQ, only rounds dq.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ __forceinline__ void flash_sdpa_backward_dq(const Args& args) {
     if constexpr (Schedule::CHAINED) round_dq<T, OwnsKeys<Schedule, Variant>>(args);

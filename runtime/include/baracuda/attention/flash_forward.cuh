@@ -1,4 +1,4 @@
-// Attention forward by tiles with an online softmax: scores stay in registers, and a score is met once.
+// Attention forward by tiles with an online softmax: scores stay in registers and are computed once.
 #pragma once
 
 #include <baracuda/attention/scores.cuh>
@@ -7,11 +7,11 @@
 
 namespace baracuda {
 
-// The larger that is a number: what is NaN makes the row's sum NaN, the maximum need not carry it.
-__device__ __forceinline__ float larger(float a, float b) { return ::fmaxf(a, b); }
-__device__ __forceinline__ double larger(double a, double b) { return ::fmax(a, b); }
+// The maximum, ignoring NaN: a NaN score makes the row's sum NaN in any case.
+__device__ __forceinline__ float max_number(float a, float b) { return ::fmaxf(a, b); }
+__device__ __forceinline__ double max_number(double a, double b) { return ::fmax(a, b); }
 
-// A side of a window from here on reaches further than there are keys.
+// A window of this size or more is unlimited.
 constexpr i64 OPEN = i64(1) << 60;
 
 template <class Variant, class Args> __device__ __forceinline__ Band flash_band(const Args& args) {
@@ -20,8 +20,8 @@ template <class Variant, class Args> __device__ __forceinline__ Band flash_band(
                     i64(min(u64(args.window_left), u64(OPEN))), i64(min(u64(args.window_right), u64(OPEN))));
 }
 
-// Sums are multiplied by `before` to be scores, scores by `after` to be natural exponents, by `unit` to be binary ones.
-// The whole scale goes into the exponential where nothing is to be done with scores before and nothing overflows.
+// Scale factors: `before` from products to scores, `after` from scores to natural exponents, `unit` to binary
+// exponents. The scale is folded into the exponential if scores are not modified before it and nothing overflows.
 template <typename A> struct ScoreUnits {
     A before, unit, after;
 
@@ -33,14 +33,16 @@ template <typename A> struct ScoreUnits {
     }
 };
 
-// What scores are relative to whose largest is `high`.
-template <typename A> __device__ __forceinline__ A origin(A high) { return high == -math::infinity<A>() ? A(0) : high; }
+// The reference of a row's exponents: 0 if all scores are -infinity, whose difference is undefined.
+template <typename A> __device__ __forceinline__ A finite_or_zero(A high) {
+    return high == -math::infinity<A>() ? A(0) : high;
+}
 
-// Whether a product is a score but for its scale.
+// Whether scores are scaled products, unmodified.
 template <class Variant>
 constexpr bool PLAIN_SCORES = !Variant::SOFTCAP && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES;
 
-// Of a block whose warps share BLOCK_Q queries, or of one warp that has them all where THREADS is 32.
+// The warps of a block share BLOCK_Q queries; one warp has all of them if THREADS is 32.
 template <typename T, class Schedule, class Variant> struct FlashForward : ScoreUnits<acc_of<T>> {
     using A = acc_of<T>;
     static constexpr int THREADS = Schedule::THREADS, BLOCK_Q = Schedule::BLOCK_Q, BLOCK_K = Schedule::BLOCK_K;
@@ -55,10 +57,10 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
     static_assert(BLOCK_Q % (THREADS / 32 * Op::ROWS) == 0 && BLOCK_K % 16 == 0, "warps own whole fragments");
     static_assert(STAGES == 1 || STAGES == 2, "one or two buffers of keys and values");
 
-    // Queries are held in registers where there is room beside scores and output.
+    // Queries stay in registers if there is room beside scores and output.
     static constexpr int LEFT_WORDS = int(sizeof(typename Op::Left) / 4), SUM_WORDS = int(sizeof(Sum) / 4);
     static constexpr int Q_WORDS = ROW_TILES * (DK / Op::DEPTH) * LEFT_WORDS;
-    static constexpr bool HOLD_Q =
+    static constexpr bool Q_IN_REGISTERS =
         Q_WORDS + ROW_TILES * (O_TILES + S_TILES) * SUM_WORDS <= (sizeof(T) == 8 ? 128 : 176);
 
     struct Shared {
@@ -70,7 +72,7 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
 
     using ScoreUnits<A>::unit;
     int top;  // the warp's first row in the block
-    typename Op::Left query[HOLD_Q ? ROW_TILES : 1][HOLD_Q ? DK / Op::DEPTH : 1];
+    typename Op::Left query[Q_IN_REGISTERS ? ROW_TILES : 1][Q_IN_REGISTERS ? DK / Op::DEPTH : 1];
     Sum score[ROW_TILES][S_TILES], out[ROW_TILES][O_TILES];
     A largest[ROW_TILES][SIDES], total[ROW_TILES][SIDES];  // of rows; the total is of the lane's columns
 
@@ -94,8 +96,8 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
     }
     __device__ __forceinline__ static int column(unsigned thread = threadIdx.x) { return int(thread % 4 * 2); }
 
-    __device__ __forceinline__ void hold_query(const QTile& q) {
-        if constexpr (HOLD_Q) {
+    __device__ __forceinline__ void load_query_fragments(const QTile& q) {
+        if constexpr (Q_IN_REGISTERS) {
 #pragma unroll
             for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
@@ -104,17 +106,17 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
     }
 
     __device__ __forceinline__ void multiply_keys(const QTile& q, const KTile& k) {
-        const int lane = anew(Op::lane());
+        const int lane = opaque(Op::lane());
 #pragma unroll
         for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
             for (int n = 0; n < S_TILES; ++n) score[m][n] = Sum{};
-#pragma unroll(HOLD_Q || sizeof(T) != 8 ? DK : 4)
+#pragma unroll(Q_IN_REGISTERS || sizeof(T) != 8 ? DK : 4)
         for (int d = 0; d < DK / Op::DEPTH; ++d) {
             typename Op::Left left[ROW_TILES];
 #pragma unroll
             for (int m = 0; m < ROW_TILES; ++m) {
-                if constexpr (HOLD_Q) left[m] = query[m][d];
+                if constexpr (Q_IN_REGISTERS) left[m] = query[m][d];
                 else left[m] = Op::left(q, top + m * Op::ROWS, d * Op::DEPTH, lane);
             }
 #pragma unroll
@@ -159,11 +161,11 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
             }
     }
 
-    // Scores become weights relative to the row's largest score so far; what was summed relative to an older one
-    // follows.
-    __device__ __forceinline__ void soften() {
+    // One step of the online softmax: scores become weights relative to the row's maximum so far, and earlier sums are
+    // rescaled to it.
+    __device__ __forceinline__ void online_softmax() {
         constexpr A FAR = 4096;  // from here on the rounding of `base` would show
-        A base[ROW_TILES][SIDES], keep[ROW_TILES][SIDES];
+        A base[ROW_TILES][SIDES], correction[ROW_TILES][SIDES];
         bool far = false, moved = false;
 #pragma unroll
         for (int m = 0; m < ROW_TILES; ++m)
@@ -173,29 +175,29 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
 #pragma unroll
                 for (int n = 0; n < S_TILES; ++n)
 #pragma unroll
-                    for (int j = 0; j < 2; ++j) high = larger(high, score[m][n].value[2 * side + j]);
-                high = larger(high, __shfl_xor_sync(ALL_LANES, high, 1));
-                high = larger(high, __shfl_xor_sync(ALL_LANES, high, 2));
-                base[m][side] = origin(high) * unit;
-                keep[m][side] = quick_exp2((largest[m][side] - origin(high)) * unit);
+                    for (int j = 0; j < 2; ++j) high = max_number(high, score[m][n].value[2 * side + j]);
+                high = max_number(high, __shfl_xor_sync(ALL_LANES, high, 1));
+                high = max_number(high, __shfl_xor_sync(ALL_LANES, high, 2));
+                base[m][side] = finite_or_zero(high) * unit;
+                correction[m][side] = quick_exp2((largest[m][side] - finite_or_zero(high)) * unit);
                 largest[m][side] = high;
                 far |= math::abs(base[m][side]) > FAR;
-                moved |= keep[m][side] != A(1);
+                moved |= correction[m][side] != A(1);
             }
         if (moved) {
 #pragma unroll
             for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
                 for (int side = 0; side < SIDES; ++side) {
-                    total[m][side] *= keep[m][side];
+                    total[m][side] *= correction[m][side];
 #pragma unroll
                     for (int n = 0; n < O_TILES; ++n)
 #pragma unroll
-                        for (int j = 0; j < 2; ++j) out[m][n].value[2 * side + j] *= keep[m][side];
+                        for (int j = 0; j < 2; ++j) out[m][n].value[2 * side + j] *= correction[m][side];
                 }
         }
         if (far) {
-            each_score([&](A& s, int m, int side, int) { s -= origin(largest[m][side]); });
+            each_score([&](A& s, int m, int side, int) { s -= finite_or_zero(largest[m][side]); });
 #pragma unroll
             for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
@@ -209,7 +211,7 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
 
     __device__ __forceinline__ void add_values(const VTile& v) {
         constexpr int TILES = Op::DEPTH / 8;
-        const int lane = anew(Op::lane());
+        const int lane = opaque(Op::lane());
 #pragma unroll
         for (int k = 0; k < BLOCK_K / Op::DEPTH; ++k) {
             typename Op::Left left[ROW_TILES];
@@ -229,11 +231,11 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
 // whose scores are all excluded or -inf have y = 0 and lse = -inf. Key and value head of head h is h / (num_heads /
 // num_kv_heads).
 //
-// Block -> a batch, a head and BLOCK_Q queries, those first that see most keys; warp -> its share of these rows, all
-// columns; lane -> the elements of Mma's sums. Memory sees each query and output once, keys and values of the tiles
-// that the block's band touches once per block, 16 bytes a lane if PACKED. Keys that the band excludes for all of a
-// block's rows are not read; one that is excluded for some weighs 0 there, so its value is multiplied by 0: there NaN
-// and infinities make NaN.
+// Block -> a batch, a head and BLOCK_Q queries, those with most keys first; warp -> its share of these rows, all
+// columns; lane
+// -> the elements of Mma's sums. Memory traffic: each query and output once, keys and values of the tiles in the
+// block's band once per block, 16 bytes a lane if PACKED. Keys that are masked for all of a block's rows are not read;
+// one that is masked for some has weight 0 there, and NaN or infinity in its value then gives NaN.
 template <typename T, class Schedule, class Variant, class Args> __device__ void flash_sdpa_main(const Args& args) {
     using Flash = FlashForward<T, Schedule, Variant>;
     using A = typename Flash::A;
@@ -258,16 +260,16 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     const auto load_keys = [&](long long key, int stage) {
         const typename Flash::KTile tile{shared->k[stage]};
         const long long stride = args.k.stride[2];
-        copy_rows<Flash::THREADS, PACKED>(tile, k + key * stride, stride, end_key - key, args.d_k, anew(threadIdx.x));
+        copy_rows<Flash::THREADS, PACKED>(tile, k + key * stride, stride, end_key - key, args.d_k, opaque(threadIdx.x));
     };
     const auto load_values = [&](long long key, int stage) {
         const typename Flash::VTile tile{shared->v[stage]};
         const long long stride = args.v.stride[2];
-        copy_rows<Flash::THREADS, PACKED>(tile, v + key * stride, stride, end_key - key, args.d_v, anew(threadIdx.x));
+        copy_rows<Flash::THREADS, PACKED>(tile, v + key * stride, stride, end_key - key, args.d_v, opaque(threadIdx.x));
     };
 
     Flash flash(args.scale);
-    // What all rows see, of the keys that some see.
+    // The keys that all rows attend to; [first_key, end_key) are those of any row.
     const long long common_first = band.first(first_row + block_rows - 1), common_end = band.end(first_row);
     const typename Flash::QTile q{shared->q};
     if (first_key < end_key) {
@@ -275,10 +277,10 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
         load_keys(first_key, 0);
         if (STAGES == 2) load_values(first_key, 0);
         cp_async_commit_group();
-        if (Flash::HOLD_Q) {
+        if (Flash::Q_IN_REGISTERS) {
             cp_async_wait_group<0>();
-            __syncthreads();  // queries are there
-            flash.hold_query(q);
+            __syncthreads();  // queries have arrived
+            flash.load_query_fragments(q);
         }
     }
     int stage = 0;
@@ -286,7 +288,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
         const bool more = key + BLOCK_K < end_key;
         const int other = STAGES == 2 ? stage ^ 1 : 0;
         cp_async_wait_group<0>();
-        __syncthreads();  // what was copied is there, and what follows it is used
+        __syncthreads();  // the copies have arrived, and the other buffer is free
         if (STAGES == 2) {
             if (more) load_keys(key + BLOCK_K, other), load_values(key + BLOCK_K, other);
         } else {
@@ -296,14 +298,14 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
         flash.multiply_keys(q, {shared->k[stage]});
         if (STAGES == 1) {
             cp_async_wait_group<0>();
-            __syncthreads();  // the values are there, and the keys are used
+            __syncthreads();  // the values have arrived, and the keys are no longer needed
             if (more) load_keys(key + BLOCK_K, 0);
             cp_async_commit_group();
         }
         if constexpr (Flash::PLAIN) {
             if (flash.before != A(1)) flash.each_score([&](A& s, int, int, int) { s *= flash.before; });
         } else {
-            const unsigned thread = thread_again();
+            const unsigned thread = reload_thread_index();
             const A slope = Variant::HAS_ALIBI_SLOPES ? *args.alibi_slopes.at(batch, head) : A(0);
             const A cap = A(args.softcap), shift = A(first_row + band.shift - key);
             flash.each_score([&](A& s, int m, int side, int beyond) {
@@ -317,19 +319,19 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
                                int(block_rows), int(min(end_key - key, (long long)BLOCK_K)), thread);
         }
         if (key < common_first || key + BLOCK_K > common_end) {
-            // Key `col` of the tile is seen if it is one, and stands this far from the row: between low and high.
+            // Key `col` of the tile is visible if it exists and its distance from the row is within [low, high].
             constexpr long long REACH = BLOCK_Q + BLOCK_K;
             const long long offset = first_row + band.shift - key;
             const int low = int(max(-REACH, min(offset - band.left, REACH)));
             const int high = int(max(-REACH, min(offset + band.right, REACH)));
             const int keys = int(min(end_key - key, REACH));
-            const unsigned thread = thread_again();
+            const unsigned thread = reload_thread_index();
             flash.each_score([&](A& s, int m, int side, int beyond) {
                 const int col = flash.column(thread) + beyond, distance = col - flash.row(m, side, thread);
                 if (col >= keys || (Variant::BAND && (distance < low || distance > high))) s = -math::infinity<A>();
             });
         }
-        flash.soften();
+        flash.online_softmax();
         flash.add_values({shared->v[stage]});
         stage = other;
     }

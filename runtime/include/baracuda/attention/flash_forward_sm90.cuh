@@ -1,19 +1,20 @@
-// Attention forward of halves for sm_90a: y = softmax(scale q k^T) v and the logarithm of each row's sum, in one walk
-// over the keys.
+// Attention forward of 16-bit types for sm_90a: y = softmax(scale q k^T) v and lse, the logarithm of each row's sum, in
+// one loop over the keys.
 //
-// block -> a fixed list of tiles of BLOCK_Q queries of one head (see FlashOrder), one block per multiprocessor
-// warpgroup 0 -> its first thread has the copy engine load queries, keys and values for all; the others rest
-// warpgroup 1 ... -> 64 queries each: all of their scores and sums are in registers, as wgmma lays them out
+// block -> a fixed list of tiles of BLOCK_Q queries of one head (see FlashTileScheduler); persistent, one per
+// multiprocessor
+// warpgroup 0 -> the producer: its first thread issues TMA loads of queries, keys and values
+// warpgroup 1 ... -> consumers, 64 queries each: scores and sums stay in registers, in the layout of wgmma
 //
-// Memory is read by the copy engine only: queries once, keys and values once per tile of queries that sees them. y is
-// written 16 bytes at a time, 64 neighbouring ones by four lanes; lse once per query.
+// TMA does all loads: queries once, keys and values once per tile of queries that attends to them. Four lanes write 64
+// neighbouring elements of y, 16 bytes each; lse is written once per query.
 //
-// The scores of a tile of keys run beside the product of the weights and values of the tile before, and so do the
-// exponentials. Keys are visited from the last to the first; those outside of every query's band are not loaded.
+// The product of scores of one tile of keys overlaps with the product of weights and values of the tile before and with
+// the exponentials. Keys are visited from the last to the first; tiles outside of all bands are not loaded.
 //
-// Every sum has a fixed order: the same problem gives the same bits. NaN in q, k or v gives NaN in all rows that see
-// it; NaN or infinity in a value also where its weight is 0, as for keys beyond the band in a tile that is visited. A
-// row that sees no key is 0, its lse -inf.
+// Sums have a fixed order: results are bit-identical from run to run. NaN in q, k or v gives NaN in all rows that
+// attend to it; NaN or infinity in a value does so also with weight 0, as for masked keys in a visited tile. A row that
+// attends to no key is 0, its lse -inf.
 //
 // Rows of q, k and v are at multiples of 16 bytes, so are those of y, whose d_v is a multiple of 8. Lengths are at most
 // 2^30, and key_len is not 0: tensor maps know no empty tensor.
@@ -26,20 +27,20 @@
 
 namespace baracuda {
 
-// What lies where in shared memory, for a schedule:
-// BLOCK_Q queries and BLOCK_K keys a tile, STAGES tiles of keys and of values in shared memory and QUERY_STAGES of
-// queries, QUERY_REGISTERS whether queries move on to registers, which frees their place for the next, PASSES whether a
-// warpgroup passes by tiles of keys that only others see, at 3 % of its speed elsewhere. THREADS is 2 BLOCK_Q + 128. DK
-// columns of queries and keys and DV of values, multiples of 32 up to 256, lie in panels of 64; columns beyond d_k and
-// d_v are zeros. Boxes of the maps: BLOCK_Q rows and a panel of q, BLOCK_K rows and a panel of k and v. Dynamic shared
-// memory: 2048 + 128 (ceil(DK / 64) (QUERY_STAGES BLOCK_Q + STAGES BLOCK_K) + ceil(DV / 64) STAGES BLOCK_K).
+// The layout of shared memory, for a schedule: tiles of BLOCK_Q queries and BLOCK_K keys, STAGES buffers of keys and of
+// values and QUERY_STAGES of queries. QUERY_REGISTERS: consumers copy queries to registers, which frees their buffer
+// for the next tile. PASSES: a warpgroup skips tiles of keys that only others attend to, which costs 3 % elsewhere.
+// THREADS is 2 BLOCK_Q + 128. DK columns of queries and keys and DV of values, multiples of 32 up to 256, are in panels
+// of 64; columns beyond d_k and d_v are zeros. Boxes of the maps: BLOCK_Q rows and a panel of q, BLOCK_K rows and a
+// panel of k and v. Dynamic shared memory: 2048 + 128 (ceil(DK / 64) (QUERY_STAGES BLOCK_Q + STAGES BLOCK_K) + ceil(DV
+// / 64) STAGES BLOCK_K).
 template <class Schedule, class Variant> struct FlashShape {
     static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
     static constexpr int BLOCK_Q = Schedule::BLOCK_Q, BLOCK_K = Schedule::BLOCK_K, STAGES = Schedule::STAGES;
     static constexpr int QUERY_STAGES = Schedule::QUERY_STAGES;
     static constexpr int CONSUMERS = BLOCK_Q / 64, CONSUMER_WARPS = 4 * CONSUMERS;
-    // A cap takes registers: then no queries are there, and the kernel is the one with a band, which the assembler fits
-    // in where it spills one register of the other.
+    // A soft cap needs registers: then queries stay in shared memory, and the kernel with a band is used, because ptxas
+    // spills one register of the other.
     static constexpr bool BAND = Variant::BAND || Variant::SOFTCAP;
     static constexpr bool QUERY_REGISTERS = Schedule::QUERY_REGISTERS && !Variant::SOFTCAP;
     static constexpr bool PASSES = Schedule::PASSES;
@@ -50,22 +51,22 @@ template <class Schedule, class Variant> struct FlashShape {
     static_assert(STAGES >= 2, "a product reads the keys of one tile and the values of the tile before");
     static_assert(Variant::PACKED && !Variant::HAS_MASK && !Variant::HAS_ALIBI_SLOPES, "left to the portable kernel");
 
-    // Registers a thread: what the launch gives to all is divided again, in steps of 8.
+    // Registers per thread after setmaxnreg, in steps of 8.
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : 160, PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
 
     static constexpr unsigned QUERY_PANEL = BLOCK_Q * 128, KEY_PANEL = BLOCK_K * 128;  // bytes
     static constexpr unsigned KEY_TILE = K_PANELS * KEY_PANEL, VALUE_TILE = V_PANELS * KEY_PANEL;
     static constexpr unsigned QUERY_TILE = K_PANELS * QUERY_PANEL, KEYS = QUERY_STAGES * QUERY_TILE;
     static constexpr unsigned VALUES = KEYS + STAGES * KEY_TILE, BARRIERS = VALUES + STAGES * VALUE_TILE;
-    static constexpr unsigned ORDERS = BARRIERS + 8 * (2 * QUERY_STAGES + 4 * STAGES);
+    static constexpr unsigned WORK_TILE = BARRIERS + 8 * (2 * QUERY_STAGES + 4 * STAGES);
 };
 
-// A tile of queries of one of the heads of all batches, and the tiles of keys [first, end) that some of them see; tile
-// is -1 after the last.
+// A unit of work: a tile of queries, its head among those of all batches, and the tiles of keys [first, end) that some
+// of them attend to. `tile` is -1 after the last.
 struct FlashTile {
     int tile, head, first, end;
 
-    // For all lanes of a warp, what lane 0 reads: it is lane 0 who says later that the place may be written again.
+    // Lane 0 reads and broadcasts: it is also lane 0 that releases the buffer later.
     __device__ __forceinline__ static FlashTile read(const FlashTile& place) {
         FlashTile work = {};
         if (threadIdx.x % 32 == 0) work = place;
@@ -76,14 +77,14 @@ private:
     __device__ __forceinline__ static int of_lane_0(int value) { return __shfl_sync(ALL_LANES, value, 0); }
 };
 
-// The shared memory of a block. A tile's `full` barrier says that it is there, `empty` that all have used it.
+// The shared memory of a block. Barriers: `full` when a tile has arrived, `empty` when all consumers have released it.
 template <class Shape> struct FlashShared {
     unsigned base;
 
-    // Comes and goes with the queries. Made anew from 32 bits, which is what is left of the registers.
-    __device__ __forceinline__ FlashTile& order(unsigned stage) const {
+    // Has the lifetime of the queries. Recomputed from a 32-bit address to save registers.
+    __device__ __forceinline__ FlashTile& work_tile(unsigned stage) const {
         return *static_cast<FlashTile*>(
-            __cvta_shared_to_generic(base + Shape::ORDERS + stage * unsigned(sizeof(FlashTile))));
+            __cvta_shared_to_generic(base + Shape::WORK_TILE + stage * unsigned(sizeof(FlashTile))));
     }
     __device__ __forceinline__ unsigned query(unsigned stage) const { return base + stage * Shape::QUERY_TILE; }
     __device__ __forceinline__ unsigned key(unsigned stage) const {
@@ -113,7 +114,7 @@ template <class Shape> struct FlashShared {
             key_empty(i).init(Shape::CONSUMER_WARPS);
             value_empty(i).init(Shape::CONSUMER_WARPS);
         }
-        publish_barriers();
+        fence_barrier_init();
     }
 
 private:
@@ -123,20 +124,21 @@ private:
     }
 };
 
-// Which tiles are whose, without a word between the blocks.
+// The static tile scheduler of persistent blocks: each block computes its own list of tiles.
 //
-// Without a band all tiles cost the same but the last of a head, which may be short: one head after the other, so that
-// the blocks at work share its keys, from another seat in each round, so that short ones are everybody's.
+// Without a band all tiles cost the same but the last of a head, which may be short. Blocks take one head after the
+// other, so that they share its keys in the cache; the starting block rotates from round to round, so that short tiles
+// are spread.
 //
-// With one, early queries may see few keys and late ones many. As many heads as fit in the L2 cache make a section. Its
-// tiles, late queries first, are dealt in rounds of alternating direction, like cards to a table: who got the longest
-// of one round gets the shortest of the next. Every section starts from another seat.
-template <class Shape> struct FlashOrder {
+// With a band, early queries may have few keys and late ones many. As many heads as fit in the L2 cache make a section.
+// Its tiles, late queries first, are assigned in rounds of alternating direction: the block with the longest tile of
+// one round gets the shortest of the next. Every section starts at another block.
+template <class Shape> struct FlashTileScheduler {
     int heads, head_tiles, section;  // of all batches, of one head, heads of a section
     int blocks, seat;                // how many, and where this one sits
     int part = 0, round = 0;         // the section at hand, and how often it was dealt
 
-    template <class Args> __device__ __forceinline__ explicit FlashOrder(const Args& args) {
+    template <class Args> __device__ __forceinline__ explicit FlashTileScheduler(const Args& args) {
         heads = int(args.batch_size * args.num_heads);
         head_tiles = (int(args.query_len) + Shape::BLOCK_Q - 1) / Shape::BLOCK_Q;
         blocks = int(gridDim.x);
@@ -177,11 +179,11 @@ template <class Shape> struct FlashOrder {
     }
 };
 
-// The band of attention.cuh in 32 bits: no length is above 2^30, and a side that reaches further is open. Without BAND
-// all is seen.
+// The band of scores.cuh in 32 bits: no length is above 2^30, and a longer side is unlimited. Without BAND nothing is
+// masked.
 template <class Shape> struct FlashBand {
     static constexpr int BLOCK_K = Shape::BLOCK_K;
-    int keys, before, after;  // query i sees keys [i + before, i + after) of those there are
+    int keys, before, after;  // query i attends to keys [i + before, i + after)
 
     template <class Args> __device__ __forceinline__ explicit FlashBand(const Args& args) : keys(int(args.key_len)) {
         constexpr long long OPEN = 1 << 30;
@@ -195,28 +197,29 @@ template <class Shape> struct FlashBand {
         return Shape::BAND ? max(0, min(keys, query + after)) : keys;
     }
 
-    // Of queries [query, last], some see some keys of tiles [touched, touched_end), all see all of [full, full_end).
+    // Of queries [query, last], some attend to keys of tiles [touched, touched_end), all to all keys of [full,
+    // full_end).
     __device__ __forceinline__ int touched(int query) const { return first(query) / BLOCK_K; }
     __device__ __forceinline__ int touched_end(int last) const { return (end(last) + BLOCK_K - 1) / BLOCK_K; }
     __device__ __forceinline__ int full(int last) const { return (first(last) + BLOCK_K - 1) / BLOCK_K; }
     __device__ __forceinline__ int full_end(int query) const { return end(query) / BLOCK_K; }
 };
 
-// The thread that has everything loaded; it has few registers.
+// The producer: one thread issues all TMA loads.
 template <class Shape, class Args>
 __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, const Args& args) {
     const int num_heads = int(args.num_heads), group = num_heads / int(args.num_kv_heads);
     const FlashBand<Shape> band(args);
-    FlashOrder<Shape> order(args);
+    FlashTileScheduler<Shape> scheduler(args);
     Ring<Shape::QUERY_STAGES> query;
     Ring<Shape::STAGES> key, value;
     for (;;) {
         FlashTile work;
-        const bool more = order.next(work.tile, work.head);
+        const bool more = scheduler.next(work.tile, work.head);
         const Barrier query_full = shared.query_full(query.stage);
         shared.query_empty(query.stage).wait(query.parity ^ 1);
         if (!more) {
-            shared.order(query.stage).tile = -1;
+            shared.work_tile(query.stage).tile = -1;
             query_full.arrive();
             return;
         }
@@ -224,9 +227,9 @@ __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, 
         const int first_query = work.tile * Shape::BLOCK_Q;
         work.first = band.touched(first_query);
         work.end = band.touched_end(min(first_query + Shape::BLOCK_Q, int(args.query_len)) - 1);
-        shared.order(query.stage) = work;
+        shared.work_tile(query.stage) = work;
 
-        // An axis that repeats one matrix has one coordinate.
+        // A broadcast axis (stride 0) has one coordinate.
         const auto load = [&](const TensorMap& map, int panels, unsigned to, unsigned panel_bytes, Barrier full,
                               int row, int head, int batch, u64 policy) {
             full.expect(panels * panel_bytes);
@@ -263,8 +266,8 @@ __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, 
     }
 }
 
-// A weight is exp(factor (sign score - largest)). The largest score is sought before the factor, which is therefore
-// positive; sign is -1 or 0 where the scale is negative or 0. lse is factor largest + offset + log(sum).
+// A weight is exp(factor (sign score - largest)). The maximum is taken before multiplying by factor, which must be
+// positive: sign is -1 or 0 where the scale is negative or 0. lse is factor largest + offset + log(sum).
 //
 // With a cap, softcap tanh(x) = softcap - 2 softcap / (1 + exp(2 x)), and softmax does not see the first term: the
 // score is -1 / (1 + exp(2 x)).
@@ -287,7 +290,7 @@ template <int N> __device__ __forceinline__ void flash_cap(float (&score)[N], fl
     for (int i = 0; i < N; ++i) score[i] = quick_reciprocal(-1.0f - quick_exp2(score[i] * slope));
 }
 
-// Scores of keys that the row does not see become -inf. `query` is the first of the rows, `key` the first column's key.
+// Masked scores become -inf. `query` is the first of the rows, `key` the first column's key.
 template <class Shape, int N>
 __device__ __forceinline__ void flash_mask(float (&score)[N], float sign, int query, int key,
                                            const FlashBand<Shape>& band) {
@@ -317,10 +320,12 @@ __device__ __forceinline__ void flash_mask(float (&score)[N], float sign, int qu
     }
 }
 
-// What scores are compared with: 0 while none was seen, since infinities have no difference.
-__device__ __forceinline__ float or_zero(float largest) { return largest == -math::infinity<float>() ? 0.0f : largest; }
+// The reference of exponents: 0 if all scores so far are -inf, whose difference is undefined.
+__device__ __forceinline__ float finite_or_zero(float largest) {
+    return largest == -math::infinity<float>() ? 0.0f : largest;
+}
 
-// The largest score of both rows; NaN is passed over here, and comes back through the exponentials.
+// The maximum score of both rows; NaN is ignored here and reappears in the exponentials.
 template <int N> __device__ __forceinline__ void flash_largest(const float (&score)[N], float (&largest)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -341,7 +346,7 @@ __device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&lar
                                             float (&total)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float base = or_zero(largest[r]) * factor;
+        const float base = finite_or_zero(largest[r]) * factor;
         float part[2] = {};
 #pragma unroll
         for (int i = 2 * r; i < N; i += 4)
@@ -351,7 +356,7 @@ __device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&lar
     }
 }
 
-// A lane keeps the first of two words and swaps the second with its neighbour's first; that one is `upper`.
+// A lane keeps its first word and swaps the second with the first of its neighbour, for which `upper` is set.
 __device__ __forceinline__ void exchange(unsigned& first, unsigned& second, bool upper, int neighbour) {
     const unsigned other = __shfl_xor_sync(ALL_LANES, upper ? first : second, neighbour);
     if (upper) first = other;
@@ -374,7 +379,7 @@ __device__ __forceinline__ void flash_store(const float (&sum)[N], const float (
             unsigned word[4];
 #pragma unroll
             for (int j = 0; j < 4; ++j)
-                word[j] = any ? two_halves<T>(sum[i + 4 * j] * inverse, sum[i + 4 * j + 1] * inverse) : 0;
+                word[j] = any ? pack_halves<T>(sum[i + 4 * j] * inverse, sum[i + 4 * j + 1] * inverse) : 0;
             exchange(word[0], word[1], odd, 1);
             exchange(word[2], word[3], odd, 1);
             exchange(word[0], word[2], high, 2);
@@ -409,12 +414,11 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
 
     for (;;) {
         shared.query_full(query.stage).wait(query.parity);
-        const FlashTile work = FlashTile::read(shared.order(query.stage));
+        const FlashTile work = FlashTile::read(shared.work_tile(query.stage));
         if (work.tile < 0) return;
         const int row = work.tile * Shape::BLOCK_Q + warp_row + lane / 4;
 
-        // Tiles that this warpgroup works on, and of which, [full, full_end), all is seen, so that no score needs a
-        // look.
+        // The tiles of this warpgroup, and those without masked scores, [full, full_end).
         const int first_row = work.tile * Shape::BLOCK_Q + 64 * place;
         int first = work.first, end = work.end;
         if (Shape::PASSES) {
@@ -449,7 +453,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
                              : "r"(from)
                              : "memory");
             }
-            pin(queries);
+            fence_operand(queries);
             __syncwarp();
             used_queries();
         }
@@ -493,7 +497,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         };
         const auto round_weights = [&]() {
 #pragma unroll
-            for (int i = 0; i < BLOCK_K / 4; ++i) weight[i] = two_halves<T>(score[2 * i], score[2 * i + 1]);
+            for (int i = 0; i < BLOCK_K / 4; ++i) weight[i] = pack_halves<T>(score[2 * i], score[2 * i + 1]);
         };
 
 #pragma unroll
@@ -506,7 +510,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             wgmma_fence();
             multiply_keys();
             wgmma_wait<0>();
-            pin(score);
+            fence_operand(score);
             used_keys();
             adjust(end - 1);
             flash_largest(score, largest);
@@ -517,19 +521,19 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
 #pragma unroll 1
             for (int tile = end - 2; tile >= first; --tile) {
                 shared.key_full(key.stage).wait(key.parity);
-                pin(score);
-                pin(weight);
-                pin(sum);
+                fence_operand(score);
+                fence_operand(weight);
+                fence_operand(sum);
                 wgmma_fence();
                 multiply_keys();
                 multiply_values();
                 wgmma_wait<1>();
-                pin(score);
+                fence_operand(score);
                 used_keys();
                 adjust(tile);
 
-                // The sums are scaled anew only where a weight would go beyond 2^8: a row's `largest` may lag behind.
-                float now[2], keep[2];
+                // Sums are rescaled only if a weight would exceed 2^8: a row's `largest` may be behind its maximum.
+                float now[2], correction[2];
                 flash_largest(score, now);
                 const bool rescale = __any_sync(
                     ALL_LANES, !((now[0] - largest[0]) * factor <= 8.0f && (now[1] - largest[1]) * factor <= 8.0f));
@@ -537,34 +541,34 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
 #pragma unroll
                     for (int r = 0; r < 2; ++r) {
                         now[r] = fmaxf(now[r], largest[r]);
-                        keep[r] = quick_exp2((largest[r] - or_zero(now[r])) * factor);
+                        correction[r] = quick_exp2((largest[r] - finite_or_zero(now[r])) * factor);
                         largest[r] = now[r];
-                        total[r] *= keep[r];
+                        total[r] *= correction[r];
                     }
                 }
                 flash_weigh(score, largest, factor, total);
-                pin(score);
+                fence_operand(score);
 
-                // The assembler would move the wait for the products above the exponentials, which are to run beside
-                // them. It does not cross a loop: the wait for the next values is one, and its parity depends on every
-                // exponential as far as it can know.
+                // ptxas would move the wait for the products above the exponentials that should overlap with them. It
+                // does not move it across a loop: the wait for the next values is one, and its parity appears to depend
+                // on every exponential.
                 const Barrier used = shared.value_empty(value.stage);
                 value.advance();
                 const unsigned weighed = __float_as_uint(total[0]) | __float_as_uint(total[1]);
                 shared.value_full(value.stage).wait(value.parity ^ (weighed & zero));
                 wgmma_wait<0>();
-                pin(sum);
-                pin(weight);
+                fence_operand(sum);
+                fence_operand(weight);
                 release(used);
                 round_weights();
                 if (rescale) {
 #pragma unroll
-                    for (int i = 0; i < Shape::DV / 2; ++i) sum[i] *= keep[i / 2 % 2];
+                    for (int i = 0; i < Shape::DV / 2; ++i) sum[i] *= correction[i / 2 % 2];
                 }
             }
             if (!Shape::QUERY_REGISTERS) used_queries();
-            pin(weight);
-            pin(sum);
+            fence_operand(weight);
+            fence_operand(sum);
             wgmma_fence();
             multiply_values();
 #pragma unroll
@@ -573,7 +577,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
                 total[r] += __shfl_xor_sync(ALL_LANES, total[r], 2);
             }
             wgmma_wait<0>();
-            pin(sum);
+            fence_operand(sum);
             release(shared.value_empty(value.stage));
             value.advance();
         } else if (!Shape::QUERY_REGISTERS) {
@@ -607,10 +611,10 @@ __device__ __forceinline__ void flash_sdpa_main(const Args& args) {
     if (threadIdx.x == 0) shared.init();
     __syncthreads();
     if (warpgroup == 0) {
-        give_registers<Shape::PRODUCER_REGISTERS>();
+        deallocate_registers<Shape::PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) flash_produce(shared, args);
     } else {
-        take_registers<Shape::CONSUMER_REGISTERS>();
+        allocate_registers<Shape::CONSUMER_REGISTERS>();
         flash_consume<T, Shape, Variant>(shared, warpgroup - 1, args);
     }
 }

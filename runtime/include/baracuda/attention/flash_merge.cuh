@@ -1,4 +1,4 @@
-// Attention whose keys were dealt to several blocks: how many there are, and one softmax from what each has summed.
+// Split-KV attention: how keys are split, and the softmax over all splits from their partial results.
 #pragma once
 
 #include <baracuda/attention/flash_forward.cuh>
@@ -6,8 +6,8 @@
 
 namespace baracuda {
 
-// How the keys of a head are dealt: `size` to each of `count` blocks. It follows from the numbers of keys and heads
-// alone, so that sums have one order whatever the batch and the device; the spec's `split_keys` says the same.
+// How the keys of a head are split: `size` for each of `count` blocks. It depends on the numbers of keys and heads
+// alone, so that the order of sums is independent of batch and device; the spec's `split_keys` is the same formula.
 struct KeySplits {
     long long size, count;
 
@@ -18,15 +18,15 @@ struct KeySplits {
     }
 };
 
-// y and lse from the sums of all parts that a query sees.
+// y and lse from the partial results of all splits that a query attends to.
 //
 // Block -> a row of y; thread -> a part's weight; warp -> every eighth part, lane -> every 32nd pack of its columns.
-// Warps are added in order. Memory sees each sum once, and the first ones are on their way before weights are known.
+// Warps are added in order. Each partial sum is read once; the first ones are prefetched before weights are known.
 template <typename T, class Schedule, class Variant, class Args> __device__ void flash_sdpa_merge(const Args& args) {
     using A = acc_of<T>;
     constexpr int THREADS = 256, WARPS = THREADS / WARP, DV = Variant::DV;
     constexpr int WIDE = DV % 128 == 0 && sizeof(A) == 4 ? 4 : DV % 64 == 0 ? 2 : 1, WIDTH = Variant::PACKED ? WIDE : 1;
-    constexpr int PACKS = (DV / WIDTH + WARP - 1) / WARP, PREFETCH = 32 / (PACKS * WIDTH);  // 32 sums are under way
+    constexpr int PACKS = (DV / WIDTH + WARP - 1) / WARP, PREFETCH = 32 / (PACKS * WIDTH);  // 32 sums are in flight
     static_assert(Schedule::SPLITS <= THREADS && PREFETCH > 0, "a thread has one part");
     using Row = Tile<THREADS, 1, 1, true>;
     __shared__ A weight[THREADS], of_warp[WARPS][PACKS * WARP * WIDTH];
@@ -34,7 +34,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     const long long query = blockIdx.x % args.query_len, which = blockIdx.x / args.query_len;
     const long long head = which % args.num_heads, batch = which / args.num_heads;
     if (batch >= args.batch_size) return;
-    wait_for_kernel_before();
+    wait_on_dependent_grids();
     const KeySplits splits = KeySplits::template of<Schedule>(args);
     const Band band = flash_band<Variant>(args);
     const long long first_key = band.first(0), end_key = band.end(args.query_len - 1);
@@ -57,12 +57,12 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
 
     const ScoreUnits<A> scores(args.scale, PLAIN_SCORES<Variant>);
     const A largest = own < parts ? args.part_largest[part + own] : -math::infinity<A>();
-    int turn = 0;
-    const A high = fold_row<Row, Max<A>>(largest, turn);
-    weight[own] = quick_exp2((largest - origin(high)) * scores.unit);
-    const A total = fold_row<Row, Sum<A>>(own < parts ? weight[own] * args.part_totals[part + own] : A(0), turn);
+    int phase = 0;
+    const A high = reduce_row<Row, Max<A>>(largest, phase);
+    weight[own] = quick_exp2((largest - finite_or_zero(high)) * scores.unit);
+    const A total = reduce_row<Row, Sum<A>>(own < parts ? weight[own] * args.part_totals[part + own] : A(0), phase);
 
-    // The barrier of the fold came after all weights.
+    // The barrier of the reduction came after all weights.
     A sum[PACKS][WIDTH] = {};
     for (int from = 0; from < parts; from += PREFETCH * WARPS) {
         if (from > 0) fetch(from);

@@ -1,12 +1,12 @@
-// Attention of few queries and many keys: the rows of all heads that look at the same keys make one tile, so that
-// memory sees these keys once, and the keys are dealt to several blocks, which fill the device where heads do not.
+// Split-KV attention, for few queries and many keys: the rows of all heads that share keys make one tile, so that keys
+// are read once, and several blocks split the keys, to fill the device.
 #pragma once
 
 #include <baracuda/attention/flash_merge.cuh>
 
 namespace baracuda {
 
-// One of a block's warps, which has all of the tile's rows and keys of its own.
+// The schedule of one warp, which has all of the tile's rows and its own keys.
 template <class Schedule> struct OneWarp {
     static constexpr int THREADS = 32, BLOCK_Q = Schedule::BLOCK_Q, BLOCK_K = Schedule::BLOCK_K, STAGES = 1;
 };
@@ -22,7 +22,7 @@ template <typename T, class Schedule, class Variant> struct FlashSplit : FlashFo
     struct Ring {
         T k[STAGES][BLOCK_K * DK], v[STAGES][BLOCK_K * DV];
     };
-    // What each warp has summed, relative to its own largest scores; the pitch spreads rows over the banks.
+    // Each warp's sums, relative to its own maxima; the pitch avoids bank conflicts.
     struct Sums {
         A sum[WARPS][BLOCK_Q][DV + 8], largest[WARPS][BLOCK_Q], total[WARPS][BLOCK_Q];
     };
@@ -64,7 +64,7 @@ template <typename T, class Schedule, class Variant> struct FlashSplit : FlashFo
         }
     }
 
-    // What is done with scores of keys from `key` on before they are compared.
+    // Applies scale, soft cap, ALiBi and mask to scores of keys from `key` on.
     template <class Args>
     __device__ __forceinline__ void change_scores(const Args& args, const Band& band, long long batch,
                                                   long long first_head, long long key, long long end) {
@@ -94,8 +94,8 @@ template <typename T, class Schedule, class Variant> struct FlashSplit : FlashFo
             }
     }
 
-    // Leaves out keys that a row does not see, or that are none of this block's.
-    __device__ __forceinline__ void hide(const Band& band, long long key, long long end) {
+    // Masks keys that a row does not attend to or that are not this block's.
+    __device__ __forceinline__ void mask_scores(const Band& band, long long key, long long end) {
 #pragma unroll
         for (int m = 0; m < ROW_TILES; ++m)
 #pragma unroll
@@ -110,8 +110,8 @@ template <typename T, class Schedule, class Variant> struct FlashSplit : FlashFo
             }
     }
 
-    // Leaves what this warp has summed to the block.
-    __device__ __forceinline__ void leave(Sums& sums) const {
+    // Stores this warp's sums to shared memory.
+    __device__ __forceinline__ void store_sums(Sums& sums) const {
         const int warp = threadIdx.x / 32;
 #pragma unroll
         for (int m = 0; m < ROW_TILES; ++m)
@@ -144,12 +144,14 @@ private:
     }
 };
 
-// The sums of a part of the keys: of weights times values, of weights, and the largest score that both are relative to.
+// The partial results of one split of the keys: sums of weights times values and of weights, and the maximum that both
+// are relative to.
 //
 // Block -> a batch, a head of keys and values, a part of its keys, and BLOCK_Q rows of the heads that it serves;
 // warp -> every WARPS-th tile of BLOCK_K keys, all rows; lane -> the elements of Mma's sums. A warp copies its own keys
-// and values, STAGES - 1 tiles ahead, and waits for no other before the end. Memory sees each key and value once for
-// every BLOCK_Q rows, and a row of sums for each row and part. A part that no query sees leaves its sums as they are.
+// and values, STAGES - 1 tiles ahead, and synchronizes with others at the end only. Memory traffic: each key and value
+// once for every BLOCK_Q rows, and a row of sums for each row and split. A split that no query attends to writes
+// nothing.
 template <typename T, class Schedule, class Variant, class Args> __device__ void flash_sdpa_split(const Args& args) {
     using Flash = FlashSplit<T, Schedule, Variant>;
     using A = typename Flash::A;
@@ -157,7 +159,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     constexpr int BLOCK_Q = Flash::BLOCK_Q, BLOCK_K = Flash::BLOCK_K, STAGES = Flash::STAGES, STEP = Flash::STEP;
     constexpr int WARPS = Flash::WARPS, DV = Flash::DV;
     DYN_SHARED(Shared, shared);
-    let_next_kernel_start();
+    launch_dependent_grids();
 
     const KeySplits splits = KeySplits::template of<Schedule>(args);
     const unsigned kv_heads = unsigned(args.num_kv_heads), group = unsigned(args.num_heads) / kv_heads;
@@ -181,8 +183,8 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
         const long long rows = end - key, k_stride = args.k.stride[2], v_stride = args.v.stride[2];
         const typename Flash::KTile keys{ring.k[stage]};
         const typename Flash::VTile values{ring.v[stage]};
-        copy_rows<32, Variant::PACKED>(keys, k + key * k_stride, k_stride, rows, args.d_k, anew(lane));
-        copy_rows<32, Variant::PACKED>(values, v + key * v_stride, v_stride, rows, args.d_v, anew(lane));
+        copy_rows<32, Variant::PACKED>(keys, k + key * k_stride, k_stride, rows, args.d_k, opaque(lane));
+        copy_rows<32, Variant::PACKED>(values, v + key * v_stride, v_stride, rows, args.d_v, opaque(lane));
     };
 
     const long long first = begin + warp * BLOCK_K;
@@ -193,37 +195,37 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
         cp_async_commit_group();
     }
     cp_async_wait_group<STAGES - 2>();
-    __syncthreads();  // queries are there, and what this warp needs first
+    __syncthreads();  // queries and this warp's first tiles have arrived
     const typename Flash::QTile q{shared->q};
-    flash.hold_query(q);
+    flash.load_query_fragments(q);
 
     const long long common_first = band.first(last), common_end = min(band.end(0), end);
     int stage = 0;
     for (long long key = first; key < end; key += STEP) {
         cp_async_wait_group<STAGES - 2>();
-        __syncwarp();  // the tile is there, and all lanes have used the one before
+        __syncwarp();  // the tile has arrived, and all lanes are done with the one before
         load(key + (STAGES - 1) * STEP, stage == 0 ? STAGES - 1 : stage - 1);
         cp_async_commit_group();
         flash.multiply_keys(q, {ring.k[stage]});
         flash.change_scores(args, band, batch, kv_head * group, key, end);
-        if (key < common_first || key + BLOCK_K > common_end) flash.hide(band, key, end);
-        flash.soften();
+        if (key < common_first || key + BLOCK_K > common_end) flash.mask_scores(band, key, end);
+        flash.online_softmax();
         flash.add_values({ring.v[stage]});
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
 
     typename Flash::Sums& sums = shared->sums;
-    __syncthreads();  // keys and values are used
-    flash.leave(sums);
-    __syncthreads();  // what all warps have summed is there
+    __syncthreads();  // keys and values are no longer needed
+    flash.store_sums(sums);
+    __syncthreads();  // the sums of all warps are stored
     for (int element = threadIdx.x; element < flash.rows * DV; element += Flash::THREADS) {
         const int row = element / DV, col = element % DV;
         A high = -math::infinity<A>(), total = 0, sum = 0;
 #pragma unroll
-        for (int w = 0; w < WARPS; ++w) high = larger(high, sums.largest[w][row]);
+        for (int w = 0; w < WARPS; ++w) high = max_number(high, sums.largest[w][row]);
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) {
-            const A weight = quick_exp2((sums.largest[w][row] - origin(high)) * flash.unit);
+            const A weight = quick_exp2((sums.largest[w][row] - finite_or_zero(high)) * flash.unit);
             total = math::fma(weight, sums.total[w][row], total);
             sum = math::fma(weight, sums.sum[w][row][col], sum);
         }

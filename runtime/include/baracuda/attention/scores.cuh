@@ -1,4 +1,4 @@
-// What attention does to a score: which keys a query sees, and what is added to what it thinks of them.
+// Attention scores: which keys a query attends to, and the soft cap.
 #pragma once
 
 #include <baracuda/math.cuh>
@@ -6,9 +6,9 @@
 
 namespace baracuda {
 
-// Query i stands at key i + shift: shift is 0 when the first query is aligned with the first key (top left) and
-// keys - queries when the last are (bottom right). It sees keys [i + shift - left, i + shift + right]; a negative side
-// is open. Causal means right = 0.
+// Query i is aligned with key i + shift: shift is 0 if the first query is aligned with the first key (top left) and
+// keys - queries if the last ones are (bottom right). It attends to keys [i + shift - left, i + shift + right]; a
+// negative side is unlimited. Causal means right = 0.
 struct Band {
     long long keys, shift, left, right;
 
@@ -17,13 +17,13 @@ struct Band {
         constexpr long long FAR = 1ll << 60;  // further than there are keys, and sums with it stay in range
         return {keys, bottom_right ? keys - queries : 0, min(left, FAR), causal ? 0 : min(right, FAR)};
     }
-    // The keys that a query sees are [first, end), perhaps none.
+    // The keys that a query attends to are [first, end), perhaps none.
     __device__ long long first(long long query) const { return left < 0 ? 0 : max(0ll, query + shift - left); }
     __device__ long long end(long long query) const {
         return right < 0 ? keys : max(0ll, min(keys, query + shift + right + 1));
     }
     __device__ bool sees(long long query, long long key) const { return key >= first(query) && key < end(query); }
-    // The queries of [0, queries) that see a key are [first_query, end_query), perhaps none.
+    // The queries of [0, queries) that attend to a key are [first_query, end_query), perhaps none.
     __device__ long long first_query(long long key) const { return right < 0 ? 0 : max(0ll, key - shift - right); }
     __device__ long long end_query(long long key, long long queries) const {
         return left < 0 ? queries : max(0ll, min(queries, key - shift + left + 1));

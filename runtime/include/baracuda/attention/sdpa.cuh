@@ -1,8 +1,8 @@
-// Attention that keeps its probabilities: attn = softmax(scale q k^T + mask), y = attn v. Three kernels, one after
-// another.
+// Attention that stores its probabilities: attn = softmax(scale q k^T + mask), y = attn v. Three kernels, launched in
+// order.
 //
-// Every key takes part in the sums, those of weight zero too: a NaN or an infinity in v reaches each query of its
-// head, as 0 * NaN does in a plain softmax(s) v. In k and in the mask it reaches only queries that see the key.
+// Every key takes part in the sums, also with weight zero: a NaN or an infinity in v reaches each query of its head, as
+// 0 * NaN does in a plain softmax(s) v. In k and in the mask it reaches only queries that attend to the key.
 #pragma once
 
 #include <baracuda/attention/scores.cuh>
@@ -12,7 +12,7 @@
 
 namespace baracuda {
 
-// The head of keys and values that a head of queries looks at.
+// The head of keys and values of a head of queries.
 template <class Args> __device__ long long kv_head(const Args& args, long long head) {
     return head / (args.num_heads / args.num_kv_heads);
 }
@@ -29,10 +29,10 @@ template <class Schedule, class Args, class Body> __device__ void for_each_query
 }
 template <class Schedule> using QueryRow = Tile<Schedule::LANES, Schedule::THREADS / Schedule::LANES, 1, true>;
 
-// scores = scale q k^T + mask, and -infinity for keys that causality hides. Nothing is rounded to T, so halves do not
-// overflow.
+// scores = scale q k^T + mask, and -infinity for keys that are causally masked. Nothing is rounded to T, so f16 does
+// not overflow.
 //
-// Block -> parts of 64 queries x 64 keys of a head, thread -> a few rows and columns of it. Memory sees each part's
+// Block -> parts of 64 queries x 64 keys of a head, thread -> a few rows and columns of it. Memory traffic: each part's
 // rows of q and k once, and the scores.
 template <typename T, class Schedule, class Variant, class Args> __device__ void sdpa_scores(const Args& args) {
     using A = acc_of<T>;
@@ -43,7 +43,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     product.for_each_part(args.batch_size, args.num_heads, queries, keys, [&](const Part& part) {
         const long long last = min(part.row + product.SIDE, queries) - 1;
         product.clear();
-        if (part.column < band.end(last))  // else no query of the part sees a key of it
+        if (part.column < band.end(last))  // else the part is masked
             product.add(over_columns(args.q, part.batch, part.head),
                         over_columns(args.k, part.batch, kv_head(args, part.head)), part, args.d_k);
         A* const to = scores.at(part.batch, part.head);
@@ -57,25 +57,25 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     });
 }
 
-// Probabilities of each row of scores, in place for the sums of `output` and rounded to T for the caller. A row that
-// sees no key, or whose every score is -infinity, becomes zero.
+// Probabilities of each row of scores, in place for `output` and rounded to T for the caller. A row that attends to no
+// key, or whose scores are all -infinity, becomes zero.
 //
-// LANES threads -> a row, each thread every LANES-th key of it. Memory sees a row read three times (its largest
+// LANES threads -> a row, each thread every LANES-th key of it. Memory traffic: a row read three times (its largest
 // score, its sum, its probabilities) and written twice.
 template <typename T, class Schedule, class Variant, class Args> __device__ void sdpa_softmax(const Args& args) {
     using A = acc_of<T>;
     using Row = QueryRow<Schedule>;
     const long long keys = args.key_len;
     const Strided<A, 4> scores = dense(args.scores, args.num_heads, args.query_len, keys);
-    int turn = 0;
+    int phase = 0;
     for_each_query<Schedule>(args, [&](long long batch, long long head, long long query, int lane) {
         A* const row = scores.at(batch, head, query);
         A largest = -math::infinity<A>(), sum = 0;
         for (long long key = lane; key < keys; key += Row::LANES) largest = math::maximum(largest, row[key]);
-        largest = fold_row<Row, Max<A>>(largest, turn);
+        largest = reduce_row<Row, Max<A>>(largest, phase);
         const A base = largest == -math::infinity<A>() ? A(0) : largest;  // then every power below is 0, not NaN
         for (long long key = lane; key < keys; key += Row::LANES) sum += math::exp(row[key] - base);
-        sum = fold_row<Row, Sum<A>>(sum, turn);
+        sum = reduce_row<Row, Sum<A>>(sum, phase);
         const A total = sum == A(0) ? A(1) : sum;
         T* const attn = args.attn.at(batch, head, query);
         for (long long key = lane; key < keys; key += Row::LANES) {
@@ -88,7 +88,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
 
 // y = probabilities v, from probabilities that were not rounded to T.
 //
-// Block -> parts of 64 queries x 64 components of a head, thread -> a few rows and columns of it. Memory sees each
+// Block -> parts of 64 queries x 64 components of a head, thread -> a few rows and columns of it. Memory traffic: each
 // part's rows of probabilities and columns of v once, and y.
 template <typename T, class Schedule, class Variant, class Args> __device__ void sdpa_output(const Args& args) {
     using A = acc_of<T>;

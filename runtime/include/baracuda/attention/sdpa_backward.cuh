@@ -1,8 +1,8 @@
-// Gradients of attention from the probabilities that its forward saved. Five kernels, `scores` and `softmax` first:
+// Gradients of attention from the saved probabilities. Five kernels, `scores` and `softmax` first:
 //
 //     dP = dy v^T,  dS = attn (dP - rowsum(attn dP)),  dq = scale dS k,  dk = scale dS^T q,  dv = attn^T dy
 //
-// Heads that share keys and values are summed by one block, in order: no atomics, and no pre-zeroing.
+// One block sums over the heads that share keys and values, in order: no atomics, no zeroing.
 #pragma once
 
 #include <baracuda/attention/sdpa.cuh>
@@ -12,7 +12,7 @@ namespace baracuda {
 
 // dscores = dP = dy v^T.
 //
-// Block -> parts of 64 queries x 64 keys of a head, thread -> a few rows and columns of it. Memory sees each part's
+// Block -> parts of 64 queries x 64 keys of a head, thread -> a few rows and columns of it. Memory traffic: each part's
 // rows of dy and v once, and dP.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void sdpa_backward_scores(const Args& args) {
@@ -31,22 +31,22 @@ __device__ void sdpa_backward_scores(const Args& args) {
 
 // dscores = dS = attn (dP - rowsum(attn dP)), which is the gradient of the additive mask too.
 //
-// LANES threads -> a row, each thread every LANES-th key of it. Memory sees a row of attn and dP read twice and of dS
-// written.
+// LANES threads -> a row, each thread every LANES-th key of it. Memory traffic: a row of attn and dP read twice and of
+// dS written.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void sdpa_backward_softmax(const Args& args) {
     using A = acc_of<T>;
     using Row = QueryRow<Schedule>;
     const long long keys = args.key_len;
     const Strided<A, 4> dscores = dense(args.dscores, args.num_heads, args.query_len, keys);
-    int turn = 0;
+    int phase = 0;
     for_each_query<Schedule>(args, [&](long long batch, long long head, long long query, int lane) {
         A* const row = dscores.at(batch, head, query);
         const T* const attn = args.attn.at(batch, head, query);
         const long long step = args.attn.stride[3];
         A sum = 0;
         for (long long key = lane; key < keys; key += Row::LANES) sum = math::fma(A(attn[key * step]), row[key], sum);
-        sum = fold_row<Row, Sum<A>>(sum, turn);
+        sum = reduce_row<Row, Sum<A>>(sum, phase);
         T* dmask = nullptr;
         if constexpr (Variant::HAS_DMASK) dmask = args.dmask.at(batch, head, query);
         for (long long key = lane; key < keys; key += Row::LANES) {
@@ -59,7 +59,7 @@ __device__ void sdpa_backward_softmax(const Args& args) {
 
 // dq = scale dS k.
 //
-// Block -> parts of 64 queries x 64 components of a head, thread -> a few rows and columns of it. Memory sees each
+// Block -> parts of 64 queries x 64 components of a head, thread -> a few rows and columns of it. Memory traffic: each
 // part's rows of dS and columns of k once, and dq.
 template <typename T, class Schedule, class Variant, class Args> __device__ void sdpa_backward_query(const Args& args) {
     using A = acc_of<T>;
@@ -77,7 +77,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     });
 }
 
-// What `key` and `value` have in common: gradient of a head = factor * sum over its group's heads of weights^T x.
+// Shared by `key` and `value`: gradient of a head = factor * sum over its group's heads of weights^T x.
 template <typename T, class Schedule, typename W, class Args>
 __device__ void sum_over_queries(const Args& args, const Strided<const W, 4>& weights, const Strided<const T, 4>& x,
                                  const Strided<T, 4>& gradient, long long size, acc_of<T> factor) {
@@ -97,7 +97,7 @@ __device__ void sum_over_queries(const Args& args, const Strided<const W, 4>& we
 
 // dk = scale dS^T q.
 //
-// Block -> parts of 64 keys x 64 components of a head of keys, thread -> a few rows and columns of it. Memory sees
+// Block -> parts of 64 keys x 64 components of a head of keys, thread -> a few rows and columns of it. Memory traffic:
 // each part's columns of dS and q once for every head of the group, and dk.
 template <typename T, class Schedule, class Variant, class Args> __device__ void sdpa_backward_key(const Args& args) {
     const auto dscores = dense<const acc_of<T>>(args.dscores, args.num_heads, args.query_len, args.key_len);
@@ -106,7 +106,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
 
 // dv = attn^T dy.
 //
-// Block -> parts of 64 keys x 64 components of a head of keys, thread -> a few rows and columns of it. Memory sees
+// Block -> parts of 64 keys x 64 components of a head of keys, thread -> a few rows and columns of it. Memory traffic:
 // each part's columns of attn and dy once for every head of the group, and dv.
 template <typename T, class Schedule, class Variant, class Args> __device__ void sdpa_backward_value(const Args& args) {
     sum_over_queries<T, Schedule>(args, args.attn, args.dy, args.dv, args.d_v, acc_of<T>(1));

@@ -1,5 +1,5 @@
-// Gradients of attention from the probabilities that its forward saved, of halves and by tiles. `fused` first, which
-// keeps dS as it meets k and q, rounded to T; then the sums over queries.
+// Gradients of attention from the saved probabilities, of 16-bit types and by tiles. `fused` first, which stores dS
+// rounded to T; then the sums over queries.
 #pragma once
 
 #include <baracuda/matrix/matmul.cuh>
@@ -7,7 +7,7 @@
 
 namespace baracuda {
 
-// dP = dy v^T stands where scores do, and dq = dS k where the output does.
+// Runs the forward tile code with dP = dy v^T as scores and dq = dS k as output.
 template <class Plain> struct SdpaBackwardVariant : Plain {
     static constexpr bool BAND = false, SOFTCAP = false, HAS_ALIBI_SLOPES = false, HAS_MASK = false;
     static constexpr int DK = Plain::DV, DV = Plain::DK;
@@ -16,7 +16,7 @@ template <class Plain> struct SdpaBackwardVariant : Plain {
 // dS = attn (dP - rowsum(attn dP)), dq = scale dS k.
 //
 // Block -> a batch, a head and BLOCK_Q queries; warp -> its share of these rows, all columns; lane -> the elements of
-// Mma's sums. Memory sees dy and dq once, keys once, values and probabilities twice for each block, and dS.
+// Mma's sums. Memory traffic: dy and dq once, keys once, values and probabilities twice for each block, and dS.
 template <typename T, class Schedule, class Plain, class Args> __device__ void sdpa_backward_fused(const Args& args) {
     using Variant = SdpaBackwardVariant<Plain>;
     using Fused = SdpaFused<T, Schedule, Variant>;
@@ -54,7 +54,7 @@ template <typename T, class Schedule, class Plain, class Args> __device__ void s
     };
     const auto arrive = [&] {
         cp_async_wait_group<0>();
-        __syncthreads();  // what was copied is there, and what follows it is used
+        __syncthreads();  // the copies have arrived, and the other buffer is free
     };
 
     Fused fused(args.scale);
@@ -62,7 +62,7 @@ template <typename T, class Schedule, class Plain, class Args> __device__ void s
     Fused::copy(dy, args.dy.at(batch, head, first_row), args.dy.stride, rows, args.d_v);
     load(0, 0, false);
     arrive();
-    fused.hold_query(dy);
+    fused.load_query_fragments(dy);
     int stage = 0;
     for (long long key = 0; key < keys; key += BLOCK_K, stage ^= 1) {
         arrive();
@@ -104,7 +104,7 @@ template <typename T, class Schedule, class Plain, class Args> __device__ void s
 // gradient = factor * sum over the heads of a group and their queries of weights^T x.
 //
 // Block -> a batch, a head of keys and KEYS of these; warp -> its share of the keys, all columns; lane -> the elements
-// of Mma's sums. Memory sees the gradient and each weight once, and x once for each block.
+// of Mma's sums. Memory traffic: the gradient and each weight once, and x once for each block.
 template <typename T, class Schedule, bool PACKED, int D, class Args>
 __device__ void fused_sum_over_queries(const Args& args, const Strided<const T, 4>& weights,
                                        const Strided<const T, 4>& x, const Strided<T, 4>& gradient, long long size,
@@ -143,11 +143,11 @@ __device__ void fused_sum_over_queries(const Args& args, const Strided<const T, 
     int stage = 0;
     for (long long step = 0; step < steps * group; ++step, stage ^= 1) {
         cp_async_wait_group<0>();
-        __syncthreads();  // what was copied is there, and what follows it is used
+        __syncthreads();  // the copies have arrived, and the other buffer is free
         load(step + 1, stage ^ 1);
         const Weights of{shared->weights[stage]};
         const Rows row{shared->x[stage]};
-        const int lane = anew(M::lane());
+        const int lane = opaque(M::lane());
 #pragma unroll
         for (int q = 0; q < STREAM; q += M::DEPTH) {
             typename M::Left weight[PARTS];

@@ -1,5 +1,5 @@
-// Attention that keeps its probabilities, of halves and by tiles: scores never reach memory. They are computed twice,
-// for each row's largest and sum first, then for what is kept.
+// Attention that stores its probabilities, of 16-bit types and by tiles: scores stay in registers. They are computed
+// twice, first for each row's maximum and sum, then for the probabilities.
 #pragma once
 
 #include <baracuda/attention/flash_forward.cuh>
@@ -11,7 +11,7 @@ namespace baracuda {
 template <int THREADS, bool PACKED, typename T, int ROWS, int COLS>
 __device__ __forceinline__ void copy_tile(SharedTile<T, ROWS, COLS> tile, const T* from, const long long* stride,
                                           long long rows, long long cols) {
-    const int thread = anew(threadIdx.x);
+    const int thread = opaque(threadIdx.x);
     if constexpr (PACKED) {
         copy_rows<THREADS, true>(tile, from, stride[2], rows, cols, thread);
     } else {
@@ -60,7 +60,7 @@ template <typename T, class Schedule, class Variant> struct SdpaFused : FlashFor
     // use(score, the element of `tile` in its place) for each of the thread's scores of a row.
     template <class Tile, class Use>
     __device__ __forceinline__ void each_beside(Tile tile, int m, int side, const Use& use) {
-        const unsigned thread = thread_again();
+        const unsigned thread = reload_thread_index();
 #pragma unroll
         for (int n = 0; n < S_TILES; ++n) {
             Pack<T, 2> two;
@@ -70,13 +70,14 @@ template <typename T, class Schedule, class Variant> struct SdpaFused : FlashFor
         }
     }
 
-    // What products become before they are compared: scores, and -infinity where the mask or the band hides a key.
-    // `mask` begins where the block and the tile do; of them `rows` and `keys` are there.
+    // Products become scores, -infinity where they are masked. `mask` begins where the block and the tile do, and has
+    // `rows` and `keys`.
     __device__ __forceinline__ void change_scores(const T* mask, long long row_stride, long long col_stride, int rows,
                                                   int keys, long long distance, bool hides) {
         constexpr long long REACH = Schedule::BLOCK_Q + Schedule::BLOCK_K;
-        const unsigned thread = thread_again();
-        const int seen = int(max(-REACH, min(distance, REACH)));  // the block's first row sees columns up to this one
+        const unsigned thread = reload_thread_index();
+        const int seen =
+            int(max(-REACH, min(distance, REACH)));  // the block's first row attends to columns up to this one
         each_row([&](int m, int side) {
             const int row = Flash::row(m, side, thread), left = Flash::column(thread);
             const int last = Variant::BAND ? min(keys - 1, seen + row) : keys - 1;
@@ -90,21 +91,21 @@ template <typename T, class Schedule, class Variant> struct SdpaFused : FlashFor
         });
     }
 
-    // Takes a tile's scores into each row's largest and sum.
-    __device__ __forceinline__ void see() {
+    // Updates each row's maximum and sum by a tile's scores.
+    __device__ __forceinline__ void update_softmax() {
         each_row([&](int m, int side) {
             A high = largest[m][side];
-            each_of_row(m, side, [&](A& s, int) { high = larger(high, s); });
-            high = larger(high, __shfl_xor_sync(ALL_LANES, high, 1));
-            high = larger(high, __shfl_xor_sync(ALL_LANES, high, 2));
-            total[m][side] *= quick_exp2((largest[m][side] - origin(high)) * unit);
+            each_of_row(m, side, [&](A& s, int) { high = max_number(high, s); });
+            high = max_number(high, __shfl_xor_sync(ALL_LANES, high, 1));
+            high = max_number(high, __shfl_xor_sync(ALL_LANES, high, 2));
+            total[m][side] *= quick_exp2((largest[m][side] - finite_or_zero(high)) * unit);
             largest[m][side] = high;
             to_powers(m, side);
             each_of_row(m, side, [&](A& s, int) { total[m][side] += s; });
         });
     }
 
-    // Sums become what their rows' powers are multiplied by: 1 for a row that sees no key.
+    // Sums become the factors of their rows' exponentials: 1 for a row that attends to no key.
     __device__ __forceinline__ void invert_totals() {
         each_row([&](int m, int side) {
             A& sum = total[m][side];
@@ -121,11 +122,11 @@ template <typename T, class Schedule, class Variant> struct SdpaFused : FlashFor
         });
     }
 
-    // Stores what has become of a tile's scores where it begins; PAIRS: of an array whose rows are whole packs.
+    // Stores a tile's probabilities or dS; PAIRS: rows of the array are whole packs.
     template <bool PAIRS>
     __device__ __forceinline__ void store(T* attn, long long row_stride, long long col_stride, int rows,
                                           int keys) const {
-        const unsigned thread = thread_again();
+        const unsigned thread = reload_thread_index();
         each_row([&](int m, int side) {
             const int row = Flash::row(m, side, thread), left = Flash::column(thread);
             T* const to = attn + row * row_stride;
@@ -162,9 +163,9 @@ template <typename T, class Schedule, class Variant> struct SdpaFused : FlashFor
     }
 
 private:
-    // Scores of a row become powers relative to its largest.
+    // Scores of a row become exponentials relative to its maximum.
     __device__ __forceinline__ void to_powers(int m, int side) {
-        const A from = origin(largest[m][side]), base = from * unit;
+        const A from = finite_or_zero(largest[m][side]), base = from * unit;
         if (math::abs(base) > FAR) each_of_row(m, side, [&](A& s, int) { s = quick_exp2((s - from) * unit); });
         else each_of_row(m, side, [&](A& s, int) { s = quick_exp2(math::fma(s, unit, -base)); });
     }
@@ -173,9 +174,9 @@ private:
 // attn = softmax(scale q k^T + mask), y = attn v.
 //
 // Block -> a batch, a head and BLOCK_Q queries, those first that see most keys; warp -> its share of these rows, all
-// columns; lane -> the elements of Mma's sums. Memory sees each query and result once, keys twice and values once for
-// each block, 16 bytes a lane if PACKED. Probabilities are rounded to T before they meet values. Tiles of keys that no
-// row of the block sees are not read, but their values are.
+// columns; lane -> the elements of Mma's sums. Memory traffic: each query and result once, keys twice and values once
+// for each block, 16 bytes a lane if PACKED. Probabilities are rounded to T before they meet values. Tiles of keys that
+// no row of the block attends to are not read, but their values are.
 template <typename T, class Schedule, class Plain, class Args> __device__ void sdpa_fused(const Args& args) {
     using Variant = SdpaVariant<Plain>;
     using Fused = SdpaFused<T, Schedule, Variant>;
@@ -225,16 +226,16 @@ template <typename T, class Schedule, class Plain, class Args> __device__ void s
     load_keys(0, 0);
     cp_async_commit_group();
     cp_async_wait_group<0>();
-    __syncthreads();  // queries are there
-    fused.hold_query(q);
+    __syncthreads();  // queries have arrived
+    fused.load_query_fragments(q);
     int stage = 0;
     for (long long key = 0; key < seen_end; key += BLOCK_K, stage ^= 1) {
         cp_async_wait_group<0>();
-        __syncthreads();  // what was copied is there, and what follows it is used
+        __syncthreads();  // the copies have arrived, and the other buffer is free
         load_keys(key + BLOCK_K, stage ^ 1);
         cp_async_commit_group();
         scores_of(key, stage);
-        fused.see();
+        fused.update_softmax();
     }
     fused.invert_totals();
 
@@ -245,7 +246,7 @@ template <typename T, class Schedule, class Plain, class Args> __device__ void s
     stage = 0;
     for (long long key = 0; key < keys; key += BLOCK_K, stage ^= 1) {
         cp_async_wait_group<0>();
-        __syncthreads();  // what was copied is there, and what follows it is used
+        __syncthreads();  // the copies have arrived, and the other buffer is free
         load_keys(key + BLOCK_K, stage ^ 1);
         load_values(key + BLOCK_K, stage ^ 1);
         cp_async_commit_group();

@@ -1,4 +1,4 @@
-// Causal convolution along time, each channel with its own taps, and perhaps the sigmoid linear unit of the result.
+// Depthwise causal convolution along time, with optional SiLU.
 #pragma once
 
 #include <baracuda/convolution/ring.cuh>
@@ -6,7 +6,7 @@
 namespace baracuda {
 namespace conv1d {
 
-// What follows the last time step of a sequence: its last WIDTH - 1 values. Any thread -> a channel of a sequence.
+// The final state of a sequence: its last WIDTH - 1 values. Any thread -> a channel of a sequence.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void store_final_states(const Args& args) {
     constexpr int HALO = Variant::WIDTH - 1;
@@ -27,7 +27,7 @@ __device__ void store_final_states(const Args& args) {
     }
 }
 
-// The results of a tile from step `first` on; those before are there already. The largest |t| among them.
+// The results of a tile from step `first` on; earlier ones are kept. Returns the largest |t| among them.
 template <class Variant, class F, class Input, class Output>
 __device__ typename F::Acc convolve(const F& filter, Input& in, Output& out, int first) {
     using A = typename F::Acc;
@@ -42,7 +42,7 @@ __device__ typename F::Acc convolve(const F& filter, Input& in, Output& out, int
     return farthest;
 }
 
-// Does the results of a tile again that are far from zero.
+// Recomputes the results of a tile whose convolution is far from zero, see is_far.
 template <typename T, class Variant, class P, class Args>
 __device__ void store_far(const P& place, const Args& args, int offset) {
     const int end = min(P::TIME, place.rest - offset);
@@ -54,7 +54,7 @@ __device__ void store_far(const P& place, const Args& args, int offset) {
     }
 }
 
-// A tile that has been fetched, from its input to its result in memory.
+// Computes and stores the results of a tile that has arrived.
 template <typename T, class Variant, class P, class F, class Input, class Args>
 __device__ void filter_tile(Input& in, const Slice<const T>& x, const Slice<T>& y, const P& place, const F& filter,
                             const Args& args, int offset) {
@@ -72,11 +72,11 @@ __device__ void filter_tile(Input& in, const Slice<const T>& x, const Slice<T>& 
     if (Variant::SILU && is_far(farthest)) store_far<T, Variant>(place, args, offset);
 }
 
-// The tiles of a thread; BATCH - 1 others are under way while it works on one.
+// The tiles of a thread; BATCH - 1 others are prefetched meanwhile.
 template <typename T, class Variant, class P, class F, class Memory, class Args>
 __device__ void filter_run(const P& place, const F& filter, Memory& memory, const Args& args) {
     constexpr int BATCH = P::BATCH;
-    static_assert(BATCH >= 2, "a tile is under way");
+    static_assert(BATCH >= 2, "a tile is in flight");
     const Slice<const T> x(args.x, place);
     const Slice<T> y(args.y, place);
     using Input = Tile<T, P, Variant::WIDTH - 1, Variant>;
@@ -94,7 +94,7 @@ __device__ void filter_run(const P& place, const F& filter, Memory& memory, cons
         const int offset = place.offset(step);
         if (!P::WHOLE && offset >= place.rest) break;
         cp_async_wait_group<BATCH - 2>();
-        ring.take(in, slot, offset);
+        ring.read(in, slot, offset);
         fetch(slot == 0 ? BATCH - 1 : slot - 1, step + BATCH - 1);
         filter_tile<T, Variant>(in, x, y, place, filter, args, offset);
         in.advance();
@@ -106,8 +106,8 @@ __device__ void filter_run(const P& place, const F& filter, Memory& memory, cons
 
 // y[b, c, t] = act(bias[c] + sum over k of weight[c, k] x[b, c, t - (W - 1 - k)]).
 // block -> CHANNELS channels and RUNS runs of each; group of lanes -> a run; thread -> tiles of TIME steps, see Place.
-// Memory sees x once (in rows a tile's halo is its neighbour's and comes from L1), y once, whole packs in the packed
-// layouts.
+// Memory traffic: x once (in rows a tile's halo is its neighbour's and comes from L1), y once, whole packs in the
+// packed layouts.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void causal_conv1d_main(const Args& args) {
     using namespace conv1d;

@@ -9,7 +9,7 @@
 namespace baracuda {
 namespace conv1d {
 
-// Does g again at the steps of a tile whose convolution is far from zero; it is zero where there are none.
+// Recomputes g at the steps of a tile whose convolution is far from zero; g is zero where there are no steps.
 template <typename T, class Variant, int CH, int STEPS, typename A, class P, class Args>
 __device__ void correct_far(A (&g)[CH][STEPS], const P& place, const Args& args, int offset) {
 #pragma unroll 1
@@ -17,17 +17,17 @@ __device__ void correct_far(A (&g)[CH][STEPS], const P& place, const Args& args,
         const int from_channel = i / STEPS, from_offset = i % STEPS;
         const bool exists = from_channel < place.live && offset + from_offset < place.rest;
         const long long channel = place.channel + from_channel, t = place.start + offset + from_offset;
-        A again = 0;
+        A recomputed = 0;
         if (exists) {
             const Far<A> far(Variant(), args, place, channel, t);
             if (!far.is) continue;
-            again = A(*args.dy.at(place.batch, channel, t)) * silu_slope(far.p);
+            recomputed = A(*args.dy.at(place.batch, channel, t)) * silu_slope(far.p);
         }
 #pragma unroll
         for (int c = 0; c < CH; ++c)
 #pragma unroll
             for (int s = 0; s < STEPS; ++s)
-                if (i == c * STEPS + s) g[c][s] = again;
+                if (i == c * STEPS + s) g[c][s] = recomputed;
     }
 }
 
@@ -125,7 +125,7 @@ __device__ void store_dinitial_states(const Args& args) {
             if (Variant::SILU) {
 #pragma unroll
                 for (int k = 0; k < WIDTH; ++k)
-                    pre = math::fma(tap[k], seen<A, Variant>(args, of, c, of.first + s + k - HALO), pre);
+                    pre = math::fma(tap[k], input_at<A, Variant>(args, of, c, of.first + s + k - HALO), pre);
             }
             A g = A(*args.dy.at(Variant::HAS_CU_SEQLENS ? 0 : index, c, of.first + s));
             if (Variant::SILU) g *= silu_slope(pre);
@@ -137,11 +137,11 @@ __device__ void store_dinitial_states(const Args& args) {
     }
 }
 
-// A tile that has come: its g, from which dx and the sums follow. `ahead` are the g at the steps after it, and then
-// those at its first steps. Along the lanes of a row they are handed on by shuffles.
+// Computes a tile that has arrived: its g, then dx and the sums. `next_g` are the g at the steps after it, and then
+// those at its first steps. In rows, lanes exchange them by shuffles.
 template <typename T, class Variant, class P, class F, class S, class X, class Dy, class Args, typename A>
 __device__ void backward_tile(X& in, Dy& out, const Slice<const T>& x, const Slice<const T>& dy, const Slice<T>& dx,
-                              A (&ahead)[P::CH][Variant::WIDTH - 1], S& sums, const P& place, const F& filter,
+                              A (&next_g)[P::CH][Variant::WIDTH - 1], S& sums, const P& place, const F& filter,
                               const Args& args, int offset) {
     constexpr int WIDTH = Variant::WIDTH, HALO = WIDTH - 1, CH = P::CH, TIME = P::TIME;
     A g[CH][TIME], sum[CH][TIME] = {}, tap[CH][WIDTH];
@@ -152,11 +152,11 @@ __device__ void backward_tile(X& in, Dy& out, const Slice<const T>& x, const Sli
     for (int c = 0; c < CH; ++c)
 #pragma unroll
         for (int s = 0; s < HALO; ++s) {
-            after[c][s] = ahead[c][s];
+            after[c][s] = next_g[c][s];
             if (!P::COLUMNS)  // of the next lane; the last one's next is lane 0 of the tiles before
-                after[c][s] = __shfl_sync(ALL_LANES, place.lane == 0 ? ahead[c][s] : g[c][s],
+                after[c][s] = __shfl_sync(ALL_LANES, place.lane == 0 ? next_g[c][s] : g[c][s],
                                           (place.lane + 1) % P::LANES, P::LANES);
-            ahead[c][s] = g[c][s];
+            next_g[c][s] = g[c][s];
         }
     filter.read_taps(tap);
     out.fill([&](int c, int s) {
@@ -170,14 +170,14 @@ __device__ void backward_tile(X& in, Dy& out, const Slice<const T>& x, const Sli
     out.store(dx, place, offset);
 }
 
-// The tiles of a thread from the last to the first, so that each g is computed once and handed to the tile before.
-// BATCH - 1 others are under way while it works on one.
+// The tiles of a thread from the last to the first, so that each g is computed once and passed to the tile before.
+// BATCH - 1 others are prefetched meanwhile.
 template <typename T, class Variant, class P, class F, class S, class RingX, class RingDy, class Args, typename A>
-__device__ void backward_run(const P& place, const F& filter, S& sums, A (&ahead)[P::CH][Variant::WIDTH - 1],
+__device__ void backward_run(const P& place, const F& filter, S& sums, A (&next_g)[P::CH][Variant::WIDTH - 1],
                              RingX& memory_x, RingDy& memory_dy, const Args& args) {
     constexpr int BATCH = P::BATCH;
-    constexpr int NEEDED = P::COLUMNS ? 2 : 1;  // tiles that must have come: of a column the one before as well
-    static_assert(BATCH > NEEDED, "a tile is under way");
+    constexpr int NEEDED = P::COLUMNS ? 2 : 1;  // tiles that must have arrived; in columns the one before, too
+    static_assert(BATCH > NEEDED, "a tile is in flight");
     const Slice<const T> x(args.x, place), dy(args.dy, place);
     const Slice<T> dx(args.dx, place);
     using Input = Tile<T, P, Variant::WIDTH - 1, Variant>;
@@ -196,20 +196,20 @@ __device__ void backward_run(const P& place, const F& filter, S& sums, A (&ahead
     for (int step = place.steps - 1; step >= 0; --step) {
         const int offset = place.offset(step), next = slot == BATCH - 1 ? 0 : slot + 1;
         cp_async_wait_group<BATCH - 1 - NEEDED>();
-        ring_x.take(in, slot, offset);
-        ring_dy.take(out, slot, offset);
-        if (P::COLUMNS && P::WHOLE && step > 0) ring_x.follow(in, next);
+        ring_x.read(in, slot, offset);
+        ring_dy.read(out, slot, offset);
+        if (P::COLUMNS && P::WHOLE && step > 0) ring_x.read_halo(in, next);
         else if (P::COLUMNS) in.fetch_before(x, place, offset);
         fetch(slot == 0 ? BATCH - 1 : slot - 1, step - (BATCH - 1));
-        backward_tile<T, Variant>(in, out, x, dy, dx, ahead, sums, place, filter, args, offset);
+        backward_tile<T, Variant>(in, out, x, dy, dx, next_g, sums, place, filter, args, offset);
         slot = next;
     }
 }
 
 // g at the steps after a run, the same ones for each lane of a row.
 template <typename T, class Variant, class P, class F, class S, class Args, typename A>
-__device__ void look_ahead(A (&ahead)[P::CH][Variant::WIDTH - 1], const P& place, const F& filter, S& sums,
-                           const Args& args) {
+__device__ void gradients_after_run(A (&next_g)[P::CH][Variant::WIDTH - 1], const P& place, const F& filter, S& sums,
+                                    const Args& args) {
     const Slice<const T> x(args.x, place), dy(args.dy, place);
     Tile<T, P, Variant::WIDTH - 1, Variant> in;
     Tile<T, P, 0, Variant> out;
@@ -217,7 +217,7 @@ __device__ void look_ahead(A (&ahead)[P::CH][Variant::WIDTH - 1], const P& place
     int whole[P::TIME];
     in.fetch(x, place, P::RUN);
     out.fetch(dy, place, P::RUN);
-    gradients<Variant::WIDTH - 1, false>(ahead, none, whole, sums, filter, in, out, x, dy, place, args, P::RUN,
+    gradients<Variant::WIDTH - 1, false>(next_g, none, whole, sums, filter, in, out, x, dy, place, args, P::RUN,
                                          Variant());
 }
 
@@ -225,7 +225,7 @@ __device__ void look_ahead(A (&ahead)[P::CH][Variant::WIDTH - 1], const P& place
 
 // block -> CHANNELS channels and RUNS runs of each; group of lanes -> a run; thread -> tiles of TIME steps, see Place.
 // Only the g of the steps after a run are computed by two groups.
-// Memory sees x and dy once (halos come from L1), dx once, and (W + 1) partial sums for each block and channel.
+// Memory traffic: x and dy once (halos come from L1), dx once, and (W + 1) partial sums for each block and channel.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void causal_conv1d_backward_main(const Args& args) {
     using namespace conv1d;
@@ -236,21 +236,21 @@ __device__ void causal_conv1d_backward_main(const Args& args) {
         Filter<A, Variant::WIDTH, P, Variant> filter;
         filter.load(args, place);
         Sums<A, P::CH, Variant> sums = {};
-        A ahead[P::CH][Variant::WIDTH - 1];
-        look_ahead<T, Variant>(ahead, place, filter, sums, args);
+        A next_g[P::CH][Variant::WIDTH - 1];
+        gradients_after_run<T, Variant>(next_g, place, filter, sums, args);
         __shared__ typename Ring<Tile<T, P, Variant::WIDTH - 1, Variant>, T, P>::Memory ring_x;
         __shared__ typename Ring<Tile<T, P, 0, Variant>, T, P>::Memory ring_dy;
         // The lanes of a row shuffle together.
         if (P::COLUMNS ? place.is_whole() : __all_sync(ALL_LANES, place.is_whole()))
-            backward_run<T, Variant>(WholePlace<P>(place), filter, sums, ahead, ring_x, ring_dy, args);
-        else backward_run<T, Variant>(place, filter, sums, ahead, ring_x, ring_dy, args);
+            backward_run<T, Variant>(WholePlace<P>(place), filter, sums, next_g, ring_x, ring_dy, args);
+        else backward_run<T, Variant>(place, filter, sums, next_g, ring_x, ring_dy, args);
         store_partials<P, Variant>(sums, place, args);
     }
     if constexpr (Variant::HAS_DINITIAL_STATES) store_dinitial_states<T, Schedule, Variant>(args);
 }
 
 // dweight and dbias from the partial sums [parts, W + 1, C]; no parts give zeros. block -> THREADS / SLICES sums;
-// thread -> every SLICES-th part of one, with what an addition loses kept. Memory sees the partial sums once.
+// thread -> every SLICES-th part of one, with compensated summation. Memory traffic: the partial sums once.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void causal_conv1d_backward_fold(const Args& args) {
     using namespace conv1d;

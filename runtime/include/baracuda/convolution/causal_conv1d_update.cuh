@@ -1,8 +1,8 @@
-// Causal convolution of a few new time steps, with the last values of each channel kept in between: decoding.
+// Causal convolution of a few new time steps with a state of the last values of each channel, for decoding.
 //
-// block -> THREADS channels of a batch at a time, EACH times; thread -> EACH of them. Memory sees x and conv_state
-// once, the last W - 1 values of conv_state perhaps from L1 again. Of one step on a short state without gaps a thread
-// has neighbours, whose values are whole packs; else neighbouring threads read neighbouring channels.
+// block -> THREADS channels of a batch at a time, CHANNELS_EACH times; thread -> CHANNELS_EACH of them. Memory sees x
+// and conv_state once, the last W - 1 values of conv_state perhaps from L1 again. Of one step on a short state without
+// gaps a thread has neighbours, whose values are whole packs; else neighbouring threads read neighbouring channels.
 #pragma once
 
 #include <baracuda/convolution/silu.cuh>
@@ -24,7 +24,7 @@ template <typename T, int N> struct Neighbours {
     static constexpr int LANES = WORD / int(sizeof(T));
     Pack<T, LANES> pack[N / LANES];
 
-    __device__ static bool may(const T* data) { return reinterpret_cast<unsigned long long>(data) % WORD == 0; }
+    __device__ static bool is_aligned(const T* data) { return reinterpret_cast<unsigned long long>(data) % WORD == 0; }
     __device__ void load(const T* from) {
 #pragma unroll
         for (int i = 0; i < N / LANES; ++i) pack[i].load(from + i * LANES);
@@ -43,19 +43,20 @@ template <typename S, int RANK> struct Stored<Strided<const S, RANK>> {
     using type = S;
 };
 
-// One step of EACH channels.
-template <typename T, int EACH, class Variant, class Args> struct Step {
-    using States = Neighbours<T, EACH * Variant::STATE>;
-    using Values = Neighbours<T, EACH>;
-    using Taps = Neighbours<typename Stored<decltype(Args::weight)>::type, EACH * Variant::WIDTH>;
+// One step of CHANNELS_EACH channels.
+template <typename T, int CHANNELS_EACH, class Variant, class Args> struct Step {
+    using States = Neighbours<T, CHANNELS_EACH * Variant::STATE>;
+    using Values = Neighbours<T, CHANNELS_EACH>;
+    using Taps = Neighbours<typename Stored<decltype(Args::weight)>::type, CHANNELS_EACH * Variant::WIDTH>;
 
     // Whether there are no gaps and all packs of a block, from this channel on, are aligned.
-    __device__ static bool serves(const Args& args, long long batch, long long channel) {
+    __device__ static bool is_packed(const Args& args, long long batch, long long channel) {
         return args.conv_state.stride[1] == Variant::STATE && (Variant::STATE == 1 || args.conv_state.stride[2] == 1) &&
                args.weight.stride[0] == Variant::WIDTH && args.weight.stride[1] == 1 &&
-               (EACH == 1 || (args.x.stride[1] == 1 && args.y.stride[1] == 1)) &&
-               States::may(args.conv_state.at(batch, channel)) && Values::may(args.x.at(batch, channel)) &&
-               Values::may(args.y.at(batch, channel)) && Taps::may(args.weight.at(channel));
+               (CHANNELS_EACH == 1 || (args.x.stride[1] == 1 && args.y.stride[1] == 1)) &&
+               States::is_aligned(args.conv_state.at(batch, channel)) &&
+               Values::is_aligned(args.x.at(batch, channel)) && Values::is_aligned(args.y.at(batch, channel)) &&
+               Taps::is_aligned(args.weight.at(channel));
     }
 
     __device__ static void run(const Args& args, long long batch, long long channel) {
@@ -64,16 +65,16 @@ template <typename T, int EACH, class Variant, class Args> struct Step {
         States state;
         Values value;
         Taps tap;
-        A bias[EACH] = {};
+        A bias[CHANNELS_EACH] = {};
         state.load(args.conv_state.at(batch, channel));
         value.load(args.x.at(batch, channel));
         tap.load(args.weight.at(channel));
 #pragma unroll
-        for (int c = 0; c < EACH; ++c) {
+        for (int c = 0; c < CHANNELS_EACH; ++c) {
             if constexpr (Variant::HAS_BIAS) bias[c] = A(*args.bias.at(channel + c));
         }
 #pragma unroll
-        for (int c = 0; c < EACH; ++c) {
+        for (int c = 0; c < CHANNELS_EACH; ++c) {
             const T last = value[c];
             A sum = bias[c];
 #pragma unroll
@@ -126,18 +127,18 @@ __device__ void steps_of_channel(const Args& args, long long batch, long long ch
 // (conv_state, x).
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void causal_conv1d_update_main(const Args& args) {
-    constexpr int THREADS = Schedule::THREADS, EACH = conv1d::channels_of_a_thread<T, Variant::STATE>();
-    const unsigned across = unsigned((args.channels + THREADS * EACH - 1) / (THREADS * EACH));
+    constexpr int THREADS = Schedule::THREADS, CHANNELS_EACH = conv1d::channels_of_a_thread<T, Variant::STATE>();
+    const unsigned across = unsigned((args.channels + THREADS * CHANNELS_EACH - 1) / (THREADS * CHANNELS_EACH));
     const long long batch = blockIdx.x / across;
-    const long long first = (long long)(blockIdx.x % across) * (THREADS * EACH);
+    const long long first = (long long)(blockIdx.x % across) * (THREADS * CHANNELS_EACH);
     if (batch >= args.batch_size) return;
-    long long channel = first + threadIdx.x, end = min(args.channels, first + THREADS * EACH);
+    long long channel = first + threadIdx.x, end = min(args.channels, first + THREADS * CHANNELS_EACH);
     int next = THREADS;
     if constexpr (Variant::STATE > 0) {
-        using Step = conv1d::Step<T, EACH, Variant, Args>;
-        if (Step::serves(args, batch, first)) {
-            channel = first + threadIdx.x * EACH;
-            if (channel + EACH <= end) return Step::run(args, batch, channel);
+        using Step = conv1d::Step<T, CHANNELS_EACH, Variant, Args>;
+        if (Step::is_packed(args, batch, first)) {
+            channel = first + threadIdx.x * CHANNELS_EACH;
+            if (channel + CHANNELS_EACH <= end) return Step::run(args, batch, channel);
             next = 1;
         }
     }

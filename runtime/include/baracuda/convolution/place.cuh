@@ -55,13 +55,13 @@ template <class Args> __device__ long long sequence_at(const Args& args, long lo
     return low;
 }
 
-// A sequence as a run sees it: time steps count from the beginning of the run, and what is far away may seem nearer.
+// A sequence relative to a run: time steps count from the beginning of the run, clamped to 32 bits.
 struct Piece {
     long long index;
     int first, end;
 };
 
-// Where a thread works. Groups without work have nothing left before the end.
+// The channels and time steps of a thread. Groups without work have `rest` 0.
 template <class Schedule, class Variant> struct Place {
     static constexpr bool COLUMNS = Variant::CHANNELS_LAST, WHOLE = false;
 
@@ -116,7 +116,7 @@ template <class Schedule, class Variant> struct Place {
     }
 };
 
-// The place of a thread all of whose tiles are whole, so that none of them asks.
+// The place of a thread whose tiles are all whole, decided at compile time.
 template <class P> struct WholePlace : P {
     static constexpr bool WHOLE = true;
     __device__ explicit WholePlace(const P& place) : P(place) {}
@@ -134,10 +134,10 @@ template <typename T> struct Slice {
     __device__ T* at(int offset) const { return data + offset * along_time; }
 };
 
-// What a sequence sees of channel c at time step t, which lies before its end and no more than a halo before its
+// The input of a sequence in channel c at time step t, which lies before its end and no more than a halo before its
 // beginning.
 template <typename A, class Variant, class Args>
-__device__ A seen(const Args& args, const Sequence& of, long long c, long long t) {
+__device__ A input_at(const Args& args, const Sequence& of, long long c, long long t) {
     if (t >= of.first) return A(*args.x.at(Variant::HAS_CU_SEQLENS ? 0 : of.index, c, t));
     if constexpr (Variant::HAS_INITIAL_STATES)
         return A(*args.initial_states.at(of.index, c, t - of.first + Variant::WIDTH - 1));
@@ -161,7 +161,7 @@ template <typename A> struct Far {
 #pragma unroll 1
         for (int k = 0; k < Variant::WIDTH; ++k) {
             const A tap = A(*args.weight.at(channel, k));
-            const A x = seen<A, Variant>(args, of, channel, t + k - (Variant::WIDTH - 1));
+            const A x = input_at<A, Variant>(args, of, channel, t + k - (Variant::WIDTH - 1));
             p = math::fma(tap, x, p);
             scaled_p = math::fma(scaled(tap), x, scaled_p);
             is = is || !can_scale(tap);

@@ -1,5 +1,5 @@
-// Tiles on their way to a thread, which wait in shared memory and so cost it no registers. A thread sees only what it
-// asked for itself, hence there are no barriers.
+// A thread's prefetched tiles, in shared memory to save registers. A thread reads only what it copied itself, so there
+// are no barriers.
 #pragma once
 
 #include <baracuda/arch/async.cuh>
@@ -8,13 +8,12 @@
 namespace baracuda {
 namespace conv1d {
 
-// Room for SLOTS tiles of each thread, in chunks that neighbouring threads have side by side.
+// SLOTS tiles for each thread, in chunks that are contiguous across threads.
 template <int CHUNK, int COUNT, int SLOTS, int THREADS> struct RingMemory {
     typename Word<CHUNK>::type chunk[SLOTS][COUNT][THREADS];
 };
 
-// A thread's tiles of one tensor, each in a slot from when it is asked for until it is taken. A slot is filled again
-// only after the tile it held has been worked on.
+// A thread's ring of tiles of one tensor. A slot is refilled only after its tile has been used.
 template <class Tile, class T, class Place> struct Ring {
     static constexpr int SLOTS = Place::BATCH, THREADS = Place::THREADS;
     static constexpr int BODY = int(sizeof(Tile::body[0])), CHUNK = BODY < 16 ? BODY : 16, PER_BODY = BODY / CHUNK;
@@ -26,7 +25,7 @@ template <class Tile, class T, class Place> struct Ring {
     const Slice<const T>& from;
     const Place& place;
 
-    // Asks for a tile, if it is whole, as Tile::fetch does.
+    // Prefetches a tile, if it is whole, as Tile::fetch does.
     __device__ void fetch(int slot, int offset) {
         if (Tile::is_whole(place, offset)) {
             const T* body = from.at(offset);
@@ -41,15 +40,15 @@ template <class Tile, class T, class Place> struct Ring {
                 copy(slot, BODIES + i, from.data + (any ? offset - Tile::BEFORE : 0), i, any ? CHUNK : 0);
         }
     }
-    // A tile that has come.
-    __device__ void take(Tile& tile, int slot, int offset) const {
+    // Reads a tile that has arrived.
+    __device__ void read(Tile& tile, int slot, int offset) const {
         if (!Tile::is_whole(place, offset)) return;
 #pragma unroll
         for (int s = 0; s < BODIES / PER_BODY; ++s) read<PER_BODY>(tile.body[s], slot, s * PER_BODY);
         if constexpr (BEFORES > 0) read<BEFORES>(tile.before[0], slot, BODIES);
     }
-    // In columns: the steps before a tile, from the tile before it, which has come too.
-    __device__ void follow(Tile& tile, int slot) const {
+    // In columns: reads the halo of a tile from the tile before it, which has arrived, too.
+    __device__ void read_halo(Tile& tile, int slot) const {
         if constexpr (Tile::COLUMNS) {
 #pragma unroll
             for (int s = 0; s < Tile::STEPS_BEFORE; ++s)

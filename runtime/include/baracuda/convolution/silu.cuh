@@ -1,6 +1,6 @@
-// The sigmoid linear unit of a convolution p, and its slope. A filter whose taps are scaled by -log2(e) gives
-// t = -log2(e) p as cheaply and as accurately as p itself; sigmoid(p) = 1 / (1 + 2^t) is then a power of two and a
-// reciprocal. That serves |t| <= 64; beyond, where powers might leave the type, p itself and all care are worth it.
+// SiLU of a convolution p, and its derivative. Taps scaled by -log2(e) give t = -log2(e) p as cheaply and as accurately
+// as p itself; sigmoid(p) = 1 / (1 + 2^t) is then an exp2 and a reciprocal. This is used for |t| <= 64; beyond, where
+// exponentials might overflow, p itself is computed.
 #pragma once
 
 #include <baracuda/math.cuh>

@@ -1,4 +1,4 @@
-// What a thread of a causal convolution holds: a tile of time steps and channels, and the taps of these channels.
+// The registers of a thread of a causal convolution: a tile of time steps and channels, and the taps of these channels.
 #pragma once
 
 #include <baracuda/convolution/place.cuh>
@@ -7,7 +7,7 @@
 namespace baracuda {
 namespace conv1d {
 
-// N neighbours in memory, kept as they came: 16-bit elements stay two to a register until they are computed with.
+// N contiguous elements, as they are in memory: 16-bit elements stay packed in pairs until they are used.
 template <typename T, int N> struct Lanes {
     static constexpr int SHARE = sizeof(T) == 2 ? 2 : 1;  // elements of a word
     static_assert(N % 2 == 0, "elements come in pairs");
@@ -35,7 +35,7 @@ template <typename T, int N> struct Lanes {
     // Elements i, which is even, and i + 1.
     template <typename A> __device__ void set_pair(int i, A low, A high) {
         if constexpr (SHARE == 1) words.lane[i] = T(low), words.lane[i + 1] = T(high);
-        else words.lane[i / 2] = two_halves<T>(low, high);
+        else words.lane[i / 2] = pack_halves<T>(low, high);
     }
 
 private:
@@ -69,7 +69,7 @@ template <typename T, class Place, int HALO, class Variant> struct Tile {
     template <class At> __device__ static bool is_whole(const At& place, int offset) {
         return At::WHOLE || (place.in_packs() && offset + TIME <= place.rest);
     }
-    // Asks for a whole tile, so that several can be under way; `finish` makes any tile complete.
+    // Loads a whole tile, so that several loads can be in flight; `finish` completes other tiles.
     template <class At> __device__ void fetch(const Slice<const T>& from, const At& place, int offset) {
         if (!is_whole(place, offset)) return;
         if (COLUMNS) load_steps(from.at(offset), from.along_time, 0, TIME);
@@ -102,7 +102,7 @@ template <typename T, class Place, int HALO, class Variant> struct Tile {
         if (!is_whole(place, offset)) load_between(from, offset, place.begin, place.rest, place.live);
     }
 
-    // Element by element where packs would not do; steps outside of [first, end) are zero.
+    // Loads element by element where packs are impossible; steps outside of [first, end) are zero.
     __device__ void load_between(const Slice<const T>& from, int offset, int first, int end, int live) {
 #pragma unroll
         for (int s = -HALO; s < TIME; ++s) {
@@ -118,12 +118,12 @@ template <typename T, class Place, int HALO, class Variant> struct Tile {
         }
     }
 
-    // Whether what a sequence sees of the tile is not what `finish` left.
+    // Whether the sequence does not cover the whole tile, so that `load_piece` must correct it.
     __device__ static bool is_cut(const Piece& by, int offset) {
         return ((Variant::HAS_CU_SEQLENS || Variant::HAS_INITIAL_STATES) && offset - HALO < by.first) ||
                (Variant::HAS_CU_SEQLENS && offset + TIME > by.end);
     }
-    // What a sequence sees: its own steps, and before them its initial state.
+    // Loads the steps of one sequence, and before them its initial state.
     template <class Args, class At>
     __device__ void load_piece(const Slice<const T>& from, const Args& args, const At& place, const Piece& of,
                                int offset) {

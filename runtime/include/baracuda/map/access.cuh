@@ -1,14 +1,14 @@
-// Runs of neighbouring cells of a map, read and written: as packs where they lie so, else lane by lane.
+// Reads and writes runs of neighbouring cells of a map: as packs where memory allows, else lane by lane.
 #pragma once
 
 #include <baracuda/map/place.cuh>
 
 namespace baracuda {
 
-// The first `live` cells one by one, and zeros; of what is PACKED, one for all.
+// The first `live` cells one by one, zeros for the rest; PACKED: one element for all lanes.
 template <typename T, int N, class R>
 __device__ Pack<T, N> read_lanes(const T* data, const R& run, int operand, int live) {
-    constexpr bool SPLAT = R::ONE;
+    constexpr bool SPLAT = R::ONE_PLACE;
     Pack<T, N> pack = {};
 #pragma unroll
     for (int i = 0; i < (SPLAT ? 1 : N); ++i)
@@ -18,7 +18,7 @@ __device__ Pack<T, N> read_lanes(const T* data, const R& run, int operand, int l
     return pack;
 }
 
-// An element, and what lies in the same 128 bytes into the L2 cache: others of a warp take what is around it.
+// Loads an element, and its 128 bytes into the L2 cache: other lanes of the warp read them.
 template <typename T> __device__ T read_line(const T* address) {
 #ifdef BARACUDA_HOST
     return *address;
@@ -39,8 +39,7 @@ template <typename T> __device__ T read_line(const T* address) {
 #endif
 }
 
-// All cells of a run, of a tensor whose rows, if it is FLAT, lie as they are counted. There are no conditions, so that
-// many loads are in flight.
+// All cells of a run; the rows of a FLAT tensor are contiguous. No conditions, so that many loads are in flight.
 template <typename T, int N, class R> __device__ Pack<T, N> read_all(const T* data, const R& run, int operand) {
     Pack<T, N> pack;
     if constexpr (R::SINGLE) {
@@ -53,7 +52,7 @@ template <typename T, int N, class R> __device__ Pack<T, N> read_all(const T* da
     return pack;
 }
 
-// A tensor that has one element for each of the two rows of a run.
+// Of a tensor that has one element for each of the two rows of a run.
 template <typename T, int N, class R>
 __device__ Pack<T, N> read_rows(const T* data, const R& run, int operand, int live) {
     Pack<T, N> pack;
@@ -66,26 +65,26 @@ __device__ Pack<T, N> read_rows(const T* data, const R& run, int operand, int li
 
 // The first `live` cells of a run, as words.
 template <typename T, int N, Layout LAYOUT, class R>
-__device__ PackWords<T, N> read_words(const T* data, const R& run, int operand, bool whole, int live) {
+__device__ PackWords<T, N> read_words(const T* data, const R& run, int operand, bool vectorized, int live) {
     PackWords<T, N> words = {};
-    if (whole && is_live<LAYOUT>(N - 1, live)) {
+    if (vectorized && is_live<LAYOUT>(N - 1, live)) {
         words.load(run.at(data, operand, 0));
-    } else if (R::ROWS && run.inner[operand] == 0) {
-        words.hold(read_rows<T, N>(data, run, operand, live));
-    } else if (R::ROWS && run.inner[operand] == 1 && live == N) {
-        words.hold(read_all<T, N>(data, run, operand));
-    } else if (!R::ONE || !whole) {
-        words.hold(read_lanes<T, N>(data, run, operand, live));
+    } else if (R::ROWS && run.last_stride[operand] == 0) {
+        words.set(read_rows<T, N>(data, run, operand, live));
+    } else if (R::ROWS && run.last_stride[operand] == 1 && live == N) {
+        words.set(read_all<T, N>(data, run, operand));
+    } else if (!R::ONE_PLACE || !vectorized) {
+        words.set(read_lanes<T, N>(data, run, operand, live));
     }
     return words;
 }
 
-// The first live[k] cells of each run, and zeros, from a tensor's memory, which may start anywhere. Bit `operand` of
-// `whole`: N cells of the tensor are an aligned pack.
+// The first live[k] cells of each run, zeros for the rest, from a tensor of any alignment. Bit `operand` of
+// `vectorized`: N cells of the tensor are an aligned pack.
 template <typename T, class I, int N, int PACKS, int OPERANDS, Layout LAYOUT>
 __device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I, OPERANDS, LAYOUT, N> (&run)[PACKS],
-                     int operand, long long whole, const int (&live)[PACKS]) {
-    if constexpr (LAYOUT == Layout::SINGLE) {  // what is not there has the place of something that is
+                     int operand, long long vectorized, const int (&live)[PACKS]) {
+    if constexpr (LAYOUT == Layout::SINGLE) {  // cells that do not exist have the offset of one that does
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) pack[k] = read_all<T, N>(data, run[k], operand);
         if (all_live<LAYOUT, N>(live)) return;
@@ -102,30 +101,30 @@ __device__ void read(Pack<T, N> (&pack)[PACKS], const T* data, const Run<I, OPER
         }
     } else {
         PackWords<T, N> words[PACKS];
-        if ((whole >> operand & 1) && all_live<LAYOUT, N>(live)) {
+        if ((vectorized >> operand & 1) && all_live<LAYOUT, N>(live)) {
 #pragma unroll
             for (int k = 0; k < PACKS; ++k) words[k].load(run[k].at(data, operand, 0));
         } else {
 #pragma unroll
             for (int k = 0; k < PACKS; ++k)
-                words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, whole >> operand & 1, live[k]);
+                words[k] = read_words<T, N, LAYOUT>(data, run[k], operand, vectorized >> operand & 1, live[k]);
         }
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) pack[k] = words[k].pack();
     }
 }
 
-// ALL: the tensor has a value for each cell of the space, which FLAT packs of it hold in the order they are counted.
+// ALL: the tensor has a value for each cell of the space, so that FLAT packs are contiguous in it.
 template <bool ALL, typename T, class I, int N, int PACKS, int OPERANDS, Layout LAYOUT>
 __device__ void write(const Pack<T, N> (&pack)[PACKS], T* data, const Run<I, OPERANDS, LAYOUT, N> (&run)[PACKS],
-                      int operand, long long whole, const int (&live)[PACKS]) {
+                      int operand, long long vectorized, const int (&live)[PACKS]) {
     constexpr bool FLAT = ALL && LAYOUT == Layout::FLAT && N > 1;
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
         T* const start = FLAT ? data + run[k].first : run[k].at(data, operand, 0);
         if (LAYOUT == Layout::PACKED) {
             if (live[k]) pack[k].store(start);
-        } else if ((FLAT || (whole >> operand & 1)) && live[k] == N) {
+        } else if ((FLAT || (vectorized >> operand & 1)) && live[k] == N) {
             pack[k].store(start);
         } else {
 #pragma unroll

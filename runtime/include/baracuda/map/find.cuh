@@ -1,11 +1,11 @@
-// The cells of a map that are found together: neighbours of a block, and those that a thread takes in turn.
+// Computes offsets of many cells of a map at once: those of a block, and those that a thread visits one after another.
 #pragma once
 
 #include <baracuda/map/place.cuh>
 
 namespace baracuda {
 
-// A cell's row, of those along the last axis, and its column.
+// A cell's row along the last axis, and its column.
 template <class I> struct RowColumn {
     I row, column;
 };
@@ -14,7 +14,7 @@ template <class I> __device__ RowColumn<I> split(I cell, const Space& space) {
     return {row, cell - row * I(space.extent[0])};
 }
 
-// Finds the places of cells, each by itself.
+// Computes the offsets of each cell by itself.
 template <class I, int CELLS, int N, int OPERANDS, bool FLAT> struct Finder {
     __device__ Finder(I, const Space&, const Strides<OPERANDS>&) {}
     template <class R>
@@ -23,10 +23,9 @@ template <class I, int CELLS, int N, int OPERANDS, bool FLAT> struct Finder {
     }
 };
 
-// Of FLAT cells that are neighbours, CELLS to a block: where their rows begin is found once for all threads, and then
-// read by each.
+// For CELLS consecutive FLAT cells of a block: the threads compute the offsets of all rows together, in shared memory.
 template <class I, int CELLS, int N, int OPERANDS> struct Finder<I, CELLS, N, OPERANDS, true> {
-    static constexpr int ROWS = CELLS / N + 2;  // each has N cells or more; the last packs reach into one more
+    static constexpr int ROWS = CELLS / N + 2;  // a row has at least N cells; the last packs reach into one row more
     I top;
     I (*begin)[OPERANDS];
 
@@ -39,7 +38,7 @@ template <class I, int CELLS, int N, int OPERANDS> struct Finder<I, CELLS, N, OP
         for (I r = threadIdx.x; r < count; r += blockDim.x) {
             I at[1][OPERANDS];
             const I row[1] = {top + r};
-            locate<1>(at, row, space, stride);  // what is found beyond the last is never read
+            locate<1>(at, row, space, stride);  // offsets beyond the last row are never used
 #pragma unroll
             for (int o = 0; o < OPERANDS; ++o) found[r][o] = at[0][o];
         }
@@ -52,7 +51,7 @@ template <class I, int CELLS, int N, int OPERANDS> struct Finder<I, CELLS, N, OP
     }
 };
 
-// Finds cells that mostly follow each other in a row, which is remembered: of FLAT runs, so is the row after it.
+// For cells visited along a row: caches the offsets of the current row, and of the next one for FLAT runs.
 template <class I, int OPERANDS, int ROWS> struct Walker {
     I row = ~I(0);
     I begin[ROWS][OPERANDS];
@@ -64,7 +63,7 @@ template <class I, int OPERANDS, int ROWS> struct Walker {
             row = at.row;
             I rows[ROWS];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) rows[r] = row + r;  // what is found beyond the last is never read
+            for (int r = 0; r < ROWS; ++r) rows[r] = row + r;  // offsets beyond the last row are never used
             locate<1>(begin, rows, space, stride);
         }
         return at.column;

@@ -1,4 +1,4 @@
-// Where the cells of a map lie in each operand: the index space, and what is found once for many cells.
+// The index space of a map, and the offsets of its cells in each operand.
 #pragma once
 
 #include <baracuda/math.cuh>
@@ -10,14 +10,14 @@ constexpr int MAX_AXES = 16;  // two shapes of eight, interleaved
 
 // Every member of an argument struct is one or more 8-byte words, so the host fills it as an array. The cells of a
 // space are counted in row-major order, its axes from the last one on, which is axis 0. Dividing by an extent is a
-// multiplication by `magic` and a shift: exact below 2^31, or below 2^63 for WIDE indices.
+// multiplication by `magic` and a shift, exact below 2^31, or below 2^63 for WIDE indices.
 struct Space {
     long long count, axes, extent[MAX_AXES], magic[MAX_AXES], shift[MAX_AXES];
 };
 
-// An index of a dim, and how far two of them are apart: where 31 bits count the cells, an int holds either, and
-// converts to float at a quarter of the cost of 64 bits. Of a cell in the second row of a pack it is `next`, which is
-// chosen as late as can be: once for all indices that a distance is made of.
+// An index of a dim, and the distance of two of them, if 31 bits count the cells: converting an int to float costs a
+// quarter of converting 64 bits. `next` is the index of a cell in the second row of a pack; it is selected as late as
+// possible, once for all indices of a distance.
 struct SmallInt {
     unsigned here, next;
     bool in_first;
@@ -32,7 +32,7 @@ namespace math {
 __device__ inline Distance subtract(Index a, Index b) { return {{a.here - b.here, a.next - b.next, a.in_first}}; }
 }  // namespace math
 
-// Cells and how many elements they are apart in memory are counted in `type`, whatever the sign.
+// Counts of cells and offsets in memory are of `type`, for either sign.
 template <bool WIDE> struct CellIndex {
     using type = unsigned;
     using value = Index;
@@ -44,9 +44,8 @@ template <> struct CellIndex<true> {
 __device__ inline int offset_of(unsigned place) { return int(place); }
 __device__ inline i64 offset_of(u64 place) { return i64(place); }
 
-// An address in global memory that is computed before anything is added to it: each of many such sums is then one
-// instruction.
-template <typename T> __device__ T* added_first(T* address) {
+// Makes the compiler compute a global address before offsets are added to it: each such sum is then one instruction.
+template <typename T> __device__ T* materialized(T* address) {
 #ifndef BARACUDA_HOST
     size_t global = __cvta_generic_to_global(address);
     asm("" : "+l"(global));
@@ -67,35 +66,35 @@ __device__ inline u64 divide(u64 n, long long magic, long long shift) {
 #endif
 }
 
-// What N neighbouring cells are like in memory, N elements being 16 bytes.
+// How N neighbouring cells lie in memory, N elements being 16 bytes.
 enum class Layout {
-    PACKED,   // neighbours in every operand, or one element for all of them: a place for all N
-    FLAT,     // of one row of the last axis or of two: a place for each row
-    STRIDED,  // anything: a place for each cell
-    SINGLE    // anything, cells being taken one by one, at many places counted from the same one
+    PACKED,   // contiguous in every operand, or one element for all of them: one offset for all N
+    FLAT,     // in one or two rows of the last axis: an offset for each row
+    STRIDED,  // anything: an offset for each cell
+    SINGLE    // anything, one cell at a time, at many offsets from one base
 };
 
-// What becomes of the cells' values.
+// What is done with the cells' values.
 enum class Walk {
     CELLS,    // they are stored
-    COPIES,   // they are stored, and copies of them
+    COPIES,   // they are stored several times
     ROWS,     // they are summed along the last axis and others
     COLUMNS,  // they are summed along other axes than the last
     SINGLES   // as COLUMNS, each sum by one thread
 };
 
-// Cells of a column lie in COLUMNS wherever they like: with no packs to move, neighbouring threads take neighbours.
+// COLUMNS has no packs to move if cells are not PACKED: neighbouring threads take neighbouring cells.
 __device__ constexpr Layout layout_of(Layout layout, Walk walk) {
     if (walk == Walk::SINGLES) return Layout::SINGLE;
     return walk == Walk::COLUMNS && layout == Layout::FLAT ? Layout::STRIDED : layout;
 }
 
-// How many of the N cells from `first` on there are.
+// How many of the N cells from `first` on exist.
 template <int N, class I> __device__ int live_of(I first, long long count) {
     return first >= I(count) ? 0 : I(count) - first < I(N) ? int(I(count) - first) : N;
 }
 
-// Whether cell i of a pack is there; of PACKED ones, all are or none.
+// Whether cell i of a pack exists; of PACKED ones, all do or none.
 template <Layout LAYOUT> __device__ bool is_live(int i, int live) {
     return LAYOUT == Layout::PACKED ? live > 0 : i < live;
 }
@@ -110,8 +109,8 @@ template <Layout LAYOUT, int N, int PACKS> __device__ bool all_live(const int (&
 // Strides of operands along the axes of a space.
 template <int OPERANDS> using Strides = long long[OPERANDS][MAX_AXES];
 
-// Where cells lie in each operand, counted in elements, when they are counted along the axes from FIRST on. All cells
-// at once: strides and extents are read once for all, and of the nearest axes they are operands of the instructions.
+// The offsets of cells in each operand, in elements, along the axes from FIRST on. All cells at once, so that strides
+// and extents are read once; those of the first NEAR axes are constant-bank operands of instructions.
 template <int FIRST, class I, int CELLS, int OPERANDS>
 __device__ void locate(I (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const Space& space,
                        const Strides<OPERANDS>& stride) {
@@ -146,33 +145,33 @@ __device__ void locate(I (&at)[CELLS][OPERANDS], const I (&cell)[CELLS], const S
 
 // N neighbouring cells in each operand.
 template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
-    static constexpr bool ONE = N == 1 || LAYOUT == Layout::PACKED, ROWS = !ONE && LAYOUT == Layout::FLAT;
+    static constexpr bool ONE_PLACE = N == 1 || LAYOUT == Layout::PACKED, ROWS = !ONE_PLACE && LAYOUT == Layout::FLAT;
     static constexpr bool SINGLE = LAYOUT == Layout::SINGLE;
-    static constexpr int PLACES = ONE ? 1 : ROWS ? 2 : N;
+    static constexpr int PLACES = ONE_PLACE ? 1 : ROWS ? 2 : N;
     I first;                    // number of the first cell
-    I place[PLACES][OPERANDS];  // ROWS: the second is where cell 0 would be, were the next row this one
-    I base[OPERANDS];           // what every place is counted from
-    I inner[OPERANDS];          // stride along the last axis; of what is PACKED, and of an index, 0 or 1
+    I place[PLACES][OPERANDS];  // ROWS: the second is of cell 0 if it were in the next row
+    I base[OPERANDS];           // added to every place
+    I last_stride[OPERANDS];    // stride along the last axis; of what is PACKED, and of an index, 0 or 1
     int left;                   // ROWS: this many cells lie in the first row
 
     __device__ bool in_first(int i) const { return !ROWS || i < left; }
-    // Where cell i lies in an operand, from `base` on.
+    // The offset of cell i in an operand, from `base` on.
     __device__ I from_base(int operand, int i) const {
-        if (!ONE && !ROWS) return place[i % PLACES][operand];
-        return (in_first(i) ? place[0][operand] : place[PLACES - 1][operand]) + i * inner[operand];
+        if (!ONE_PLACE && !ROWS) return place[i % PLACES][operand];
+        return (in_first(i) ? place[0][operand] : place[PLACES - 1][operand]) + i * last_stride[operand];
     }
     template <typename T> __device__ T* at(T* data, int operand, int i) const {
-        if constexpr (SINGLE) return added_first(data + offset_of(place[0][operand])) + offset_of(base[operand]);
+        if constexpr (SINGLE) return materialized(data + offset_of(place[0][operand])) + offset_of(base[operand]);
         return data + offset_of(base[operand] + from_base(operand, i));
     }
-    // Where cell 0 lies in an operand, or would, if it were in the second row.
+    // The address of cell 0 in an operand, or the one it would have in the second row.
     template <typename T> __device__ T* start(T* data, int operand, int row) const {
         return data + offset_of(base[operand] + place[row][operand]);
     }
     __device__ void index(i64& index, int operand, int i) const { index = i64(base[operand] + from_base(operand, i)); }
     __device__ void index(Index& index, int operand, int i) const {
-        const I all = base[operand] + (ONE || ROWS ? i * inner[operand] : 0);
-        const int row = ONE || ROWS ? 0 : i % PLACES;
+        const I all = base[operand] + (ONE_PLACE || ROWS ? i * last_stride[operand] : 0);
+        const int row = ONE_PLACE || ROWS ? 0 : i % PLACES;
         index = {{all + place[row][operand], all + place[ROWS ? 1 : row][operand], in_first(i)}};
     }
 
@@ -184,7 +183,7 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
 #pragma unroll
         for (int o = 0; o < OPERANDS; ++o) {
             base[o] = 0;
-            inner[o] = I(stride[o][0]);
+            last_stride[o] = I(stride[o][0]);
         }
     }
 
@@ -200,17 +199,17 @@ template <class I, int OPERANDS, Layout LAYOUT, int N> struct Run {
         left = left_of(column, space);
 #pragma unroll
         for (int o = 0; o < OPERANDS; ++o) {
-            place[0][o] = row[o] + column * inner[o];
-            if (ROWS) place[PLACES - 1][o] = next[o] - left * inner[o];
+            place[0][o] = row[o] + column * last_stride[o];
+            if (ROWS) place[PLACES - 1][o] = next[o] - left * last_stride[o];
         }
     }
 
-    // Cells `apart` from each other, of which the first `live` are there: each is found by itself.
-    __device__ void find(I cell, I apart, int live, const Space& space, const Strides<OPERANDS>& stride) {
-        static_assert(!ROWS, "rows are remembered");
+    // Cells `cell_stride` apart, of which the first `live` exist: each offset is computed by itself.
+    __device__ void find(I cell, I cell_stride, int live, const Space& space, const Strides<OPERANDS>& stride) {
+        static_assert(!ROWS, "FLAT runs are placed by row");
         I cells[PLACES];
 #pragma unroll
-        for (int i = 0; i < PLACES; ++i) cells[i] = i < live ? cell + i * apart : 0;
+        for (int i = 0; i < PLACES; ++i) cells[i] = i < live ? cell + i * cell_stride : 0;
         locate<0>(place, cells, space, stride);
         reset(stride);
     }

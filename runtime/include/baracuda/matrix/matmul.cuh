@@ -9,23 +9,24 @@
 
 namespace baracuda {
 
-// Which neighbours of an operand are expected to lie side by side in memory; others are read correctly, only slowly.
-enum class Near { DEPTH, SIDE };
+// Which axis of an operand is expected to be contiguous: the depth (K) or the side (MN). Other strides are correct, but
+// slow.
+enum class Major { K, MN };
 
 // A factor of a product as element (side, depth): the side is the product's row for the left factor, its column for
 // the right.
-template <typename T, Near NEAR> struct Operand {
+template <typename T, Major MAJOR> struct Operand {
     const T* data;
     long long side_stride, depth_stride;
 };
 
 // One matrix of a [batch, heads, rows, columns] tensor whose columns are summed over, or whose rows are.
 template <typename T>
-__device__ Operand<T, Near::DEPTH> over_columns(const Strided<const T, 4>& x, long long batch, long long head) {
+__device__ Operand<T, Major::K> over_columns(const Strided<const T, 4>& x, long long batch, long long head) {
     return {x.at(batch, head), x.stride[2], x.stride[3]};
 }
 template <typename T>
-__device__ Operand<T, Near::SIDE> over_rows(const Strided<const T, 4>& x, long long batch, long long head) {
+__device__ Operand<T, Major::MN> over_rows(const Strided<const T, 4>& x, long long batch, long long head) {
     return {x.at(batch, head), x.stride[3], x.stride[2]};
 }
 
@@ -49,7 +50,7 @@ template <typename A, int THREADS> struct Product {
     static_assert(THREADS % SIDE == 0 && ROWS % PACK == 0 && COLUMNS % PACK == 0, "threads share a part in packs");
 
     A sum[ROWS][COLUMNS];
-    int turn = 0;  // which of two buffers comes next, so that one barrier a step is enough
+    int buffer = 0;  // which of two buffers comes next, so that one barrier a step is enough
 
     __device__ void clear() {
 #pragma unroll
@@ -58,21 +59,21 @@ template <typename A, int THREADS> struct Product {
             for (int c = 0; c < COLUMNS; ++c) sum[r][c] = A(0);
     }
 
-    // Every thread of the block calls it, with the same arguments. The next step's elements are on their way from
-    // memory while a step is computed.
-    template <typename L, Near LEFT, typename R, Near RIGHT>
+    // All threads of the block call it, with the same arguments. The next step's elements are prefetched while a step
+    // is computed.
+    template <typename L, Major LEFT, typename R, Major RIGHT>
     __device__ void add(const Operand<L, LEFT>& left, const Operand<R, RIGHT>& right, const Part& part,
                         long long depth) {
-        Panels* const panels = both_panels();
-        Carried<L, LEFT> of_left(left, part.row, part.rows);
-        Carried<R, RIGHT> of_right(right, part.column, part.columns);
+        Panels* const panels = shared_panels();
+        Staging<L, LEFT> of_left(left, part.row, part.rows);
+        Staging<R, RIGHT> of_right(right, part.column, part.columns);
         if (depth > 0) {
             of_left.load(depth);
             of_right.load(depth);
         }
         for (long long done = 0; done < depth; done += DEPTH) {
-            Panels& now = panels[turn];
-            turn ^= 1;
+            Panels& now = panels[buffer];
+            buffer ^= 1;
             of_left.store(now.left);
             of_right.store(now.right);
             __syncthreads();  // this step's panels are there, and the other buffer was used up before
@@ -115,27 +116,27 @@ private:
         A left[DEPTH][PITCH], right[DEPTH][PITCH];
     };
 
-    // Whatever products a kernel makes, they share this memory.
-    __device__ static Panels* both_panels() {
+    // All products of a kernel share this memory.
+    __device__ static Panels* shared_panels() {
         __shared__ Panels panels[2];
         return panels;
     }
 
-    // What a thread carries of an operand's panel from memory to shared memory: elements that are a fixed step apart.
-    // What is beyond the operand's edges is zero.
-    template <typename T, Near NEAR> struct Carried {
+    // A thread's elements of an operand's panel, on the way from global to shared memory: a fixed step apart, zero
+    // beyond the operand's edges.
+    template <typename T, Major MAJOR> struct Staging {
         static constexpr int COUNT = SIDE * DEPTH / THREADS;
-        static constexpr int SIDE_STEP = NEAR == Near::DEPTH ? THREADS / DEPTH : 0;
-        static constexpr int DEPTH_STEP = NEAR == Near::DEPTH ? 0 : THREADS / SIDE;
+        static constexpr int SIDE_STEP = MAJOR == Major::K ? THREADS / DEPTH : 0;
+        static constexpr int DEPTH_STEP = MAJOR == Major::K ? 0 : THREADS / SIDE;
 
         const T* next;
         long long jump, advance;  // from one of the thread's elements to the next, from one panel to the next
         int side, depth, sides;
-        T held[COUNT];
+        T staged[COUNT];
 
-        __device__ Carried(const Operand<T, NEAR>& from, long long first, long long size) {
-            side = NEAR == Near::DEPTH ? threadIdx.x / DEPTH : threadIdx.x % SIDE;
-            depth = NEAR == Near::DEPTH ? threadIdx.x % DEPTH : threadIdx.x / SIDE;
+        __device__ Staging(const Operand<T, MAJOR>& from, long long first, long long size) {
+            side = MAJOR == Major::K ? threadIdx.x / DEPTH : threadIdx.x % SIDE;
+            depth = MAJOR == Major::K ? threadIdx.x % DEPTH : threadIdx.x / SIDE;
             sides = int(min((long long)SIDE, size - first));
             next = from.data + (first + side) * from.side_stride + depth * from.depth_stride;
             jump = SIDE_STEP * from.side_stride + DEPTH_STEP * from.depth_stride;
@@ -146,12 +147,12 @@ private:
             const int depths = int(min((long long)DEPTH, left));
 #pragma unroll
             for (int i = 0; i < COUNT; ++i)
-                held[i] = side + i * SIDE_STEP < sides && depth + i * DEPTH_STEP < depths ? next[i * jump] : T(0.0f);
+                staged[i] = side + i * SIDE_STEP < sides && depth + i * DEPTH_STEP < depths ? next[i * jump] : T(0.0f);
             next += advance;
         }
         __device__ void store(A (*panel)[PITCH]) const {
 #pragma unroll
-            for (int i = 0; i < COUNT; ++i) panel[depth + i * DEPTH_STEP][side + i * SIDE_STEP] = A(held[i]);
+            for (int i = 0; i < COUNT; ++i) panel[depth + i * DEPTH_STEP][side + i * SIDE_STEP] = A(staged[i]);
         }
     };
 

@@ -41,18 +41,17 @@ template <typename T, int ROWS_, int COLS_> struct SharedTile {
     __device__ T* at(int row, int col) const { return chunk(0, col / PER_CHUNK, row, 0) + col % PER_CHUNK; }
 };
 
-// A number that the compiler takes for new: addresses that come from it are computed where they are used. Else every
-// one of an unrolled loop's body that is the same each time would be held in a register over the loop around it, or
-// spilled.
-__device__ __forceinline__ int anew(int number) {
+// Hides a value's origin from the compiler, so that addresses derived from it are computed where they are used.
+// Otherwise the loop-invariant ones of an unrolled body would be kept in registers across the loop, or spilled.
+__device__ __forceinline__ int opaque(int number) {
 #ifndef BARACUDA_HOST
     asm volatile("" : "+r"(number));
 #endif
     return number;
 }
 
-// threadIdx.x, read once more instead of held in a register.
-__device__ __forceinline__ unsigned thread_again() {
+// threadIdx.x, read again instead of kept in a register.
+__device__ __forceinline__ unsigned reload_thread_index() {
 #ifdef BARACUDA_HOST
     return threadIdx.x;
 #else
@@ -103,7 +102,7 @@ __device__ __forceinline__ void copy_rows(SharedTile<T, ROWS, COLS> tile, const 
 //   right_transposed(tile, k, n)    or tile[n][k]
 //   left_of(sums)                   DEPTH columns of sums, DEPTH / 8 tiles side by side, rounded to T, as an operand
 //   multiply(sums, left, right)     adds the product to two sums side by side
-// In a loop, pass the loads a lane() made anew in each round.
+// In a loop, pass the loads an `opaque` lane() in each iteration.
 //   S = Q K^T     left(q), right_transposed(k)
 //   O = P V       left_of(p), right(v)
 //   dP = dO V^T   left(dO), right_transposed(v)
@@ -111,7 +110,7 @@ __device__ __forceinline__ void copy_rows(SharedTile<T, ROWS, COLS> tile, const 
 //   dQ = dS K     left_of(dS), right(k)
 template <typename T> struct Mma;
 
-// Where a lane's values lie, which is the same for all.
+// The rows and columns of a lane's values, the same for all types.
 struct MmaLane {
     __device__ static int lane() { return int(threadIdx.x) % 32; }
     __device__ static int row(int i) { return lane() / 4 + i / 2 * 8; }
@@ -155,8 +154,9 @@ template <typename T> struct MmaHalf : MmaLane {
         return b;
     }
     __device__ static Left left_of(const Sum* sums) {
-        return {{two_halves<T>(sums[0].value[0], sums[0].value[1]), two_halves<T>(sums[0].value[2], sums[0].value[3]),
-                 two_halves<T>(sums[1].value[0], sums[1].value[1]), two_halves<T>(sums[1].value[2], sums[1].value[3])}};
+        return {{pack_halves<T>(sums[0].value[0], sums[0].value[1]), pack_halves<T>(sums[0].value[2], sums[0].value[3]),
+                 pack_halves<T>(sums[1].value[0], sums[1].value[1]),
+                 pack_halves<T>(sums[1].value[2], sums[1].value[3])}};
     }
 };
 
@@ -173,10 +173,10 @@ template <> struct Mma<bf16> : MmaHalf<bf16> {
     }
 };
 
-// A float is the nearest tf32 and a rest, of which the instruction takes what fits into a tf32; of their four products
-// the least is left out. The error of a product is then a few units in the last place of float. NaN stays in the rest;
-// an operand that is infinite, or nearly, gives NaN. The instruction's k-th places t and t + 4 hold columns 2 t and 2 t
-// + 1 in both operands: so neighbours are loaded together, and sums are operands as they are.
+// A float is split into the nearest tf32 and a remainder, truncated to tf32 by the instruction; of the four products
+// the smallest is left out. The error of a product is then a few units in the last place of float. NaN stays in the
+// remainder; an operand that is infinite, or nearly, gives NaN. The instruction's k-th places t and t + 4 hold columns
+// 2 t and 2 t + 1 in both operands, so that neighbours are loaded together, and sums are operands as they are.
 template <> struct Mma<float> : MmaLane {
     static constexpr int ROWS = 16, DEPTH = 8, VALUES = 4;
     struct Left {

@@ -1,4 +1,5 @@
-// Rows: a problem of rows x cols elements, where each side is an index over up to eight axes of the caller's arrays.
+// The row family: a problem of rows x cols elements. Each side is an index over up to eight axes of the caller's
+// arrays.
 #pragma once
 
 #include <baracuda/arch/async.cuh>
@@ -22,16 +23,16 @@ struct Space {
     long long col_axes, col_extent[MAX_AXES];
 };
 
-// What a row looks like in memory.
+// How a row lies in memory.
 enum class Layout {
-    PACKED,   // neighbours, which can be read and written 16 bytes at a time
-    DENSE,    // neighbours, any number of them
+    PACKED,   // contiguous, in aligned 16-byte packs
+    DENSE,    // contiguous, with any start and length
     STRIDED,  // one axis of any stride, and any number of columns
-    GATHERED  // several axes that do not merge into one
+    GATHERED  // several axes that do not merge
 };
 
-// Where the index-th element lies, counted in elements; the last axis varies fastest. There are AXES at most; along
-// one, nothing is divided.
+// The offset of an element, in elements; the last axis varies fastest. AXES is the maximum number of axes; one axis
+// needs no division.
 template <int AXES>
 __device__ long long offset(long long index, long long axes, const long long* extent, const long long* stride) {
     if constexpr (AXES == 1) return index * stride[0];
@@ -45,7 +46,7 @@ __device__ long long offset(long long index, long long axes, const long long* ex
     return sum + index * stride[0];
 }
 
-// Divisions are long: one copy of them, called, keeps the unrolled loops around them short.
+// Not inlined: divisions are long, and callers unroll their loops.
 __device__ __noinline__ long long gathered_offset(long long index, const Space& space, const long long* stride) {
     return offset<MAX_AXES>(index, space.col_axes, space.col_extent, stride);
 }
@@ -56,15 +57,15 @@ template <Layout LAYOUT> __device__ long long column_offset(long long col, const
     return LAYOUT == Layout::STRIDED ? col * stride[0] : col;
 }
 
-// A tensor with a value for each element, each row, each column; rows lie along AXES axes at most.
+// A tensor with a value for each element, row or column. Rows lie along at most AXES axes.
 template <typename T, int AXES> struct PerElement {
     T* data;
     long long row_stride[MAX_AXES], col_stride[MAX_AXES];
-    long long from, to;  // rows, around which two packs more on either side are the tensor's
+    long long overread_from, overread_to;  // rows whose neighbouring two packs on either side are in the tensor
     __device__ T* row(const Space& space, long long row) const {
         return data + offset<AXES>(row, space.row_axes, space.row_extent, row_stride);
     }
-    __device__ bool inside(long long row) const { return row >= from && row < to; }
+    __device__ bool may_overread(long long row) const { return row >= overread_from && row < overread_to; }
 };
 template <typename T, int AXES> struct PerRow {
     T* data;
@@ -81,9 +82,8 @@ template <typename T, Layout LAYOUT> struct PerCol {
     }
 };
 
-// LANES threads share a row, ROWS rows share a block, and a thread owns CHUNKS packs of a row at a time; or CLUSTER
-// blocks share a row, each a stretch of it. A row that is longer than its tile is WIDE. A PERSISTENT block takes row
-// after row.
+// LANES threads share a row, a block has ROWS rows, and a thread owns CHUNKS packs of its row at a time. With CLUSTER >
+// 1 that many blocks share a row. WIDE: rows are longer than the tile. PERSISTENT: a block loops over rows.
 template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool PERSISTENT_ = false> struct Tile {
     static constexpr int LANES = LANES_, ROWS = ROWS_, CHUNKS = CHUNKS_, THREADS = LANES * ROWS, CLUSTER = CLUSTER_;
     static constexpr bool WIDE = WIDE_, PERSISTENT = PERSISTENT_;
@@ -91,7 +91,7 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool
     static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0, "a row is whole warps or a part of one");
     static_assert(LANES <= WARP || ROWS < 16, "a row of several warps has a barrier of its own, and a block has 16");
 
-    // The threads of a row wait for each other.
+    // Synchronizes the threads of a row.
     __device__ static __forceinline__ void row_barrier() {
         if (LANES <= WARP) __syncwarp();
         else if (ROWS == 1) __syncthreads();
@@ -99,7 +99,7 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool
     }
 };
 
-// The tile that a plan settled by the numbers of a schedule.
+// The tile of a schedule.
 template <class S> using TileOf = Tile<S::LANES, S::ROWS, S::CHUNKS, S::WIDE, S::CLUSTER, S::PERSISTENT>;
 
 #ifdef BARACUDA_CLUSTER
@@ -108,15 +108,15 @@ template <class S> using TileOf = Tile<S::LANES, S::ROWS, S::CHUNKS, S::WIDE, S:
 #define BARACUDA_CLUSTER_DIMS
 #endif
 
-// What a block does with its rows.
+// How a block traverses its rows.
 enum class Walk {
-    HELD,    // the tile holds the row: every pass works on registers
-    WIDE,    // the row is read again in every pass
-    GATHER,  // as WIDE, without the last pass: what it needs of each row is left in memory
-    STRIP    // only the last pass, on the columns of one tile
+    REGISTERS,  // the row stays in registers for all passes
+    WIDE,       // every pass reads the row again
+    REDUCE,     // as WIDE, without the last pass: stores the row reductions that it needs
+    STRIP       // the last pass only, on the columns of one tile
 };
 
-// Columns fit in 32 bits when a row fits in a tile.
+// Columns fit in 32 bits if a row fits in a tile.
 template <bool WIDE> struct ColumnIndex {
     using type = int;
 };
@@ -125,30 +125,30 @@ template <> struct ColumnIndex<true> {
 };
 
 // Columns [first, end).
-template <typename I> struct Stretch {
+template <typename I> struct ColumnRange {
     I first, end;
-    __device__ __forceinline__ static Stretch of(long long index, long long size, long long cols) {
+    __device__ __forceinline__ static ColumnRange of(long long index, long long size, long long cols) {
         return {I(min(index * size, cols)), I(min((index + 1) * size, cols))};
     }
 };
 
-// The columns of a row that a block holds: all, or its share of the cluster's in whole packs.
-template <class Tile, int VEC, typename I> __device__ __forceinline__ Stretch<I> held_stretch(long long cols) {
+// The columns of a row that a block works on: all, or its share of the cluster's in whole packs.
+template <class Tile, int VEC, typename I> __device__ __forceinline__ ColumnRange<I> block_columns(long long cols) {
     if constexpr (Tile::CLUSTER > 1) {
         const long long packs = (cols + VEC - 1) / VEC;
-        return Stretch<I>::of(cluster_rank(), (packs + Tile::CLUSTER - 1) / Tile::CLUSTER * VEC, cols);
+        return ColumnRange<I>::of(cluster_rank(), (packs + Tile::CLUSTER - 1) / Tile::CLUSTER * VEC, cols);
     }
     return {0, I(cols)};
 }
 
-// How many elements lie between an address and the multiple of a pack's alignment before it.
+// The distance of an address from the aligned pack that contains it, in elements.
 template <int N, typename T> __device__ __forceinline__ int misalignment(const T* address) {
     return int(reinterpret_cast<unsigned long long>(address) % alignof(Pack<T, N>) / sizeof(T));
 }
 
-// The words from byte `shift` on of two packs that follow each other.
+// The pack that starts at byte `shift` of two consecutive packs.
 template <int BYTES, int WORDS>
-__device__ __forceinline__ void join(unsigned (&low)[WORDS], const unsigned (&high)[WORDS], int shift) {
+__device__ __forceinline__ void funnel_shift(unsigned (&low)[WORDS], const unsigned (&high)[WORDS], int shift) {
     unsigned word[2 * WORDS + 1] = {};
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) word[i] = low[i], word[WORDS + i] = high[i];
@@ -162,47 +162,48 @@ __device__ __forceinline__ void join(unsigned (&low)[WORDS], const unsigned (&hi
 }
 
 template <Layout LAYOUT, typename I, typename T, int N>
-__device__ void read_ones(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols) {
+__device__ void read_scalars(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col,
+                             I cols) {
 #pragma unroll
     for (int i = 0; i < N; ++i)
         if (col + i >= 0 && col + i < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i, space, stride)];
-        else if (LAYOUT == Layout::DENSE) pack.lane[i] = {};  // so that no register keeps what it was
+        else if (LAYOUT == Layout::DENSE) pack.lane[i] = {};  // so that registers do not keep old values
 }
 
-// The packs that begin at columns `col`, `col + apart`, ... of a row that begins anywhere. Where all packs of memory
-// around them are the tensor's (`inside`), they are read at once and joined; else only those within the row are, and
-// others one by one.
+// The packs that begin at columns `col`, `col + apart`, ... of a row of any alignment. With `overread`, the aligned
+// packs around them lie in the tensor: all are loaded at once and shifted into place. Otherwise only packs within the
+// row are loaded so, others element by element.
 template <typename I, typename T, int N, int COUNT>
-__device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* row, const Space& space, I col, I apart,
-                                           I cols, bool inside) {
-    using Words = PackWords<T, N>;  // whose halves never part
+__device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* row, const Space& space, I col,
+                                           I chunk_stride, I cols, bool overread) {
+    using Words = PackWords<T, N>;  // a misaligned pack is two of them
     const int skew = misalignment<N>(row + col), shift = skew * int(sizeof(T));
     const T* const origin = row + (col - skew);
     Words low[COUNT] = {}, high[COUNT] = {};
-    if (inside) {
+    if (overread) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
-            if (col + k * apart < cols) low[k].load(origin + k * apart);
+            if (col + k * chunk_stride < cols) low[k].load(origin + k * chunk_stride);
         if (skew) {
 #pragma unroll
             for (int k = 0; k < COUNT; ++k)
-                if (col + k * apart < cols) high[k].load(origin + k * apart + N);
+                if (col + k * chunk_stride < cols) high[k].load(origin + k * chunk_stride + N);
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k) join<sizeof(T)>(low[k].word, high[k].word, shift);
+            for (int k = 0; k < COUNT; ++k) funnel_shift<sizeof(T)>(low[k].word, high[k].word, shift);
         }
     } else {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            const I at = col + k * apart, from = at - skew;
+            const I at = col + k * chunk_stride, from = at - skew;
             if (at >= cols) continue;
             if (from >= 0 && from + 2 * N <= I(space.cols)) {
                 low[k].load(row + from);
                 high[k].load(row + from + N);
-                join<sizeof(T)>(low[k].word, high[k].word, shift);
+                funnel_shift<sizeof(T)>(low[k].word, high[k].word, shift);
             } else {
-                Pack<T, N> ones;
-                read_ones<Layout::DENSE>(ones, row, nullptr, space, at, cols);
-                low[k].hold(ones);
+                Pack<T, N> scalars;
+                read_scalars<Layout::DENSE>(scalars, row, nullptr, space, at, cols);
+                low[k].set(scalars);
             }
         }
     }
@@ -211,40 +212,42 @@ __device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* r
 }
 
 // Packs of N elements of a row, the first of them at columns `col`, `col + apart`, ..., as far as there are columns;
-// packed ones are neighbours.
+// packed ones are contiguous.
 template <Layout LAYOUT, typename I, typename T, int N, int COUNT>
 __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* stride, const Space& space, I col,
-                     I apart, I cols, bool inside) {
+                     I chunk_stride, I cols, bool overread) {
     if constexpr (LAYOUT == Layout::PACKED) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
-            if (col + k * apart < cols) pack[k].load(row + col + k * apart);
+            if (col + k * chunk_stride < cols) pack[k].load(row + col + k * chunk_stride);
     } else if constexpr (LAYOUT == Layout::DENSE && sizeof(Pack<T, N>) > 16) {
 #pragma unroll
         for (int i = 0; i < N; i += N / 2) {
             Pack<T, N / 2> half[COUNT];
-            read<LAYOUT>(half, row, stride, space, col + i, apart, cols, inside);
+            read<LAYOUT>(half, row, stride, space, col + i, chunk_stride, cols, overread);
 #pragma unroll
             for (int k = 0; k < COUNT; ++k)
 #pragma unroll
                 for (int j = 0; j < N / 2; ++j) pack[k].lane[i + j] = half[k].lane[j];
         }
     } else if constexpr (LAYOUT == Layout::DENSE && sizeof(Pack<T, N>) % 4 == 0) {
-        constexpr int AT_ONCE = COUNT > 4 && COUNT % 2 == 0 ? COUNT / 2 : COUNT;  // few: each takes registers twice
+        constexpr int AT_ONCE =
+            COUNT > 4 && COUNT % 2 == 0 ? COUNT / 2 : COUNT;  // a misaligned pack takes twice the registers
 #pragma unroll
         for (int k = 0; k < COUNT; k += AT_ONCE)
-            read_dense(reinterpret_cast<Pack<T, N>(&)[AT_ONCE]>(pack[k]), row, space, I(col + k * apart), apart, cols,
-                       inside);
+            read_dense(reinterpret_cast<Pack<T, N>(&)[AT_ONCE]>(pack[k]), row, space, I(col + k * chunk_stride),
+                       chunk_stride, cols, overread);
     } else {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
-            if (col + k * apart < cols) read_ones<LAYOUT>(pack[k], row, stride, space, col + k * apart, cols);
+            if (col + k * chunk_stride < cols)
+                read_scalars<LAYOUT>(pack[k], row, stride, space, col + k * chunk_stride, cols);
     }
 }
 template <Layout LAYOUT, typename I, typename T, int N>
 __device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols,
-                     bool inside) {
-    read<LAYOUT>(reinterpret_cast<Pack<T, N>(&)[1]>(pack), row, stride, space, col, I(0), cols, inside);
+                     bool overread) {
+    read<LAYOUT>(reinterpret_cast<Pack<T, N>(&)[1]>(pack), row, stride, space, col, I(0), cols, overread);
 }
 
 // Columns [from, cols) of a row, as far as they are among the N from column `col` on.
@@ -253,7 +256,7 @@ __device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, c
                       I cols) {
     if (LAYOUT == Layout::PACKED ||
         (LAYOUT == Layout::DENSE && col >= from && col + N <= cols && misalignment<N>(row + col) == 0)) {
-        pack.store(row + col);  // who gets here has a column
+        pack.store(row + col);  // the caller has checked that there is a column
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i)
@@ -261,9 +264,8 @@ __device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, c
     }
 }
 
-// What a thread reads next of one tensor, on its way to shared memory while the thread works: pack k of THREADS threads
-// lies side by side, and no thread touches another's. `shared` is where the first tensor's packs begin and the next
-// one's will.
+// Prefetches a thread's packs of one tensor into shared memory by cp.async. Pack k of all THREADS threads is
+// contiguous, and a thread accesses its own packs only. The constructor advances `shared` past the tensor's packs.
 template <typename T, int N, int CHUNKS, int THREADS> struct Prefetch {
     Pack<T, N>* own;
     __device__ __forceinline__ explicit Prefetch(unsigned char*& shared)
@@ -283,7 +285,7 @@ template <typename T, int N, int CHUNKS, int THREADS> struct Prefetch {
             own[k * THREADS].load(from);
         }
     }
-    __device__ __forceinline__ void take(int k, Pack<T, N>& pack) const { pack = own[k * THREADS]; }
+    __device__ __forceinline__ void read(int k, Pack<T, N>& pack) const { pack = own[k * THREADS]; }
 };
 
 template <typename A> struct Sum {
@@ -296,48 +298,47 @@ template <typename A> struct Min {
     __device__ A operator()(A a, A b) const { return math::minimum(a, b); }
 };
 
-// What the elements of a row are on average whose sum is `sum`. A double holds enough of the quotient of two floats for
-// it to round as a division does, which would take longer to compile than all else of a short kernel.
+// The mean of a row from its sum. Multiplying in double rounds to float as a division does; a division would take
+// longer to compile than the rest of a short kernel.
 template <typename A> __device__ A mean_of(A sum, const Space& space) {
     if constexpr (sizeof(A) == 4) return A(double(sum) * space.per_col);
     return sum / A(space.cols);
 }
 
-// How the blocks of a cluster tell each other a value: each sends it to all, and waits only until it has all of them.
-// There are two barriers, used in turn: a block that has the values of one turn knows that nobody reads those of the
-// turn before.
-template <class Tile> struct Exchange {
-    __device__ static Barrier arrived(int turn) {
+// All-gather of one value per block of a cluster through distributed shared memory. The two barriers and buffers
+// alternate: a block that has received all values of one phase knows that nobody reads those of the phase before.
+template <class Tile> struct ClusterExchange {
+    __device__ static Barrier arrived(int phase) {
         __shared__ unsigned long long barriers[2];
-        return {shared_address(&barriers[turn & 1])};
+        return {shared_address(&barriers[phase & 1])};
     }
-    // Before the first exchange: all blocks are there, with their barriers.
-    __device__ static void open() {
+    // Initializes the barriers of all blocks, before the first exchange.
+    __device__ static void init() {
         if (threadIdx.x == 0) {
             arrived(0).init(1);
             arrived(1).init(1);
-            publish_barriers();
+            fence_barrier_init();
         }
-        cluster_barrier();
+        cluster_sync();
     }
-    template <typename A> __device__ static const A* all(A value, int turn) {
+    template <typename A> __device__ static const A* all_gather(A value, int phase) {
         __shared__ A of_block[2][Tile::CLUSTER];
-        const Barrier barrier = arrived(turn);
+        const Barrier barrier = arrived(phase);
         if (threadIdx.x == 0) barrier.expect(Tile::CLUSTER * sizeof(A));
-        if (threadIdx.x < Tile::CLUSTER)
-            send_to_block(&of_block[turn & 1][cluster_rank()], threadIdx.x, value, barrier);
-        barrier.wait_for_cluster(turn >> 1 & 1);
-        return of_block[turn & 1];
+        if (threadIdx.x < Tile::CLUSTER) store_async(&of_block[phase & 1][cluster_rank()], threadIdx.x, value, barrier);
+        barrier.wait_cluster(phase >> 1 & 1);
+        return of_block[phase & 1];
     }
 };
 
-// One value from all threads of a row, the same bits in each: a butterfly within the warp, then the warps in order,
-// then the blocks. `turn` counts the folds: two scratch rows in turn, so that one barrier a fold is enough.
-template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int& turn) {
-    const Fold fold;
+// All-reduce over the threads of a row, with the same bits in each: a butterfly within the warp, then the warps in
+// order, then the blocks of the cluster. `phase` counts the reductions: two scratch buffers alternate, so that one
+// barrier each is enough.
+template <class Tile, class Op, typename A> __device__ A reduce_row(A value, int& phase) {
+    const Op op;
 #pragma unroll
     for (int step = (Tile::LANES < WARP ? Tile::LANES : WARP) / 2; step > 0; step /= 2)
-        value = fold(value, __shfl_xor_sync(ALL_LANES, value, step));
+        value = op(value, __shfl_xor_sync(ALL_LANES, value, step));
     if constexpr (Tile::LANES > WARP) {
         constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
         // Aligned, so that 16-byte reads of one touch no other.
@@ -345,26 +346,26 @@ template <class Tile, class Fold, typename A> __device__ A fold_row(A value, int
             A of_warp[WARPS];
         };
         __shared__ Scratch scratch[Tile::ROWS][2];
-        A(&of_warp)[WARPS] = scratch[threadIdx.x / Tile::LANES][turn & 1].of_warp;
+        A(&of_warp)[WARPS] = scratch[threadIdx.x / Tile::LANES][phase & 1].of_warp;
         if (threadIdx.x % WARP == 0) of_warp[threadIdx.x % Tile::LANES / WARP] = value;
         Tile::row_barrier();
         value = of_warp[0];
 #pragma unroll
-        for (int warp = 1; warp < WARPS; ++warp) value = fold(value, of_warp[warp]);
+        for (int warp = 1; warp < WARPS; ++warp) value = op(value, of_warp[warp]);
     }
     if constexpr (Tile::CLUSTER > 1) {
-        const A* const of_block = Exchange<Tile>::all(value, turn);
+        const A* const of_block = ClusterExchange<Tile>::all_gather(value, phase);
         value = of_block[0];
 #pragma unroll
-        for (int block = 1; block < Tile::CLUSTER; ++block) value = fold(value, of_block[block]);
+        for (int block = 1; block < Tile::CLUSTER; ++block) value = op(value, of_block[block]);
     }
-    ++turn;
+    ++phase;
     return value;
 }
 
-// Adds up what the rows of a block have summed for the same columns, those of one warp by a butterfly, then all in
-// order, and hands each sum to `put` with its place: N neighbours of each of LANES threads.
-template <class Tile, typename A, int N, typename Put> __device__ void fold_rows(A (&sum)[N], Put put) {
+// Adds the column sums of all rows of a block, within a warp by a butterfly, then in order, and passes each sum to
+// `put` with its column: N neighbouring columns for each of LANES threads.
+template <class Tile, typename A, int N, typename Put> __device__ void reduce_rows(A (&sum)[N], Put put) {
     const int lane = threadIdx.x % Tile::LANES;
     if constexpr (Tile::ROWS == 1) {
 #pragma unroll
@@ -372,7 +373,7 @@ template <class Tile, typename A, int N, typename Put> __device__ void fold_rows
     } else {
         constexpr int SHARERS = Tile::LANES < WARP ? WARP : Tile::LANES, GROUPS = Tile::THREADS / SHARERS;
         __shared__ A of_group[GROUPS][Tile::LANES * N];
-        __syncthreads();  // an earlier fold may still be reading
+        __syncthreads();  // an earlier reduction may still be reading
 #pragma unroll
         for (int i = 0; i < N; ++i) {
 #pragma unroll
@@ -389,8 +390,8 @@ template <class Tile, typename A, int N, typename Put> __device__ void fold_rows
     }
 }
 
-// The compiler forgets what it knows of a pack, so that it converts its elements again where they are read again
-// instead of keeping both: a pack of halves takes half the registers. Floats are converted from nothing.
+// Makes the compiler convert a pack's elements again in the next pass instead of keeping the converted ones: 16-bit
+// elements then take half the registers. Floats need no conversion.
 template <typename T, int N, int CHUNKS> __device__ __forceinline__ void keep_packed(Pack<T, N> (&slice)[CHUNKS]) {
 #ifndef BARACUDA_HOST
     if constexpr (sizeof(T) != 4 && sizeof(Pack<T, N>) % 4 == 0) {
@@ -403,12 +404,12 @@ template <typename T, int N, int CHUNKS> __device__ __forceinline__ void keep_pa
 #endif
 }
 
-constexpr int FOLD_SLICES = 16;  // that a block adds the parts of its columns in
+constexpr int REDUCE_SLICES = 16;  // number of slices in which a block adds partial sums
 
-// The sum of `parts` numbers that lie `pitch` apart, for THREADS / SLICES columns at once: slice s adds parts s,
-// s + SLICES, ... and slice 0 adds the slices in order. Only slice 0, the first threads of the block, gets the sum.
-template <int THREADS, int SLICES, typename A> __device__ A fold_parts(const A* part, long long parts, long long pitch,
-                                                                       bool inside) {
+// The sums of `parts` numbers `pitch` apart, for THREADS / SLICES columns at once: slice s adds parts s, s + SLICES,
+// ..., then slice 0 adds the slices in order. Only slice 0, the first threads of the block, gets the sum.
+template <int THREADS, int SLICES, typename A> __device__ A reduce_parts(const A* part, long long parts,
+                                                                         long long pitch, bool inside) {
     constexpr int COLUMNS = THREADS / SLICES;
     const int slice = threadIdx.x / COLUMNS, column = threadIdx.x % COLUMNS;
     A sum = 0;
@@ -418,7 +419,7 @@ template <int THREADS, int SLICES, typename A> __device__ A fold_parts(const A* 
     }
     if constexpr (SLICES > 1) {
         __shared__ A of_slice[SLICES][COLUMNS];
-        __syncthreads();  // an earlier fold may still be reading
+        __syncthreads();  // an earlier reduction may still be reading
         of_slice[slice][column] = sum;
         __syncthreads();
         sum = of_slice[0][column];
@@ -428,11 +429,11 @@ template <int THREADS, int SLICES, typename A> __device__ A fold_parts(const A* 
     return sum;
 }
 
-// Whether this block is the last of `blocks` to get here; it then sees all that the others wrote before.
-__device__ inline bool last_to_finish(unsigned* ticket, unsigned blocks) {
+// Whether this block is the last of `blocks` to get here. If so, all writes of the others are visible to it.
+__device__ inline bool is_last_block(unsigned* ticket, unsigned blocks) {
     __shared__ bool last;
     __syncthreads();
-    if (threadIdx.x == 0) {  // between barriers, its fences stand for the whole block
+    if (threadIdx.x == 0) {  // between barriers, so these fences hold for the whole block
         __threadfence();
         last = atomicAdd(ticket, 1u) + 1 == blocks;
         __threadfence();

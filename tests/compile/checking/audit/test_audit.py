@@ -398,7 +398,7 @@ def test_committed_kernels_keep_their_contracts(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("old", "new", "rule"),
     [
-        (r"__launch_bounds__\([^)]*, RESIDENT\)", "__launch_bounds__(256, 6)", "spills"),
+        (r"__launch_bounds__\([^)]*, BLOCKS_PER_SM\)", "__launch_bounds__(256, 6)", "spills"),
         (r"args\.dgamma_parts\[(.*?)\] = (.*?);", r"atomicAdd(&args.dgamma_parts[\1], \2);", "float atomics"),
         (r"_slice\[k\], i\)", "_slice[k], int((i + rows_size) % VEC))", "local memory"),
     ],

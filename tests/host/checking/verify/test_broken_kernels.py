@@ -23,11 +23,11 @@ BLOCK, WARP, WIDE = "bf16_row256x1x4", "f32_row32x8x4", "f32_wide384x1x2"
 
 # What is wrong; the edit that makes it so, in the kernel or in the headers it includes; a tile that it shows in.
 DEFECTS = {
-    "index off by one": (r"k \* APART \+ lane \* VEC", "k * APART + (lane + 1) * VEC", WARP),
-    "chunks overlap": (r"k \* APART \+ lane \* VEC", "k * (APART - VEC) + lane * VEC", BLOCK),
+    "index off by one": (r"k \* CHUNK_STRIDE \+ lane \* VEC", "k * CHUNK_STRIDE + (lane + 1) * VEC", WARP),
+    "chunks overlap": (r"k \* CHUNK_STRIDE \+ lane \* VEC", "k * (CHUNK_STRIDE - VEC) + lane * VEC", BLOCK),
     "barrier missing": (r"= value;\n        Tile::row_barrier\(\);", "= value;", BLOCK),
     "barrier missing, wide rows": (r"= value;\n        Tile::row_barrier\(\);", "= value;", WIDE),
-    "scratch not alternated": (r"\[turn & 1\]\.of_warp", "[0].of_warp", BLOCK),
+    "scratch not alternated": (r"\[phase & 1\]\.of_warp", "[0].of_warp", BLOCK),
     "accumulator too narrow": (r"(\w+_part) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "column sum too narrow": (r"(\w+_sum\[k\]\[i\]) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "guard dropped": (r"if \(col >= cols\) break;", "", WARP),
@@ -46,7 +46,7 @@ DEFECTS = {
     "copies not waited for": (r"cp_async_wait_all\(\);", "", WARP),
     "rows of a block left out": (r"group < GROUPS; \+\+group", "group + 1 < GROUPS; ++group", WARP),
     "joined from the wrong byte": (r"skew \* int\(sizeof\(T\)\)", "(skew ^ 1) * int(sizeof(T))", WARP),
-    "the same pack twice": (r"origin \+ k \* apart \+ N\)", "origin + k * apart)", WARP),
+    "the same pack twice": (r"origin \+ k \* chunk_stride \+ N\)", "origin + k * chunk_stride)", WARP),
     "stored before the row": (r"col >= from && col \+ N <= cols", "col + N <= cols", WARP),
     "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),
     "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),
@@ -54,7 +54,7 @@ DEFECTS = {
     "mean over the wrong size": (r"\* space\.per_col", "/ (1 / space.per_col + 1)", WARP),
     "constant slightly wrong": (r"acc_t\(1\) / rms_", "acc_t(1.000001) / rms_", WARP),
     "strip finished too early": (r"\+ 1 == blocks", "+ 2 == blocks", WIDE),
-    "gathered by the wrong row": (r"_gathered\[row\] = ", "_gathered[row ^ 1] = ", WIDE),
+    "gathered by the wrong row": (r"_reduced\[row\] = ", "_reduced[row ^ 1] = ", WIDE),
 }
 
 

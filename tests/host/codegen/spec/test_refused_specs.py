@@ -341,8 +341,8 @@ WORDS = tuple(
         max floor ceil round rint pow hypot fma sin cos tan sinh tanh erf erfc isnan isinf isfinite signbit div
         rand
         args stage space parts tickets row col rows cols index_t acc_t acc_of home first lane block blocks
-        column tile turn live part strip last i k p s t m n read write load store offset fold_row fold_parts
-        last_to_finish data at walk warp layout host pack slice sum folded math i64 u64 infinity element f16
+        column tile turn live part strip last i k p s t m n read write load store offset reduce_row reduce_parts
+        is_last_block data at walk warp layout host pack slice sum folded math i64 u64 infinity element f16
         bf16 f32 f64 acc baracuda baracuda_host
         none nonlocal lambda def del elif except finally from global in is pass raise with yield async await
         match type self cls super print property tuple str len list dict set object range id hash staticmethod
@@ -533,7 +533,7 @@ LIKE_GENERATED = {
     "col_in": ["a", "a_slice"],
     "col_out": ["b", "b_parts", "b_sum"],
     "optional": ["o", "o_type"],
-    "real": ["rr_size", "c_gathered"],
+    "real": ["rr_size", "c_reduced"],
     "whole": ["v_ahead", "index_cc"],
     "element_line": ["v_row", "cc_index", "o_of"],
     "row_line": ["w_row", "c_part"],

@@ -75,7 +75,7 @@ def test_row_beyond_the_end(memory: HostMemory) -> None:
 @pytest.mark.parametrize(("edit", "said"), [("row < 2", "before"), ("row > 0", "past the end of")])
 def test_packs_around_a_dense_row(memory: HostMemory, edit: str, said: str) -> None:
     """The first row and the last have no neighbours to be read with them."""
-    problem = _problem("rms_norm", [3, 65], "f32", (r"args\.x_\.inside\(row\)", edit))
+    problem = _problem("rms_norm", [3, 65], "f32", (r"args\.x_\.may_overread\(row\)", edit))
     with pytest.raises(KernelInternal, match=rf"read of \d+ bytes out of bounds, \d+ bytes {said} .*'x'"):
         run_watched(problem, memory, dict.fromkeys(problem.arguments, "shifted"), {})
 
@@ -89,7 +89,7 @@ def test_output_that_is_not_written(memory: HostMemory) -> None:
 
 def test_workspace_that_is_read_before_it_is_written(memory: HostMemory) -> None:
     """What a launch leaves unwritten in the workspace is not there for the next one."""
-    edit = (r"start \+ place < stretch\.end", "start + place < stretch.end && place != 5")
+    edit = (r"start \+ place < columns\.end", "start + place < columns.end && place != 5")
     problem = _problem("rms_norm_backward", [3, 64], "f32", edit)
     assert re.search(r"read of 'workspace' byte 20, which was never written at row.cuh:\d+", _finding(problem, memory))
 

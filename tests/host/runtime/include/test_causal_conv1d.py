@@ -126,7 +126,7 @@ class Launcher:
             **{"TAPS": case.width, "USE_SILU": int(case.silu), "BIAS": int(case.has_bias), "STATES": int(case.states)},
             **{"VARLEN": int(case.cu_seqlens is not None), "LAYOUT": case.layout, "BLOCK": block},
             **{"ACROSS": lanes, "OWNED_CHANNELS": owned, "TILES": tiles, "AHEAD": ahead},
-            **{"STEPS_OF_TILE": tile_steps(case), "HELD": held},
+            **{"STEPS_OF_TILE": tile_steps(case), "STATE_STEPS": held},
         }
         defines = tuple(f"{name}={value}" for name, value in settings.items())
         kernel = self.device.load(KernelSource("kernels/causal_conv1d.cu", KERNEL.read_text(), symbol, defines))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from costs import Costs
+from hypothesis import HealthCheck, settings
 
 from baracuda.checking.variables import SAMPLE
 from baracuda.runtime.devices.cuda import CudaDevice
@@ -34,6 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Wall time says nothing about a test on a busy machine.
+    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("untimed")
     if config.getoption("everything"):
         os.environ.pop(SAMPLE, None)
     else:

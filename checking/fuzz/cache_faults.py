@@ -1,4 +1,4 @@
-"""The fault table of caches: what is done to them, how often, and how often it was held off. Nothing is compiled."""
+"""Fault injection into caches: how often each fault is tried, and how often contained. Nothing is compiled."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from .cache_kinds import Held, filled, kernel, record
 _NOBODY = 65534
 _AN_HOUR = 3600
 _PROCESSES = 32
-_A_DISK = 1 << 20  # bytes of the disk that is filled
+_A_DISK = 1 << 20  # bytes of the small disk
 
 
 @dataclass(frozen=True)
 class Row:
-    """A fault, how often it was tried, and how often nothing wrong came of it; why where it could not be tried."""
+    """A fault, how often it was tried and contained; `skipped` says why it could not be tried."""
 
     fault: str
     tried: int
@@ -45,9 +45,9 @@ class Row:
 
 
 def run(count: int = 1000, seed: int = 0) -> list[Row]:
-    """Do everything to caches below a temporary folder; `count` is of the faults that are drawn at random."""
+    """Inject every fault into caches in a temporary folder, random ones `count` times."""
     rng, before = Random(seed), os.environ.get("BARACUDA_CACHE_DIR")
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # everything is synchronised with the disk
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # each write is synchronised with the disk
     with tempfile.TemporaryDirectory(prefix="baracuda-faults-", dir=memory) as name:
         log.disabled = True
         try:
@@ -58,7 +58,7 @@ def run(count: int = 1000, seed: int = 0) -> list[Row]:
 
 
 def _cache_in(folder: Path) -> Path:
-    """An empty cache, which from now on is the one of this process."""
+    """A new empty cache, made that of this process."""
     root = Path(tempfile.mkdtemp(dir=folder)) / "cache"
     _set_root(str(root))
     return root
@@ -72,7 +72,7 @@ def _set_root(name: str | None) -> None:
 
 
 def _damaged(root: Path, rng: Random, count: int) -> Iterator[Row]:
-    """A bit or a tail of a file of each kind, at random."""
+    """Flip a random bit or cut a random tail of files of each kind."""
     for fault, damage in (("bit flipped", _flipped), ("file truncated", _truncated)):
         for kind, cached in filled(root, rng).items():
             passed = 0
@@ -95,7 +95,7 @@ def _truncated(data: bytes, rng: Random) -> bytes:
 
 
 def _swapped(root: Path, rng: Random, count: int) -> Iterator[Row]:
-    """Every entry, of every kind, under the name of every other one."""
+    """Put every entry under the name of every other one."""
     cached = [entry for kind in filled(root, rng).values() for entry in kind]
     contents = {entry.path: entry.path.read_bytes() for entry in cached}
     pairs = [(entry, other) for entry in cached for other in cached if entry is not other]
@@ -108,7 +108,7 @@ def _swapped(root: Path, rng: Random, count: int) -> Iterator[Row]:
 
 
 def _owned(root: Path, rng: Random, count: int) -> Iterator[Row]:
-    """Each folder and file of the cache: another user's, or one that others may write."""
+    """Make each folder and file another user's, or writable by others."""
     cached = [entry for kind in filled(root, rng, 1).values() for entry in kind]
     folders = {folder for entry in cached for folder in entry.path.parents if folder.is_relative_to(root)}
     modes = [(at, partial(at.chmod, mode)) for at in folders for mode in (0o720, 0o702, 0o777)]
@@ -123,7 +123,7 @@ def _owned(root: Path, rng: Random, count: int) -> Iterator[Row]:
 
 
 def _refused(cached: list[Held], changes: Sequence[tuple[Path, Callable[[], None]]]) -> tuple[int, int]:
-    """How many changes there were, and after how many nothing that they touch was read."""
+    """The number of changes, and after how many none of the affected entries is read."""
     passed = 0
     for path, change in changes:
         status = os.stat(path)
@@ -142,7 +142,7 @@ def _is_refused(entry: Held) -> bool:
 
 
 def _timed(root: Path, rng: Random, count: int) -> Iterator[Row]:
-    """Files from the past and from the future, which is what remains of a clock that jumped."""
+    """Files with times far in the past and future, as after the clock jumps."""
     cached = [entry for kind in filled(root, rng).values() for entry in kind]
     passed = 0
     for entry in cached:
@@ -155,7 +155,7 @@ def _timed(root: Path, rng: Random, count: int) -> Iterator[Row]:
 
 
 def _full(root: Path, rng: Random, count: int) -> Iterator[Row]:
-    """A disk that is full in the middle of writing, and one that cannot be written."""
+    """Write to a disk that runs full, and to a read-only one."""
     for fault, room in (("full disk", _disk), ("read-only disk", _read_only)):
         with room(root) as reason:
             if reason:
@@ -168,7 +168,7 @@ def _full(root: Path, rng: Random, count: int) -> Iterator[Row]:
 
 @contextmanager
 def _disk(root: Path) -> Iterator[str]:
-    """A small disk, filled up but for some kilobytes."""
+    """A small disk with 48 KiB left."""
     with _mounted(root) as reason:
         if not reason:
             (root / ".ballast").write_bytes(bytes(_A_DISK - (48 << 10)))
@@ -183,7 +183,7 @@ def _read_only(root: Path) -> Iterator[str]:
 
 @contextmanager
 def _mounted(root: Path) -> Iterator[str]:
-    """Why nothing could be mounted there; an empty text if it was."""
+    """Mount a small disk there; yields "", or why that failed."""
     root.mkdir(parents=True, exist_ok=True)
     if reason := _ran("mount", "-t", "tmpfs", "-o", f"size={_A_DISK},mode=700", "none", str(root)):
         yield reason
@@ -203,7 +203,7 @@ def _ran(*command: str) -> str:
 
 
 def _killed(root: Path, rng: Random, count: int) -> Iterator[Row]:
-    """Processes that build the same files in a cold cache, killed whatever they are doing."""
+    """Processes that build the same files in a cold cache; half are killed at random times."""
     names, passed, rounds = [f"{index:040x}.so" for index in range(4)], 0, max(1, count // 100)
     for _ in range(rounds):
         shutil.rmtree(root, ignore_errors=True)
@@ -250,7 +250,7 @@ def _forked(work: Callable[[], None]) -> int:
 
 
 def _interrupted(root: Path, rng: Random, count: int) -> Iterator[Row]:
-    """Writing generated files, of which one is new and one is gone, killed before each call to the file system."""
+    """Write generated files, one new and one deleted, killed before each file system call in turn."""
     old, new = _files_of("abc", "1"), _files_of("bcd", "2")
     out, tried, passed = root / "out", 0, 0
     while True:
@@ -268,7 +268,7 @@ def _interrupted(root: Path, rng: Random, count: int) -> Iterator[Row]:
 
 
 def _files_of(names: str, text: str) -> dict[str, str]:
-    """What is generated, and the list of it."""
+    """Generated files and their manifest."""
     files = {f"{part}/{name}.py": f'"""{MARK}."""\n{text}' for part in "xy" for name in names}
     return {**files, MANIFEST: manifest_of(files)}
 

@@ -1,4 +1,4 @@
-"""Entries of each kind that the cache keeps, as the fault table writes and reads them."""
+"""Cache entries of each kind, for fault injection."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Read = Callable[[], bytes | None]
 
 @dataclass(frozen=True)
 class Held:
-    """An entry of some kind: its file, what it is, and how it is read."""
+    """A cache entry: its file, its contents, and how it is read."""
 
     path: Path
     body: bytes
     read: Read
 
     def is_right(self, *, gone: bool = True) -> bool:
-        """Whether what is read is what was written, or, if it may be `gone`, nothing."""
+        """Whether it reads as it was written or, with `gone`, not at all."""
         data = self.read()
         return data == self.body or (gone and data is None)
 

@@ -1,4 +1,4 @@
-"""What generated files may hold, whatever a spec says: known statements, known names, and no payload's code."""
+"""What generated files may contain, whatever the spec: known statements and names, and no code of a payload."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NAMES_BUILT_IN = frozenset(dir(builtins))
 _APART = re.compile(
     r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|^[ \t]*#[ \t]*line[^\n]*', re.DOTALL | re.MULTILINE
 )
-_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # categories of what shows as something else than it is
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # Unicode categories that display misleadingly
 
 
 def problems(files: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with generated files, by their texts alone."""
+    """What generated files contain that they may not."""
     for path, text in files.items():
         if bad := hidden_in(text):
             yield f"{path}: holds the character {bad!a}"
@@ -31,7 +31,7 @@ def problems(files: Mapping[str, str]) -> Iterator[str]:
 
 
 def hidden_in(text: str) -> str:
-    """The first control character, or one that changes the order or the lines of what is shown; or ""."""
+    """The first control character, or character that changes the displayed order or lines; else ""."""
     if text.replace("\n", "").isprintable():
         return ""
     return next((c for c in text if c != "\n" and unicodedata.category(c) in _HIDDEN), "")
@@ -53,14 +53,14 @@ def _of_python(text: str) -> Iterator[str]:
 
 
 def _is_expected(value: ast.expr) -> bool:
-    """A docstring, or what registers the kernels."""
+    """Whether it is a docstring or registers kernels."""
     if isinstance(value, ast.Constant):
         return isinstance(value.value, str) or value.value is ...
     return isinstance(value, ast.Call) and ast.unparse(value.func) == "rt.REGISTRY.register"
 
 
 def _loaded(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
-    """Names that code reads and that are no parameters of the functions around it; and attributes with a payload."""
+    """Names that code reads, without parameters; and attributes that contain a payload."""
     if isinstance(tree, ast.FunctionDef):
         arguments = tree.args
         bound |= {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}

@@ -1,4 +1,4 @@
-"""What came of it: a row for each target, every failure and how to see it again, and the table as Markdown."""
+"""Reports: a row per target, each failure with the command that repeats it, and the page in Markdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHAT = {
 
 
 def rows_of(tallies: Mapping[str, Tally]) -> list[Row]:
-    """A row for each target."""
+    """A row per target."""
     return [
         {
             "target": name,
@@ -41,7 +41,7 @@ def rows_of(tallies: Mapping[str, Tally]) -> list[Row]:
 
 
 def failures_of(tallies: Mapping[str, Tally], seed: int) -> list[Row]:
-    """What failed, and the command that tries it again."""
+    """Failures, each with the command that repeats it."""
     return [
         {
             "failure": f"{failure.target} {failure.index}",
@@ -75,7 +75,7 @@ def markdown(paths: Sequence[Path]) -> str:
 
 
 def _faults(paths: Sequence[Path]) -> list[str]:
-    """The table of what was done to caches."""
+    """The section on caches."""
     rows = [[row["fault"], f"{row['tried']:,}", row["skipped"] or f"{row['held']:,}"] for row in faults_in(paths)]
     return [_FAULTS, *(f"| {' | '.join(row)} |" for row in rows)] if rows else []
 

@@ -1,4 +1,4 @@
-"""What is judged already, a line of JSON for many cases, so that an interrupted run goes on where it stopped."""
+"""Verdicts in a file, a line of JSON for many cases, from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from ..result_file import append
 from .verdict import ACCEPTED, FAILED, REFUSED, Verdict
 
-_AT_ONCE = 200  # verdicts of a line
+_AT_ONCE = 200  # verdicts per line
 
 
 @dataclass
 class Tally:
-    """How many cases of a target were accepted, refused and failed; the failures; and what the dearest ones took."""
+    """How many cases of a target were accepted, refused and failed; the failures; the maximum time and memory."""
 
     accepted: int = 0
     refused: int = 0
@@ -27,11 +27,11 @@ class Tally:
 
     @property
     def cases(self) -> int:
-        """All that were judged."""
+        """The number judged."""
         return self.accepted + self.refused + len(self.failures)
 
     def add(self, verdict: Verdict) -> None:
-        """Count one more."""
+        """Add a verdict."""
         self.accepted += verdict.what == ACCEPTED
         self.refused += verdict.what == REFUSED
         self.failures += [verdict] if verdict.what == FAILED else []
@@ -39,7 +39,7 @@ class Tally:
         self.megabytes = max(self.megabytes, verdict.megabytes)
 
     def merge(self, other: Tally) -> None:
-        """Count what another tally has."""
+        """Add another tally."""
         self.accepted += other.accepted
         self.refused += other.refused
         self.failures += other.failures
@@ -47,7 +47,7 @@ class Tally:
 
 
 class State:
-    """Verdicts of runs with a `seed` `against` the same texts: in a file, or in memory only."""
+    """Verdicts for a `seed` and code with the digest `against`, in a file or in memory only."""
 
     def __init__(self, path: Path | None, seed: int, against: str) -> None:
         self.path, self.seed, self.against = path, seed, against
@@ -63,14 +63,14 @@ class State:
         self.tallies.setdefault(target, Tally()).merge(tally)
 
     def add(self, verdict: Verdict) -> None:
-        """Remember a verdict; the file has it when there are enough for a line, or at `flush`."""
+        """Add a verdict; it is written when a line is full, or by `flush`."""
         waiting = self._waiting.setdefault(verdict.target, [])
         waiting.append(verdict)
         if len(waiting) >= _AT_ONCE or verdict.what == FAILED:
             self._write(verdict.target)
 
     def flush(self) -> None:
-        """Have everything in the file."""
+        """Write all verdicts to the file."""
         for target in list(self._waiting):
             self._write(target)
 
@@ -98,7 +98,7 @@ class Line:
 
 
 def lines(paths: Sequence[Path]) -> Iterator[Line]:
-    """Every line of the files; what is none is left out."""
+    """Every valid line of the files."""
     for path in paths:
         for text in path.read_text(encoding="utf-8").splitlines():
             try:
@@ -112,12 +112,12 @@ def lines(paths: Sequence[Path]) -> Iterator[Line]:
 
 
 def add_faults(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Keep the table of faults of caches, too."""
+    """Append the results of fault injection."""
     append(path, json.dumps({"faults": list(rows)}))
 
 
 def faults_in(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """The last table of faults in the files, if there is one."""
+    """The last results of fault injection in the files, if any."""
     rows: list[dict[str, Any]] = []
     for path in paths:
         for text in path.read_text(encoding="utf-8").splitlines():
@@ -127,7 +127,7 @@ def faults_in(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _runs(indices: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers as runs: the first of each, and how many follow one another."""
+    """Ascending numbers as runs: (first, count)."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and sum(runs[-1]) == index:

@@ -1,4 +1,4 @@
-"""What became of a case, and what a refusal has to look like."""
+"""The verdict on a case, and the required form of refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 600
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether case `index` of a target was accepted, refused in the way it should be, or failed, and why."""
+    """Whether case `index` of a target was accepted, properly refused, or failed, and why."""
 
     target: str
     index: int
@@ -30,11 +30,11 @@ class Verdict:
 
 
 class Fault(Exception):
-    """Something that no input may bring about."""
+    """Behaviour that no input may cause."""
 
 
 def refusal(error: BaseException) -> str:
-    """The text of a refusal; raises Fault for anything but one of our own errors, short and without surprises."""
+    """The message of a refusal; raises Fault unless it is one of our errors, short, printable and with its place."""
     if not isinstance(error, BaracudaError):
         raise Fault(f"{described(error)}")
     message = str(error)
@@ -50,7 +50,7 @@ def refusal(error: BaseException) -> str:
 
 
 def described(error: BaseException) -> str:
-    """An exception that should not be, with the last of our own lines that it came through."""
+    """An unexpected exception, with the innermost line of ours in its traceback."""
     root = Path(__file__).resolve().parents[2]
     places = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).resolve().is_relative_to(root)]
     at = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""

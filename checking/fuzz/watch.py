@@ -1,4 +1,4 @@
-"""What a process does while it is watched: what it writes, starts and executes, its time and its memory."""
+"""An audit hook and limits: what a process writes, starts and executes, and its CPU time and memory."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-SECONDS, MEGABYTES = 1.0, 200.0  # of CPU, and of memory above the process's own, for any one spec
-_DEADLINE = 8  # seconds of CPU after which a case is given up
+SECONDS, MEGABYTES = 1.0, 200.0  # per spec: CPU time, and memory above the process's own
+_DEADLINE = 8  # seconds of CPU until a case is killed
 _ROOM = 2 << 30  # bytes of address space above the process's own
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = re.compile(r"os\.(chflags|chmod|chown|link|mkdir|remove|rename|rmdir|symlink|truncate|utime)")
 _STARTS = re.compile(r"os\.(system|exec|fork|forkpty|posix_spawn|spawn)|(subprocess|pty|socket)\..*|ctypes\.dlopen")
-# Of the standard library, what makes methods of classes from names that it has checked itself.
+# Modules of the standard library that compile methods from names they have checked.
 _MAKERS = ("dataclasses.py", "collections/__init__.py", "typing.py", "functools.py", "enum.py")
 
 
 @dataclass
 class Watched:
-    """What was seen: `findings` are what must not be."""
+    """What a case did; `findings` lists what is forbidden."""
 
-    folder: Path  # what may be written
-    pure: bool  # whether nothing may be started, and nothing executed but installed code
+    folder: Path  # the only one that may be written
+    pure: bool  # whether it may start nothing and execute installed code only
     findings: list[str] = field(default_factory=list)
     seconds: float = 0.0
     megabytes: float = 0.0
@@ -45,14 +45,14 @@ _now: Watched | None = None
 
 
 def install() -> None:
-    """Have this process watched from now on; there is no way back."""
+    """Install the audit hook, which cannot be removed."""
     sys.addaudithook(_hook)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 @contextmanager
 def watched(folder: Path, *, pure: bool) -> Iterator[Watched]:
-    """Watch what is done meanwhile; a case that takes far too long, or far too much memory, ends the process."""
+    """Watch the body; a case far beyond its budgets ends the process."""
     global _now
     record = Watched(folder.resolve(), pure)
     _trusted()
@@ -69,7 +69,7 @@ def watched(folder: Path, *, pure: bool) -> Iterator[Watched]:
 
 
 def over_budget(seen: Watched, seconds: float = SECONDS) -> list[str]:
-    """Which of the budgets of a spec were exceeded."""
+    """Which budgets of a spec were exceeded."""
     findings = []
     if seen.seconds > seconds:
         findings.append(f"took {seen.seconds:.1f} s of CPU, the budget is {seconds:g}")
@@ -79,8 +79,10 @@ def over_budget(seen: Watched, seconds: float = SECONDS) -> list[str]:
 
 
 def _limit(began: float | None, pure: bool) -> None:
-    """The process ends with SIGXCPU some seconds after `began`, and `pure` work is refused far too much memory; None
-    takes the limits away. What runs kernels maps more than it touches."""
+    """End the process with SIGXCPU some seconds of CPU after `began`, and limit the address space of `pure` work.
+
+    None removes the limits. Kernels map more memory than they touch, so only `pure` work has the second limit.
+    """
     soft = resource.RLIM_INFINITY if began is None else int(began) + 1 + _DEADLINE
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -89,7 +91,7 @@ def _limit(began: float | None, pure: bool) -> None:
 
 
 def _memory(*, reset: bool = False) -> float:
-    """The most memory since the last reset in MB; with `reset`, what is held now."""
+    """The maximum memory in MB since the last reset; with `reset`, the memory now."""
     if reset:
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
@@ -110,7 +112,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         if writes and not isinstance(path, int) and not _is_ours(record, path):
             record.found(f"opened {str(path)!r} to write")
     elif _CHANGES.fullmatch(event):
-        folder_fd = args[-1] if isinstance(args[-1], int) and event != "os.truncate" else -1  # an open folder
+        folder_fd = args[-1] if isinstance(args[-1], int) and event != "os.truncate" else -1  # a folder descriptor
         for path in args:
             if isinstance(path, str | bytes | os.PathLike) and not _is_ours(record, path, folder_fd):
                 record.found(f"{event} of {str(path)!r}")
@@ -125,11 +127,11 @@ def _is_ours(record: Watched, path: Any, below: int = -1) -> bool:
 
 
 def _is_installed(code: Any) -> bool:
-    """Whether code is of an installed file, or made by the standard library."""
+    """Whether code is from an installed file, or compiled by the standard library."""
     name = code.co_filename
     if name.startswith("<frozen "):
         return True
-    caller = sys._getframe(2).f_code.co_filename  # above the hook and this
+    caller = sys._getframe(2).f_code.co_filename  # two frames up: the hook's caller
     return _is_trusted(name) or any(caller == f"{_stdlib()}/{maker}" for maker in _MAKERS)
 
 

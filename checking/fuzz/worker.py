@@ -1,4 +1,4 @@
-"""A process that judges cases: it reads lines of JSON, first what to work with, then a target and a number each."""
+"""A process that judges cases: it reads lines of JSON, first the set-up, then a target and an index each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .targets.all import Target
 
 
 def main() -> None:
-    """Answer on stdout, where nothing else is printed."""
+    """Write verdicts to stdout; everything else is printed to stderr."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints does so to stderr
+    os.dup2(2, 1)  # other output goes to stderr
     setup = json.loads(sys.stdin.readline())
     watch.install()
 

@@ -1,4 +1,4 @@
-"""Mutation testing: defects put into generated kernels and plans one at a time, to see whether the spec's tests object.
+"""Mutation testing: plant one defect at a time in kernels and plans, and see whether the spec-driven tests fail.
 
-`operators` and `python_operators` say what a defect is, `mutants` which there are, `bench` judges them.
+`mutants` lists the defects, `kernel_trial` and `plan_trial` judge one, `run` judges many.
 """

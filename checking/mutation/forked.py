@@ -1,4 +1,4 @@
-"""Work in a forked child: whatever it does, to memory or to time, it does to itself."""
+"""Run work in a forked child, so that a crash, a hang or corrupted memory stays there."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing import Any, NoReturn
 
 
 class Died(Exception):
-    """The child ended without an answer; its text says how."""
+    """The child ended without an answer; the message says how."""
 
 
 def apart(work: Callable[[], Any], seconds: float) -> Any:
-    """What `work` returns, as JSON has it; raises Died when it crashes, or is not done after `seconds`."""
+    """What `work` returns, through JSON; raises Died if it crashes or takes more than `seconds`."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         _work(work, write)
     os.close(write)
     with suppress(PermissionError, ProcessLookupError):
-        os.setpgid(child, child)  # as the child does itself: whichever comes first
+        os.setpgid(child, child)  # the child does this too; whichever comes first
     try:
         answer = _all_of(read, time.monotonic() + seconds)
     finally:
         os.close(read)
         with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # with what it may have started
+            os.killpg(child, signal.SIGKILL)  # with all its children
         exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if answer is None:
-        raise Died(f"it was not done after {seconds:g} seconds")
+        raise Died(f"not finished after {seconds:g} seconds")
     if not answer:
-        raise Died(f"it died of {signal.Signals(-exit_code).name}" if exit_code < 0 else f"it exited with {exit_code}")
+        raise Died(f"killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exited with {exit_code}")
     return json.loads(answer)
 
 
@@ -52,7 +52,7 @@ def _work(work: Callable[[], Any], write: int) -> NoReturn:
 
 
 def _all_of(read: int, deadline: float) -> bytes | None:
-    """Everything until the other end is closed; None when that takes too long."""
+    """Everything until the other end is closed; None at the deadline."""
     data = b""
     while (remaining := deadline - time.monotonic()) > 0 and select.select([read], [], [], remaining)[0]:
         piece = os.read(read, 1 << 16)

@@ -1,4 +1,4 @@
-"""Judging the mutants of one kernel: what the unchanged one compiles to, and the device that runs a mutant instead."""
+"""Judge the mutants of one kernel: compare their machine code with the original's, and run tests on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .verdict import SAME, STILLBORN, Verdict, first_objection, in_one_line
 
 
 class KernelBench:
-    """Runs tests of a SKU on its text, mutated or not."""
+    """Runs the tests of a SKU on its source, mutated or not."""
 
     def __init__(self, row: Registered, memory: HostMemory) -> None:
         self.sku, self.memory, self.text = row.sku, memory, pasted(row.source)
@@ -36,14 +36,14 @@ class KernelBench:
         marked = probes.marked(self.text, self.statements)
         self.marks = {variant: self._marks(replace(variant, text=marked)) for variant in self.variants}
 
-    @cache  # noqa: B019  there is one bench to a process
+    @cache  # noqa: B019  one bench per process
     def unchanged(self, rest: bool) -> Verdict:
-        """What the tests say of the kernel as it is."""
+        """The verdict on the unchanged kernel."""
         with instead_of(self.memory.device, self.sku, self.text):
             return first_objection(self.stages[rest])
 
     def compare(self, mutant: Mutant) -> Verdict | None:
-        """The verdict on a mutant that need not run: its code is the same, or it has none."""
+        """The verdict on a mutant whose machine code is the same or that does not compile; None for others."""
         sources = [replace(v, text=mutant.apply(self.text)) for v in self.variants if self._reaches(mutant, v)]
         try:
             differs = any(self._code(source) != self.originals[replace(source, text=self.text)] for source in sources)
@@ -52,7 +52,7 @@ class KernelBench:
             return Verdict(STILLBORN, "", in_one_line(error))
 
     def judge(self, mutant: Mutant, rest: bool) -> Verdict:
-        """Run the quick tests of a mutant, or the rest of them."""
+        """Run the quick tests of a mutant, or with `rest` the others."""
         if not rest and (verdict := self.compare(mutant)):
             return verdict
         with instead_of(self.memory.device, self.sku, mutant.apply(self.text)):
@@ -64,7 +64,7 @@ class KernelBench:
     def _marks(self, source: KernelSource) -> frozenset[int]:
         try:
             return probes.marks(self._code(source))
-        except CompileError:  # where a mark may not stand; every statement may then count
+        except CompileError:  # a mark is not allowed somewhere; then every statement counts
             return frozenset(range(len(self.statements)))
 
     def _reaches(self, mutant: Mutant, variant: KernelSource) -> bool:
@@ -73,9 +73,9 @@ class KernelBench:
 
 
 def _variants(sku: KernelSku, text: str) -> list[KernelSource]:
-    """Of the sources the tests load, each layout with each choice of optional tensors, those of small problems first.
+    """Each layout with each choice of optional tensors that the tests compile, small problems first.
 
-    Other element types of a tensor change conversions, not the statements that there are.
+    Element types of single tensors are left out: they change conversions, not statements.
     """
     problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     sources = [replace(source, text=text) for problem in problems for source in problem.plan.sources()]
@@ -84,13 +84,13 @@ def _variants(sku: KernelSku, text: str) -> list[KernelSource]:
 
 @contextmanager
 def instead_of(device: Any, sku: KernelSku, text: str) -> Iterator[None]:
-    """Have the host device run `text` for kernel `sku`."""
+    """Make the host device run `text` in place of kernel `sku`."""
     load = type(device).load
 
     def changed(source: KernelSource) -> Any:
         return load(device, replace(source, text=text) if source.symbol == sku.symbol else source)
 
-    suite.problems_of.cache_clear()  # plans selected before remember launches of another text
+    suite.problems_of.cache_clear()  # earlier plans keep launches of the original
     suite.subject_of(sku).plan._selected.clear()
     device.load, device.is_loaded = changed, lambda source: False
     try:

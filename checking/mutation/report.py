@@ -1,4 +1,4 @@
-"""What a run says: a row for each op and operator, and every survivor with its place, change and reason."""
+"""The report of a run: a row per op and operator, and every survivor with its place, change and reason."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .verdict import KILLED, SAME, STILLBORN, SURVIVED
 from .worker import Outcome
 
 DECLARED = "declared"
-_UNKNOWN = "no test of the spec objects"
+_UNKNOWN = "no test fails"
 
 
 @dataclass(frozen=True)
 class Report:
-    """Mutants, what became of them, and which survivors are declared to be none."""
+    """Mutants, their outcomes, and the declared survivors."""
 
     mutants: Sequence[Mutant]
     outcomes: Mapping[str, Outcome]
@@ -30,12 +30,12 @@ class Report:
 
     @cached_property
     def survivors(self) -> list[Mutant]:
-        """Those that no test objects to, the declared ones included."""
+        """Mutants that no test catches, declared ones included."""
         return [m for m in self.mutants if self.outcomes[m.id].verdict.what == SURVIVED]
 
     @cached_property
     def score(self) -> float | None:
-        """Killed, in percent of those that are mutants at all; None when there are none."""
+        """Percent killed of those killed or undeclared survivors; None without either."""
         return _score(Counter(map(self.fate, self.mutants)))
 
     def by(self, name: str, key: Callable[[Mutant], str]) -> list[dict[str, object]]:
@@ -46,7 +46,7 @@ class Report:
         return [{name: group, **_row(counts)} for group, counts in fates.items()]
 
     def killers(self) -> list[dict[str, object]]:
-        """How many each stage killed."""
+        """How many mutants each stage killed."""
         stages = Counter(o.verdict.stage for m in self.mutants if (o := self.outcomes[m.id]).verdict.what == KILLED)
         return [{"killed by": stage, "mutants": count} for stage, count in stages.most_common()]
 

@@ -1,4 +1,4 @@
-"""Judging many mutants at a time: a process for each kernel or plan, which forks one for each of its mutants."""
+"""Judge many mutants in parallel: a process per kernel or plan, which forks once per mutant."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .mutants.kernels import Mutant
 from .verdict import Verdict
 from .worker import Job, Outcome
 
-_AT_LEAST = 40  # mutants that are worth finding out once more what the unchanged target does
+_AT_LEAST = 40  # mutants per job: each job tests the unchanged target first
 
 
 def jobs_of(mutants: Sequence[Mutant], workers: int) -> list[Job]:
-    """The mutants by target, the largest job first, none so large that others wait for it."""
+    """The mutants by target in jobs of similar size, the largest first."""
     by_target: dict[tuple[str, str], list[Mutant]] = {}
     for mutant in mutants:
         by_target.setdefault((mutant.op, mutant.target), []).append(mutant)

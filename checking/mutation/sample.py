@@ -1,4 +1,4 @@
-"""A part of the mutants that says something of all: drawn alike in every run, some of each op and operator."""
+"""A reproducible sample of mutants: some of each op and operator."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from baracuda.runtime import InvalidProblem
 
 from .mutants.kernels import Mutant
 
-_WORTH = 8  # mutants for which it is worth to find out what an unchanged kernel or plan does
+_WORTH = 8  # mutants per target at least: each target is first tested unchanged
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """`count` of `mutants`: as many of one op as of another, of as many operators as there are.
+    """`count` of `mutants`, spread evenly over ops and operators.
 
-    A small sample takes one target of each op, another kind of target in the next op.
+    A small sample takes one target per op, of another kind from op to op.
     """
     ops = sorted({m.op for m in mutants})
     chosen = {target for turn, op in enumerate(ops) for target in _targets(mutants, op, turn + seed, count // len(ops))}

@@ -1,4 +1,4 @@
-"""In which order a mutant is asked whether it is one: what is quick and tells most first, then all the spec's tests."""
+"""The order of the tests that a mutant runs: quick ones that kill most first, then all spec-driven tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..trials.memory import HostMemory, check_mode
 from ..verify import accesses, checks, suite
 from ..verify.smallest import fills_packs
 
-# The suite's tests, the most telling for their time first; others come behind these, in the suite's order.
+# The suite's tests that kill most per second; others follow in the suite's order.
 _FIRST = (
     "layouts",
     "special_values",
@@ -27,21 +27,21 @@ _FIRST = (
     "huge_strides",
 )
 _LAST = ("accuracy",)
-_SHORTENED = "accesses"  # on every problem it takes as long as all else together and kills no more than on two
+_SHORTENED = "accesses"  # on two problems: on all it takes as long as everything else and kills no more
 _ORDERS = ("reverse", "random")
-_PATIENCE = 60.0  # seconds for a launch of the dearest tests, which mutants that never end do not get to
+_PATIENCE = 60.0  # seconds for a launch of the slowest tests; mutants that hang are killed before
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the judgement: `run` raises what is wrong."""
+    """A group of tests: `run` raises the first failure."""
 
     name: str
     run: Callable[[], None]
 
 
 def of_kernel(sku: KernelSku, memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
-    """The stages that a kernel goes through: quick ones, and the rest."""
+    """The stages of a kernel: quick ones, and the rest."""
     first, *tests = _tests(sku, memory)
     orders = [Stage(f"{order} order", partial(_ordered, sku, memory, order)) for order in _ORDERS]
     dear = [stage for stage in tests if stage.name in _LAST]
@@ -51,7 +51,7 @@ def of_kernel(sku: KernelSku, memory: HostMemory) -> tuple[list[Stage], list[Sta
 
 
 def of_plan(subject: Subject, skus: list[KernelSku], memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
-    """The stages that a plan goes through: the tests of the op, then those of some of its kernels."""
+    """The stages of a plan: tests of the op, then those of some of its kernels."""
     quick = []
     for name, test in _functions():
         if "subject" in inspect.signature(test).parameters:
@@ -86,7 +86,7 @@ def _patiently(run: Callable[[], None], memory: HostMemory) -> None:
 
 
 def _accesses(sku: KernelSku) -> None:
-    """What check mode finds on the smallest problem of several rows that fills vectors, and on one that does not."""
+    """Check mode on the smallest problem of several rows whose rows are whole packs, and on one whose are not."""
     problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     vec = 16 // sku.element.row.bytes
     several = [p for p in problems if p.several]

@@ -1,4 +1,4 @@
-"""What is known of mutants already, a line of JSON each, so that an interrupted run continues where it was."""
+"""Outcomes in a file, a line of JSON per mutant, from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .worker import Outcome
 
 
 class State:
-    """Outcomes in a file, or in memory only. Lines that were judged `against` other texts or tests do not count."""
+    """Outcomes in a file, or in memory only. Lines `against` another digest of code and tests are ignored."""
 
     def __init__(self, path: Path | None, against: str) -> None:
         self.path, self.against = path, against
@@ -22,10 +22,10 @@ class State:
                 self.outcomes[outcome.id] = outcome
 
     def add(self, outcome: Outcome) -> None:
-        """Remember it, and have it in the file before returning."""
+        """Add an outcome and write it to the file."""
         self.outcomes[outcome.id] = outcome
         if self.path is not None:
-            with self.path.open("a+b") as file:  # a line that an interrupted run left unfinished stays alone
+            with self.path.open("a+b") as file:  # an unfinished line of an interrupted run is not continued
                 file.seek(0, 2)
                 torn = file.tell() > 0 and (file.seek(-1, 2), file.read(1))[1] != b"\n"
                 line = json.dumps({"against": self.against, **asdict(outcome)})

@@ -1,4 +1,4 @@
-"""Mutants that are none, for a reason that no tool finds: declared, with the reason, beside the templates."""
+"""Equivalent mutants: declared beside the templates, with the reason that no tool finds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OPTIONAL = {"ops", "targets", "uses"}
 
 @dataclass(frozen=True)
 class Declared:
-    """`line` is a line of code, `change` what is done to it, both as reports show them; "*" in any of them is anything.
+    """Patterns that a survivor matches, in which "*" stands for anything; `line` and `change` are as reports show them.
 
-    `uses` are those of the line: "1 of 2" where a template fills it in twice.
+    `uses` counts copies of a line: "1 of 2" where a template prints it twice.
     """
 
     line: str
@@ -56,11 +56,11 @@ def declared(folder: Path = TEMPLATES) -> list[Declared]:
 
 
 def reason_of(mutant: Mutant, known: Sequence[Declared]) -> str:
-    """Why `mutant` is declared to be none, or nothing."""
+    """Why `mutant` is declared equivalent, or ""."""
     return next((entry.reason for entry in known if entry.matches(mutant)), "")
 
 
 def unused(known: Iterable[Declared], mutants: Sequence[Mutant]) -> list[str]:
-    """A line for each entry that none of `mutants` matches."""
+    """A line per entry that matches none of `mutants`."""
     rest = [entry for entry in known if not any(entry.matches(mutant) for mutant in mutants)]
     return [f"{entry.place} matches no survivor; remove it: {entry.line!r}, {entry.change!r}" for entry in rest]

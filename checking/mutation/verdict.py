@@ -1,4 +1,4 @@
-"""What becomes of a mutant, and how a list of stages comes to say so."""
+"""Verdicts on mutants, from running stages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .forked import Died, apart
 from .stages import Stage
 
 KILLED, SURVIVED, SAME, STILLBORN = "killed", "survived", "same code", "does not compile"
-SECONDS = 120.0  # that all stages of a mutant may take
+SECONDS = 120.0  # for all stages of a mutant
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of the words above; if killed, the stage that objected and what it said."""
+    """One of the words above; if killed, the stage that failed and its message."""
 
     what: str
     stage: str = ""
@@ -22,22 +22,22 @@ class Verdict:
 
 
 def first_objection(stages: Iterable[Stage]) -> Verdict:
-    """Run `stages` until one objects."""
+    """Run `stages` until one fails."""
     for stage in stages:
         try:
             stage.run()
-        except Exception as error:  # what a defect leads to is not known beforehand
+        except Exception as error:  # a defect may raise anything
             return Verdict(KILLED, stage.name, in_one_line(error))
     return Verdict(SURVIVED)
 
 
 def in_one_line(error: Exception) -> str:
-    """Class and message of an error, cut where it gets long."""
+    """Class and message of an error, in at most 300 characters."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
 def judged_apart(judge: Callable[[], Verdict]) -> Verdict:
-    """The verdict of `judge` in a process of its own; a mutant that ends or holds up that process is killed."""
+    """The verdict of `judge`, run in a forked child; a crash or a hang counts as killed."""
     try:
         return Verdict(*apart(lambda: astuple(judge()), SECONDS))
     except Died as error:

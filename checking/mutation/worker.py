@@ -1,4 +1,4 @@
-"""Judging some mutants of one kernel or plan, in a process of its own that knows what the unchanged one does.
+"""A process that judges mutants of one kernel or plan, after its unchanged tests have passed.
 
 ``python -m baracuda.checking.mutation.worker`` reads a `Job` as JSON and writes an `Outcome` per line, also as JSON;
 the environment variables of `verify.suite` say where specs and plans are.
@@ -26,7 +26,7 @@ from .mutants.plans import of_plan
 from .plan_trial import PlanBench
 from .verdict import SURVIVED, Verdict, judged_apart
 
-LAUNCH_SECONDS = 3.0  # that a launch may take, which unchanged takes a few milliseconds
+LAUNCH_SECONDS = 3.0  # limit of a launch; unchanged kernels take milliseconds
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Outcome:
 
 
 def mutants_of(subject: Subject, others: Mapping[str, Subject]) -> list[Mutant]:
-    """All mutants of an op, of its kernels and of its plan, where `others` are all the ops there are."""
+    """All mutants of an op's kernels and plan; `others` are all ops."""
     modules = {op: sys.modules[other.plan.__module__] for op, other in others.items()}  # all of them imported
     return [*of_kernels(subject.spec.op, tuple(modules)), *of_plan(subject.spec.op, modules[subject.spec.op])]
 
 
 def judge(job: Job, subjects: dict[str, Subject], report: Callable[[Outcome], None]) -> None:
-    """Report on each mutant of `job`; raises InvalidProblem when the unchanged target does not pass its tests."""
+    """Report on each mutant of `job`; raises InvalidProblem if the unchanged target fails its tests."""
     memory = HostMemory()
     memory.device.workers, memory.device.timeout = 1, LAUNCH_SECONDS
     subject = subjects[job.op]
@@ -68,7 +68,7 @@ def judge(job: Job, subjects: dict[str, Subject], report: Callable[[Outcome], No
 
 
 def _judged(bench: KernelBench | PlanBench, job: Job, mutant: Mutant) -> Verdict:
-    """By the quick tests, and if they are content by the rest; the unchanged target has to pass them before."""
+    """Run the quick tests, then the rest; the unchanged target must pass them first."""
     verdict = Verdict(SURVIVED)
     for rest in (False, True):
         if (unchanged := bench.unchanged(rest)).what != SURVIVED:
@@ -84,7 +84,7 @@ def main() -> None:
     op, target, mutants = json.load(sys.stdin).values()
     job = Job(op, target, tuple(Mutant(**mutant) for mutant in mutants))
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what tests print is no answer
+    os.dup2(2, 1)  # tests print to stderr
 
     def report(outcome: Outcome) -> None:
         answers.write(json.dumps(asdict(outcome)) + "\n")

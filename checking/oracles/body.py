@@ -15,7 +15,7 @@ from .accuracy import stored
 from .references import Definition, Units, definition
 from .wide import wide_type
 
-# Below the smallest normal number of the accumulator's type a value may be lost, and what it is a factor of with it.
+# Values below the accumulator's smallest normal number may become 0, and so may products with them.
 _LOST = 1e6
 
 
@@ -45,7 +45,7 @@ def reference(problem: BodyProblem, arrays: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _factors(sku: KernelSku) -> float:
-    """The roundoff of the type that the SKU says its factors are rounded to, where it is not the accumulator's."""
+    """The unit roundoff of the SKU's math precision; 0 if factors keep the accumulator's."""
     math, accumulator = sku.precision_guarantee.math_precision, sku.precision_guarantee.accumulator
     return 0.0 if math in (accumulator, "tf32x3") else ElementKind(math).row.unit_roundoff
 

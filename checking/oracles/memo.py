@@ -1,4 +1,4 @@
-"""The oracle's answers, each computed once within `memo`: what is expected of an op does not change with its kernel."""
+"""Memoised oracle results: expected values do not depend on the kernel, so they are computed once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _answers: ContextVar[dict[Any, Any] | None] = ContextVar("answers", default=None
 
 @contextmanager
 def memo() -> Iterator[None]:
-    """Ask the oracle the same thing once only, in the body and in processes that are forked from it."""
+    """Memoise oracle results in the body and in processes forked from it."""
     token = _answers.set({})
     try:
         yield
@@ -29,7 +29,7 @@ def memo() -> Iterator[None]:
 
 
 def memoized(function: Callable[Concatenate[Problem, P], T]) -> Callable[Concatenate[Problem, P], T]:
-    """A question to the oracle, whose answer follows from its arguments, plan and descriptor alone."""
+    """Memoise a function that depends on its arguments, plan and descriptor alone."""
 
     @wraps(function)
     def ask(problem: Problem, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -59,7 +59,7 @@ def _key(value: Any) -> Any:
 
 
 def _copy(answer: Any) -> Any:
-    """Callers add to the mappings that they are given."""
+    """A copy, since callers modify mappings."""
     match answer:
         case dict():
             return dict(answer)

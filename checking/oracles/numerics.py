@@ -1,4 +1,4 @@
-"""How close a kernel's results come to the oracle's, for reports."""
+"""A kernel's errors against the oracle, for reports."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def report(
     element: ElementKind | str,
     package: str = "baracuda.generated",
 ) -> dict[str, Accuracy]:
-    """Compare `outputs`, computed from `arrays` by the plan of `op`, with the float64 oracle and the declared bound.
+    """Compare `outputs` of the plan of `op` for the inputs `arrays` with the float64 oracle and the declared bound.
 
-    `arrays` are the inputs in the caller's shapes, saved tensors as the kernel was given them.
+    All are in the caller's shapes; saved tensors are as the kernel got them.
     """
     problem = Problem.of(Subject(op, loaded, package), values, element)
     exact = reference(problem, widen(problem, {n: a for n, a in arrays.items() if n not in problem.saved}))

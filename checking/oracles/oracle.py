@@ -1,4 +1,4 @@
-"""What the outputs should be, in more precision than any kernel has, and how far from it a kernel may be."""
+"""Expected outputs in higher precision than the kernel's, and bounds on its errors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Flat = dict[str, Any]
 
 
 def reference(problem: Problem, arrays: Mapping[str, Any]) -> Flat:
-    """Expected outputs of `problem` for `arrays` (as `widen` gives them), by the definition.
+    """Expected outputs of `problem` for `arrays` (from `widen`), by the definition.
 
-    Saved tensors among the results are what the forward would have saved.
+    The results include the saved tensors, as the forward computes them.
     """
     if isinstance(problem, BodyProblem):
         return body_oracle.reference(problem, arrays)
@@ -34,7 +34,7 @@ def reference(problem: Problem, arrays: Mapping[str, Any]) -> Flat:
 
 @memoized
 def explicit(problem: Problem, arrays: Mapping[str, Any]) -> Flat | None:
-    """Expected outputs by the op's own program, for saved tensors of any value; None for an op that has no program."""
+    """Expected outputs by the op's own program, for saved tensors of any value; None for body ops."""
     return None if isinstance(problem, BodyProblem) else program_oracle.explicit(_programmed(problem), arrays)
 
 
@@ -47,9 +47,9 @@ def tolerances(
     *,
     saved: Mapping[str, Any] | None = None,
 ) -> Flat:
-    """The declared bound on the error of each element of each output, in the form that `flat` gives.
+    """The declared bound on the error of each element of each output, in the shapes of `flat`.
 
-    `saved` are the real values of saved inputs: by default those of `exact`; {} where what is there counts as exact.
+    `saved` are the exact values of saved inputs, by default those in `exact`; {} treats the given ones as exact.
     """
     real = exact if saved is None else saved
     if isinstance(problem, BodyProblem):
@@ -66,7 +66,7 @@ def _programmed(problem: Problem) -> program_oracle.Programmed:
 def widen(
     problem: Problem, arrays: Mapping[str, np.ndarray[Any, Any]], kind: np.dtype[Any] | None = None
 ) -> Flat:
-    """Arrays as the oracle reads them: in its own form and, unless `kind` is another, in its own type."""
+    """Arrays in the shapes of `flat` and the oracle's type, or `kind`."""
     kind = kind or wide_type(problem.element)
     return {n: problem.flat(n, _as_wide(a, kind)) for n, a in arrays.items()}
 
@@ -80,7 +80,7 @@ def _as_wide(array: np.ndarray[Any, Any], kind: np.dtype[Any]) -> np.ndarray[Any
 def with_saved(
     problem: Problem, arrays: Arrays, held: Mapping[str, ElementKind], hidden: Arrays | None = None
 ) -> tuple[Arrays, Flat]:
-    """Add what the forward saves, rounded as it is stored; return the arrays and the oracle's results."""
+    """Add the tensors that the forward saves, as stored; return the arrays and the expected results."""
     kind = wide_type(problem.element)
     wide = {n: _as_wide(a, kind) for n, a in (hidden or {}).items()}
     with np.errstate(all="ignore"):
@@ -96,7 +96,7 @@ def with_saved(
 def _bounded(
     problem: Problem, arrays: Mapping[str, np.ndarray[Any, Any]], exact: Mapping[str, Any]
 ) -> dict[str, Bounded]:
-    """Inputs with how far they lie from the real values that the expectation was computed from."""
+    """Inputs with their distance from the exact values."""
     bounded = {}
     for name, value in widen(problem, arrays).items():
         with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""The oracle of ops whose math is a program: their reference, or the derivative of their forward's."""
+"""The oracle of ops with a program: their reference, or the derivative of their forward's."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Spec = RowSpec | MapSpec
 
 
 def reference(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
-    """Expected outputs of `problem` for `arrays` (rows x columns, wide), by the definition.
+    """Expected outputs of `problem` for wide `arrays` in the shapes of `flat`, by the definition.
 
-    A forward op evaluates its reference; a gradient op differentiates its forward's, with nothing taken from its own
-    program. Saved tensors among the results are what the forward would have saved.
+    A forward op evaluates its reference, a gradient differentiates its forward's; its own program is not used. The
+    results include the saved tensors, as the forward computes them.
     """
     if problem.spec.gradient is None:
         lines = _reference_lines(problem.spec)
@@ -65,7 +65,7 @@ def _parsed(
 
 
 def _environment(spec: Spec, values: Mapping[str, Any], space: Space, arrays: Mapping[str, Any]) -> Flat:
-    """Everything a program of `spec` may read: arrays, defaults of those that are absent, and scalars."""
+    """Everything a program of `spec` may read: arrays, defaults of absent ones, and scalars."""
     names: Flat = {n: f for n, f in values.items() if n in spec.descriptor and spec.descriptor[n].type != "shape"}
     for name, tensor in spec.inputs.items():
         if name in arrays:

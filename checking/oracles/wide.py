@@ -10,7 +10,7 @@ from baracuda.runtime import ElementKind
 
 
 def wide_type(element: ElementKind) -> np.dtype[Any]:
-    """float64, or the machine's long double when the kernel itself works in float64; what is no real number stays."""
+    """float64, or long double for f64 elements; integers, bools and complex numbers keep their type."""
     row = element.row
     if element.value[0] == "c" or (not row.unit_roundoff):
         return row.numpy

@@ -1,4 +1,4 @@
-"""Tests that follow from a spec: the oracle, the bounds, hostile memory, and every refusal the spec declares."""
+"""Spec-driven tests: errors against the oracle, memory layouts, guarantees, and every error that the spec declares."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def run(
 ) -> int:
     """Run the spec-driven tests of `ops` (all if empty) below `specs` on "host" or "cuda"; return pytest's exit code.
 
-    `package` is where the plans were generated to. `check` has the host device look at every access to memory.
-    A result beyond its bound is kept in the folder `repro`. `extra` goes to pytest.
+    `package` holds the generated plans. `check` checks every memory access on the host device. Failures are saved in
+    the folder `repro`. `extra` are arguments for pytest.
     """
     if check and device != "host":
-        raise InvalidProblem("--check is of the host device; on a GPU there is 'baracuda-gen sanitize'")
+        raise InvalidProblem("--check needs the host device; on a GPU use 'baracuda-gen sanitize'")
     if device == "cuda" and not CudaDevice.available():
         raise DriverError("no CUDA device to test on; use the host device")
     chosen = environment(specs, package, ops, "check" if check else device)
@@ -58,9 +58,9 @@ def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> Non
 
 
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:
-    """The environment variables that tell a child process what to test; it finds packages in this folder too.
+    """Environment variables that tell a child process what to test; it also imports from the current folder.
 
-    Raises Unsupported where what judges is not installed, CompileError where the host device has no compiler.
+    Raises Unsupported if pytest or autograd is missing, CompileError if the host device has no compiler.
     """
     for name in ("autograd", "pytest"):
         if find_spec(name) is None:

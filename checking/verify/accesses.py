@@ -1,4 +1,4 @@
-"""Every access of a kernel to memory, looked at in the host device's check mode."""
+"""Memory accesses of kernels in the host device's check mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACCESS_PATTERNS = ("contiguous", "step", "transposed", "odd")
 
 
 def check_accesses(problem: Problem, memory: Memory, *, thoroughly: bool) -> None:
-    """In check mode nothing is found, with any optional tensor there is, packed or, on small problems, in any layout.
+    """Check mode finds nothing on packed arrays and, for small problems, in any layout.
 
     `thoroughly` adds every choice of stored types.
     """
@@ -27,7 +27,7 @@ def check_accesses(problem: Problem, memory: Memory, *, thoroughly: bool) -> Non
 
 
 def run_watched(problem: Problem, memory: Memory, patterns: Patterns, choice: Choice) -> None:
-    """Run on numbers that need no oracle: what is looked at are addresses and their order."""
+    """Run on arbitrary numbers: check mode judges addresses and their order."""
     held, rng = problem.held(choice), np.random.default_rng(10)
     arrays = {n: a.astype(held[n].row.numpy) for n, a in problem.draw().items()}
     for name in problem.arguments:

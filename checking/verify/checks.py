@@ -1,4 +1,4 @@
-"""What a spec promises, each promise a check that runs kernels and raises AssertionError when it is broken."""
+"""A check per guarantee of a spec: it runs kernels and raises AssertionError where the guarantee is broken."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ..trials.arrange import Choice, arrange, same_bits
 from ..trials.memory import PATTERNS, Memory, Placed
 from ..trials.trial import Trial, message_of, trial, wrong_in
 
-LOOSEST = 0.05  # of its bound that a SKU's worst error must reach: a bound that anything passes says nothing
-LARGE = 1 << 17  # elements; a problem of more is drawn in one style on the host device, the one that rounds most
+LOOSEST = 0.05  # fraction of the bound that a SKU's worst error must reach, so that the bound can fail
+LARGE = 1 << 17  # elements; on the host device larger problems are drawn in one style, the one with the largest errors
 
 
 def check_accuracy(problems: list[Problem], memory: Memory, *, tight: bool = True) -> None:
-    """Errors against the oracle stay within the declared bound, on every problem and draw; the worst comes near it.
+    """Errors against the oracle are within the declared bound on every problem and style.
 
-    Exact outputs (of integer type) must be equal. Without `tight` no error needs to come near the bound.
+    Integer outputs must be equal. With `tight`, the worst error must reach LOOSEST of the bound.
     """
     if not problems:
-        raise AssertionError("no problem of the spec's selects this kernel, so nothing shows what it does; add a case")
+        raise AssertionError("no test problem selects this kernel; add a case")
     worst: dict[str, Accuracy] = {}
     for problem in problems:
         for style in _styles(problem, memory):
@@ -58,14 +58,14 @@ def measured(problem: Problem, memory: Memory, style: str) -> dict[str, Accuracy
 
 
 def drawn(problem: Problem, style: str) -> Trial:
-    """Inputs of a style of `STYLES`, and what the oracle makes of them."""
+    """Inputs of a style of `STYLES`, with expected outputs and bounds."""
     held = problem.held()
     arrays, exact = with_saved(problem, problem.draw(style), held, problem.draw_hidden(style))
     return trial(problem, arrays, exact, tolerances(problem, arrays, exact, held))
 
 
 def _within(one: Trial, memory: Memory, what: str) -> dict[str, Accuracy]:
-    """What a trial gives; where that is not what it should, it may be kept to be tried again."""
+    """Measure a trial; a failure may be saved for `repro`."""
     said = f"{_of(one.problem)}, {what}"
     try:
         found = one.measure(memory)
@@ -77,7 +77,7 @@ def _within(one: Trial, memory: Memory, what: str) -> dict[str, Accuracy]:
 
 
 def check_explicit(problem: Problem, memory: Memory) -> None:
-    """Saved tensors may hold anything: the outputs follow the op's own formula, not the forward's idea of them."""
+    """With arbitrary saved tensors, the outputs follow the op's own formula."""
     held = problem.held()
     arrays, _ = with_saved(problem, problem.draw(seed=3), held, problem.draw_hidden(seed=3))
     rng = np.random.default_rng(4)
@@ -90,7 +90,7 @@ def check_explicit(problem: Problem, memory: Memory) -> None:
 
 
 def check_stored_types(problem: Problem, memory: Memory) -> None:
-    """Every choice of element types the spec allows for its tensors gives results within the bound."""
+    """Results are within the bound for every choice of element types that the spec allows."""
     for choice in choices_of(problem):
         held = problem.held(choice)
         inputs = {n: a.astype(held[n].row.numpy) for n, a in problem.draw(seed=5).items()}
@@ -100,7 +100,7 @@ def check_stored_types(problem: Problem, memory: Memory) -> None:
 
 
 def choices_of(problem: Problem) -> Iterator[dict[str, ElementKind]]:
-    """Each chosen tensor in turn with each of its other types, then all of them together."""
+    """Each tensor of chosen type with each of its other types, then all together."""
     usual = problem.held()
     others = {n: [k for k in problem.plan.elements_of(n) if k != usual[n]] for n in usual}
     for name, kinds in others.items():
@@ -124,9 +124,10 @@ def _compared(
 
 
 def check_layouts(problem: Problem, memory: Memory) -> None:
-    """Strides, alignment, workspace and repetition change no bit where the spec promises so and the same kernel serves,
-    nor anything else beyond the bound; a different pattern is laid under each tensor, so that no one's offsets serve
-    for another's."""
+    """Strides, alignment, workspace and repetition change no bit where the spec guarantees that for the same kernel.
+
+    Other results stay close. Tensors have different patterns, so that no tensor's offsets fit another.
+    """
     arrays, _ = with_saved(problem, problem.draw(seed=1), problem.held(), problem.draw_hidden(seed=1))
     base = arrange(problem, arrays, memory).run()
     again = arrange(problem, arrays, memory, shift_workspace=16).run()
@@ -149,7 +150,7 @@ def _layouts(problem: Problem) -> Iterator[dict[str, str]]:
 
 
 def check_broadcast(problem: Problem, memory: Memory) -> None:
-    """An input of stride 0 along its first axis reads as the same numbers written out."""
+    """An input of stride 0 along its first axis gives the same as the numbers written out."""
     arrays, _ = with_saved(problem, problem.draw(seed=2), problem.held(), problem.draw_hidden(seed=2))
     read_only = [n for n, a in problem.plan.ARGUMENTS.items() if not a.written]
     free = [n for n in read_only if n in arrays and problem.arguments[n].layout != "contiguous"]
@@ -164,12 +165,11 @@ def check_broadcast(problem: Problem, memory: Memory) -> None:
         _require_same(problem, base, arranged.run(), promised, f"stride 0 in {name!r}")
 
 
-FAR = 2**31 + 8  # elements between rows: beyond what 32 bits can count
+FAR = 2**31 + 8  # elements between rows: beyond 32 bits
 
 
 def check_huge_strides(problem: Problem, memory: Memory) -> None:
-    """Halves of each axis of length 2, more than 2^31 elements apart, give the same bits as side by side, for each
-    tensor in turn."""
+    """Halves of an axis of extent 2 that lie more than 2^31 elements apart give the same bits as adjacent ones."""
     arrays, _ = with_saved(problem, problem.draw(seed=9), problem.held(), problem.draw_hidden(seed=9))
     base = arrange(problem, arrays, memory).run()
     for name in problem.arguments:
@@ -184,7 +184,7 @@ def check_huge_strides(problem: Problem, memory: Memory) -> None:
 
 
 def _far_axes(problem: Problem, name: str) -> list[int]:
-    """The axes of length 2 whose stride is free; of a family that treats all alike, the first."""
+    """The axes of extent 2 whose stride is free; outside of the row family the first of them."""
     shape, layout = problem.shape_of(name), problem.arguments[name].layout
     if problem.layout or layout == "contiguous" or (isinstance(problem, RowProblem) and shape != problem.shape):
         return []
@@ -194,7 +194,7 @@ def _far_axes(problem: Problem, name: str) -> list[int]:
 
 
 class _Far:
-    """A placed tensor moved to memory in which the two halves of `axis` lie FAR elements apart."""
+    """A placed tensor moved to memory where the halves of `axis` lie FAR elements apart."""
 
     def __init__(self, placed: Placed, axis: int, memory: Memory) -> None:
         self.axis, self.shape, self.itemsize = axis, placed.view.shape, placed.view.element.row.bytes
@@ -230,7 +230,7 @@ def check_in_place(problem: Problem, memory: Memory) -> None:
 
 
 def check_batch_invariance(problem: Problem, memory: Memory) -> None:
-    """What belongs to one part of a batch has bits that do not depend on the other parts: half of it has the same."""
+    """Results of half of a batch have the same bits as in the whole batch."""
     promised = [n for n, rungs in problem.plan.PROMISES.items() if "batch_invariant" in rungs]
     half = problem.half if promised else None
     if half is None or half.plan.sku != problem.plan.sku:
@@ -272,7 +272,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 
 
 def check_special_values(problem: Problem, memory: Memory) -> None:
-    """NaN, infinities, signed zeros and subnormals give what the formula gives; in rows, in their own and no others."""
+    """NaN, infinities, signed zeros and subnormals give what the formula gives, and change no other row."""
     if isinstance(problem, RowProblem):
         _check_special_rows(problem, memory)
         return
@@ -294,7 +294,7 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
                 got = problem.flat(argument, as_float(outputs[argument]))
                 expected = np.asarray(exact[result], np.float64)
                 if np.isnan(value) and _skips_zeros(problem):
-                    # Where 0 is multiplied by NaN is the definition's own affair, but NaN must not vanish.
+                    # Which outputs 0 times NaN reaches is up to the definition, but NaN must not vanish.
                     if np.isnan(expected).any() and not np.isnan(got).any():
                         raise AssertionError(f"{_of(problem)}, {value} in {name!r}: {argument!r} loses it")
                     expected = np.where(np.isnan(got) | np.isnan(expected), got, expected)
@@ -314,7 +314,7 @@ def _skips_zeros(problem: Problem) -> bool:
 
 
 def _finite_only(problem: Problem) -> bool:
-    """Whether infinities are no inputs: by the spec, or in a gradient, where 0 times infinity is as it is written."""
+    """Whether inputs must be finite: by the spec, or in a gradient, where 0 times infinity may occur."""
     return problem.spec.gradient is not None or problem.element in problem.spec.tests.finite
 
 
@@ -339,7 +339,7 @@ def _check_special_rows(problem: RowProblem, memory: Memory) -> None:
 
 
 def _with_overflow(problem: Problem, arrays: Arrays) -> dict[str, Any]:
-    """What the formula gives in the accumulator's range: where it overflows there, so does the result."""
+    """What the formula gives, overflowing where the accumulator does."""
     exact = explicit(problem, widen(problem, arrays)) or {}
     narrow = explicit(problem, widen(problem, arrays, problem.element.row.acc.row.numpy)) or {}
     return {n: np.where(np.isfinite(narrow[n]), exact[n], narrow[n]) for n in problem.results.values()}
@@ -369,7 +369,7 @@ def _require_same(problem: Problem, base: Arrays, other: Arrays, promised: set[s
 
 
 def _require_near(problem: Problem, expected: np.ndarray[Any, Any], other: np.ndarray[Any, Any], what: str) -> None:
-    """For bits that are not promised: the size of the numbers is."""
+    """Where bits are not guaranteed, values must be close."""
     a, b = as_float(expected), as_float(other)
     scale = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
     np.testing.assert_allclose(b, a, rtol=1e-2, atol=1e-2 * float(scale), err_msg=f"{_of(problem)}: {what}")

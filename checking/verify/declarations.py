@@ -1,4 +1,4 @@
-"""What a plan declares, against the spec rather than against what was generated from it."""
+"""Declarations of plans, compared with the spec."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_declarations(subject: Subject) -> None:
 
 
 def _sums(spec: RowSpec) -> Counter[str]:
-    """How many sums down the columns are made for each flag alone: those that are an optional output as they are."""
+    """The number of column sums per flag: those that are optional outputs without further computation."""
     lines = parse(spec.program, scope_of(spec))
     used = {name for line in lines for name in reads(line.expr)}
     sums = {line.name for line in lines if isinstance(line.expr, Reduce) and line.expr.kind == "sum"} - used
@@ -65,7 +65,7 @@ def _over(spec: OpSpec, tensor: TensorSpec) -> str:
 
 
 def check_order(problem: Problem, memory: Memory) -> None:
-    """Of several wrong arguments, the first in the spec's order is the one complained of."""
+    """Of several wrong arguments, the error names the first in the spec's order."""
     arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
     arranged = arrange(problem, arrays, memory)
     given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments

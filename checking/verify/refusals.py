@@ -1,4 +1,4 @@
-"""What a plan must refuse: every requirement violated, every argument spoilt, with the exact error and in order."""
+"""Calls that a plan must refuse: each requirement violated, each argument invalid, with the right error and order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ..problems.subject import Subject
 from ..trials.arrange import arrange
 from ..trials.memory import Memory
 
-# Values that some requirement may object to, by type of field.
+# Values that a requirement may refuse, by type of field.
 _SUSPECTS: dict[str, tuple[Any, ...]] = {
     "shape": ((), (-1, 4), (4, -1), (2,) * 9, (2,) * 8, (0, 0), (3,), (4, 4)),
     "int": (-1, 0, 1, 2, 3, 5, 9, -2, -3, -9, 255, 256, 1 << 40),
@@ -42,7 +42,7 @@ _SUSPECTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-_ENOUGH = 2500  # values tried, when there is nothing left to show
+_ENOUGH = 2500  # values tried at least
 
 
 # Values of other types than the field's, which has 64 bits.
@@ -55,9 +55,9 @@ _STRANGERS: dict[str, tuple[Any, ...]] = {
 
 
 def check_requirements(subject: Subject) -> None:
-    """Each requirement of the spec, violated first of all, raises its own error with the values seen and needed.
+    """Each requirement, where it is the first violated, raises its error with the values seen and needed.
 
-    That of the element is the last; values that violate none are taken.
+    The element is checked last; values that violate nothing are accepted.
     """
     element = subject.spec.dtypes[0]
     base = subject.values(subject.spec.tests.cases[0])
@@ -66,7 +66,7 @@ def check_requirements(subject: Subject) -> None:
     others = (subject.values(case) for case in subject.spec.tests.cases[1:])
     changed = (values for other in others for values in _alone(subject, other))
     for turn, values in enumerate(chain(_alone(subject, base), changed, _violations(subject, base))):
-        if turn > _ENOUGH and not missing:  # fields of some ops make hundreds of thousands of pairs
+        if turn > _ENOUGH and not missing:  # some ops have hundreds of thousands of pairs
             break
         try:
             first = _first_violated(subject, values)
@@ -92,7 +92,7 @@ def check_requirements(subject: Subject) -> None:
 
 
 def _immense(values: Mapping[str, Any]) -> bool:
-    """Whether some extent is so large that no memory holds what is asked for."""
+    """Whether some extent is too large for any memory."""
     return any(isinstance(v, int) and v >= 1 << 31 for v in values.values())
 
 
@@ -105,7 +105,7 @@ def _suspects(subject: Subject, base: Mapping[str, Any]) -> dict[str, list[Any]]
 
 
 def _alone(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One field at a time changed."""
+    """Cases with one field changed."""
     for name, values in _suspects(subject, base).items():
         for value in values:
             yield {**_canonical(base, subject), name: value}
@@ -121,7 +121,7 @@ def _violations(subject: Subject, base: Mapping[str, Any]) -> Iterator[dict[str,
 
 
 def _variations(kind: str, value: Any) -> list[Any]:
-    """The value of a good case, and for a shape the same with each extent negative, zero or one."""
+    """The value, and for a shape its variants with each extent -1, 0 or 1."""
     if kind != "shape":
         return [value]
     shape = tuple(value)
@@ -156,7 +156,7 @@ def check_types(subject: Subject) -> None:
 
 
 def check_elements(subject: Subject) -> None:
-    """Exactly the element types that the spec claims can be selected."""
+    """Exactly the element types of the spec can be selected."""
     values = subject.values(subject.spec.tests.cases[0])
     for kind in ElementKind:
         error = _error(partial(_select, subject, values, kind))
@@ -169,7 +169,7 @@ def check_elements(subject: Subject) -> None:
 
 @dataclass(frozen=True)
 class _Spoilt:
-    """Arguments with one thing wrong, and the error that is due."""
+    """Arguments with one defect, and the expected error."""
 
     what: str
     kind: type[BaracudaError]
@@ -179,7 +179,7 @@ class _Spoilt:
 
 
 def check_arguments(problem: Problem, memory: Memory) -> None:
-    """Each argument spoilt in each way raises its error, changes no output, and `can_implement` agrees."""
+    """Each argument with each defect raises its error and changes no output, and `can_implement` agrees."""
     arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
     arranged = arrange(problem, arrays, memory)
     given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
@@ -234,7 +234,7 @@ def _spoilt(problem: Problem, given: dict[str, Any], workspace: TensorView | Non
 
 
 def stranger(problem: Problem, name: str) -> ElementKind:
-    """An element type, narrow if there is one, that an argument may not have."""
+    """An element type that an argument may not have."""
     return next(k for k in (ElementKind.I16, ElementKind.I8) if k not in problem.plan.elements_of(name))
 
 

@@ -1,4 +1,4 @@
-"""Run the smallest covering problem of every SKU of an op once per layout, for a memory checker to watch.
+"""Run the smallest covering problem of every SKU of an op once per layout, under a memory checker.
 
 ``python -m baracuda.checking.verify.smallest OP ELEMENT`` does so on the GPU for the SKUs of an element type; the
 environment variables of `suite` apply.
@@ -21,7 +21,7 @@ _LAYOUTS = {"packed": "gap", "dense": "shifted", "strided": "step"}
 
 
 def main(op: str, element: str) -> None:
-    """Raise what goes wrong; print what ran."""
+    """Run, and print what ran."""
     memory = memory_of(os.environ.get(DEVICE, "cuda"))
     subject = next(s for s in subjects() if s.spec.op == op)
     for sku in (x for x in skus(subject) if x.element == element):
@@ -37,7 +37,7 @@ def main(op: str, element: str) -> None:
 
 
 def fills_packs(problem: Problem, vec: int) -> bool:
-    """Whether what the kernel writes comes in whole packs of 16 bytes."""
+    """Whether the rows of written arrays are whole packs."""
     return all(problem.shape_of(name)[-1] % vec == 0 for name in problem.written if len(problem.shape_of(name)) > 1)
 
 

@@ -1,4 +1,4 @@
-"""The spec-driven tests as pytest collects them: one item per promise and SKU, named so that a red line says it all."""
+"""The spec-driven tests for pytest: one item per check and SKU, named after both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..variables import DEVICE, OPS, PACKAGE, SPECS
 from . import checks, declarations, refusals, table
 from .accesses import SMALL, check_accesses
 
-_RANDOM = 12  # problems a SKU that two devices are compared on
+_RANDOM = 12  # random problems per SKU on which two devices are compared
 _AGREEMENT = "agreement_with_the_host_device"
 HERE = Path(__file__).resolve().parents[2] / "specs"
 
@@ -47,13 +47,13 @@ def _device() -> str:
 
 
 def _small(sku: KernelSku) -> Problem:
-    """The smallest problem of a SKU that has several of everything."""
+    """The smallest problem of a SKU with several rows, cells or samples."""
     found = [p for p in problems_of(sku.op, sku.symbol) if p.several] or problems_of(sku.op, sku.symbol)
     return min(found, key=lambda p: p.size)
 
 
 def _few(sku: KernelSku) -> list[Problem]:
-    """Of hand-written bodies the smallest problem and the one of most arguments; of others all."""
+    """For bodies the smallest problem and the one with most arguments; for other families all."""
     found = problems_of(sku.op, sku.symbol)
     if subject_of(sku).spec.family != "body":
         return list(found)
@@ -62,7 +62,7 @@ def _few(sku: KernelSku) -> list[Problem]:
 
 
 def _narrowest(sku: KernelSku) -> KernelSku:
-    """The SKU of the same op, element and entry points with the smallest tile, for what does not vary with tiles."""
+    """The first SKU of the same op, element, architecture and kind of schedule, for checks that tiles do not affect."""
     alike = (s for s in skus(subject_of(sku)) if (s.element, s.arch) == (sku.element, sku.arch))
     return next(s for s in alike if table.numbers(s) == table.numbers(sku))
 
@@ -72,7 +72,7 @@ def subject_of(sku: KernelSku) -> Subject:
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    """Give each test below its kernels, or its ops; on the host device as `table` says."""
+    """Parametrize each test with its kernels or ops; on the host device by `table`."""
     check = metafunc.function.__name__.removeprefix("test_")
     if "sku" in metafunc.fixturenames:
         if _device() == "cuda":
@@ -86,7 +86,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 
 def _is_of(check: str, subject: Subject, sku: KernelSku) -> bool:
-    if check == _AGREEMENT:  # of kernels that both devices can run
+    if check == _AGREEMENT:  # only for kernels that both devices can run
         return sku.fits("host") is None
     return subject.spec.family in table.TABLE[check].families
 
@@ -102,8 +102,8 @@ def memory() -> Iterator[Memory]:
 
 
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:
-    # Hand-written bodies have schedules that few problems of a size fit to be tested are for, and keys that are split
-    # among blocks are added up far more exactly than the bound has to allow.
+    # Few problems small enough to test select a body's larger schedules, and sums over split keys are far more exact
+    # than their bound.
     tight = subject_of(sku).spec.family != "body" or (sku == _narrowest(sku) and "splits" not in table.numbers(sku))
     checks.check_accuracy(list(problems_of(sku.op, sku.symbol)), memory, tight=tight)
 
@@ -131,7 +131,7 @@ def test_huge_strides(sku: KernelSku, memory: Memory) -> None:
 
 
 def _twos(problem: Problem) -> int:
-    """How many axes of an array are of length 2."""
+    """The number of axes of extent 2, of the array with most."""
     return max(problem.shape_of(name).count(2) for name in problem.arguments)
 
 
@@ -162,7 +162,7 @@ if _device() == "host":
         with check_mode() as watched:
             for problem in _few(sku):
                 small = problem.size <= SMALL
-                if small or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones differ in no address
+                if small or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
 

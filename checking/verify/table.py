@@ -1,15 +1,15 @@
 """Which kernels each check of the suite runs on.
 
-On a GPU every check runs on every kernel. On the host device it runs on one kernel of an op for each combination of the
-traits in its row: kernels that share them run the same code. A sampled run takes so many kernels of all ops together as
-the row says, whatever their number: as many of one op as of another, in each op those that differ most, and with more
-ops than that those in BARACUDA_TEST_FIRST, then others by the word in BARACUDA_TEST_SAMPLE.
+On a GPU every check runs on every kernel. On the host device it runs on one kernel per op and combination of the traits
+in its row, because kernels that share them run the same code. A sampled run takes the number of kernels in the row,
+spread evenly over ops and within an op over traits. If there are more ops than that, those in BARACUDA_TEST_FIRST come
+first, then others chosen by the word in BARACUDA_TEST_SAMPLE.
 
 Traits of a kernel:
   element  the element type
-  bytes    the size of an element and of what elements are summed in
-  path     how the work is done. Row ops: rows within a warp, within a block, or longer. Others: the architecture if
-           the op has a kernel of its own for it, the layout, and which numbers the schedule has
+  bytes    the sizes of the element and accumulator types
+  path     the code path. Row ops: rows within a warp, within a block, or longer. Others: the architecture if the op
+           has a header of its own for it, the layout, and the names of the schedule's numbers
   tile     the tile or schedule, the architecture and the layout
 """
 
@@ -30,10 +30,10 @@ from ..variables import FIRST, SAMPLE
 
 
 class Row(NamedTuple):
-    """A check of the suite, and what it runs on."""
+    """What a check of the suite runs on."""
 
     one_for_each: tuple[str, ...]  # combinations of traits, as "element path"
-    sampled: int  # kernels of all ops together in a sampled run
+    sampled: int  # kernels in a sampled run, over all ops
     families: tuple[str, ...] = ("row", "map", "body")
 
 
@@ -52,7 +52,7 @@ TABLE = {
     "preferences": Row(("bytes path",), 20),
     "check_order": Row(("bytes path",), 20),
     "entry_points": Row(("bytes path",), 20),
-    # Of an op rather than of its kernels.
+    # Per op, not per kernel.
     "requirements": Row((), 60),
     "types": Row((), 60),
     "elements": Row((), 60),
@@ -78,13 +78,13 @@ def traits(subject: Subject, sku: KernelSku) -> dict[str, Hashable]:
 
 
 def numbers(sku: KernelSku) -> frozenset[str]:
-    """What a schedule counts, which tells the ways apart that a hand-written body has to do its work."""
+    """The names of a schedule's numbers, which distinguish the algorithms of a body."""
     known = sku.schedule.numbers if isinstance(sku.schedule, Schedule) else ()
     return frozenset(name for name, _ in known) - {"blocks_per_sm"}
 
 
 def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
-    """What `check` runs on with the host device, in the order of `subjects`."""
+    """The kernels that `check` runs on with the host device, in the order of `subjects`."""
     row = TABLE[check]
     chosen = {one.spec.op: _first_of_each(row, one) for one in subjects if one.spec.family in row.families}
     if (seed := os.environ.get(SAMPLE)) is None:
@@ -99,7 +99,7 @@ def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
 
 
 def ops(check: str, subjects: Sequence[Subject]) -> list[Subject]:
-    """The ops that a check of whole ops runs on."""
+    """The ops that a check per op runs on."""
     if (seed := os.environ.get(SAMPLE)) is None:
         return list(subjects)
     first = os.environ.get(FIRST, "").split()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from baracuda.ops.usual import usual_of
 
 from ..lower.op import DescriptorField, Op, Tensor
-from ..lower.shared import type_lines
 from ..text import Code, Name, Text, names, wrapped
 
 _SEQUENCES = {Code("tuple[int, ...]"): Code("Sequence[int]")}  # a call takes any
@@ -65,7 +64,7 @@ def function_of(op: Op) -> Function:
         doc=op.doc,
         inputs=tuple(_inputs(inputs)),
         keywords=(*(_field(f, f.name in usual) for f in fields), *output_arguments, *chosen, _STREAM),
-        lines=tuple(_lines(op, inputs, outputs, fields, usual)),
+        lines=_lines(op, outputs),
         results=() if optional or len(outputs) == 1 else names(t.name for t in outputs),
     )
 
@@ -85,27 +84,10 @@ def _field(field: DescriptorField, usual: bool) -> Parameter:
     return Parameter(field.name, kind, field.default)
 
 
-def _lines(
-    op: Op, inputs: list[Tensor], outputs: list[Tensor], fields: list[DescriptorField], usual: Collection[str]
-) -> Iterator[Text]:
-    for tensor in inputs:
-        yield from tensor.told("may be left out")
-    for field in fields:
-        default = "; when left out, what `baracuda.ops.usual` has" if field.name in usual else ""
-        yield from _wrapped(" ".join(map(str.strip, field.lines)) + default)
-    for tensor in outputs:
-        yield from tensor.told(f"there if {tensor.optional}")
-    yield from [Text(f"{t.name}_dtype: the type of {t.name}, where it is not given") for t in outputs if t.macro]
-    yield Text("stream: a raw handle or a stream object; by default the current one of the arrays' library")
-    yield Text("")
-    yield from type_lines(op.tensors, op.shapes_told)
+def _lines(op: Op, outputs: list[Tensor]) -> tuple[Text, ...]:
+    """Where arguments are documented, and what is returned."""
     results = ", ".join(t.name for t in outputs)
     several = f"a named tuple of {results}"
-    only = f"{several}, or the only one there is" if any(t.optional for t in outputs) else several
-    rest = "Outputs that are not given are allocated by the first input's library, on its device."
-    yield from _wrapped(f"{rest} Returns {results if len(outputs) == 1 else only}.")
-    yield Text("Raises what the plan raises: InvalidProblem, Unsupported and others.")
-
-
-def _wrapped(text: str) -> tuple[Text, ...]:
-    return wrapped(text, 112, "    " if ": " in text else "")
+    only = f"{several}, or the only one requested" if any(t.optional for t in outputs) else several
+    arguments = f"Arrays are as in `{op.plan}.run`, other keywords as in `{op.descriptor}`."
+    return wrapped(f"{arguments} Returns {results if len(outputs) == 1 else only}.", 112)

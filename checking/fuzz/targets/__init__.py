@@ -1,1 +1,1 @@
-"""What is fuzzed, a module for each kind."""
+"""Fuzzing targets, a module per kind."""

@@ -36,10 +36,10 @@ _LARGEST = 1 << 22  # elements, or bytes of a workspace
 
 
 class _Accepted(Read):
-    """Specs that are accepted, generated and imported: from then on the user trusts them."""
+    """Accepted specs, generated and imported, which the user trusts from then on."""
 
     pure = False
-    bodies: ClassVar[bool] = False  # whether hand-written kernels are among them, which a changed spec may not fit
+    bodies: ClassVar[bool] = False  # whether to include hand-written kernels, which a changed spec may not fit
 
     def prepare(self) -> None:
         self.turn = 0

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target draws case after case from a seed and judges it."""
+"""The base of fuzzing targets, which draw cases from a seed and judge them; and targets that read specs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Target:
         self.prepare()
 
     def prepare(self) -> None:
-        """Do once what takes time, before anything is watched."""
+        """Set up once, unwatched."""
 
     def case(self, index: int, rng: Random) -> object:
         """Draw a case, unwatched."""
@@ -52,11 +52,11 @@ class Target:
         """Write a case's files, unwatched."""
 
     def judge(self, case: object) -> str:
-        """Do with a case what users would; return "" or what was refused. Fault for what may not be."""
+        """Use a case as a user would; return "" or the refusal. Raises Fault for forbidden behaviour."""
         raise AssertionError("targets define this")
 
     def shown(self, case: object) -> str:
-        """A case, for people."""
+        """A readable description of a case."""
         return repr(case)[:_SHOWN]
 
     def drawn(self, index: int) -> object:

@@ -1,1 +1,1 @@
-"""Changes to kernels and plans, each of which some test has to notice."""
+"""Defects to plant in kernels and plans."""

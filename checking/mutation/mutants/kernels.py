@@ -1,4 +1,4 @@
-"""Which mutants there are: of each kernel text on chosen SKUs, and of each plan."""
+"""All mutants of kernels, and the SKUs that represent an op."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class Mutant:
     start: int
     before: str
     after: str
-    use: str = ""  # which of the places this is that a template fills in from the line: "2 of 3"
+    use: str = ""  # "2 of 3" where a template prints the line three times
 
     @property
     def id(self) -> str:
-        """The same in every run, as long as the text is the same."""
+        """Depends on the mutant alone, so it is the same in every run."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:12]
 
     @property
     def change(self) -> str:
-        """What is done to the line, in one line."""
+        """The change in one line: "before -> after"."""
         return " ".join(f"{self.before or 'nothing'} -> {self.after or 'nothing'}".split())
 
     def apply(self, text: str) -> str:
@@ -76,15 +76,15 @@ class Mutant:
 
 @cache
 def pasted(source: SourceFile) -> str:
-    """The kernel text with the project's headers."""
+    """The kernel's source with the project's headers inlined."""
     return with_headers(source.text, source.path)
 
 
 def representatives(op: str) -> list[Registered]:
-    """Three kernels of `op` that differ in all that a kernel's text branches on.
+    """Three kernels of `op` that cover the branches of its source.
 
-    A tile whose rows lie within a warp, of f32; one whose rows are several warps, of 16 bits; a wide one, of f64. Where
-    the op has none of these, another of its element types.
+    A tile of rows within a warp in f32, one of rows of several warps in a 16-bit type, and a wide one in f64; another
+    element type where the op lacks these.
     """
     rows = REGISTRY.candidates(op)
     halves = (ElementKind.BF16, ElementKind.F16) if len(op) % 2 else (ElementKind.F16, ElementKind.BF16)
@@ -102,10 +102,10 @@ def _kind(sku: KernelSku) -> str:
 
 
 def of_kernels(op: str, ops: Sequence[str]) -> Iterator[Mutant]:
-    """Every mutant of the kernels of `op`, where `ops` are all there are.
+    """Every mutant of the kernels of `op`; `ops` are all ops.
 
-    A line that no other op has is changed in each representative. One that several ops have, in headers or between the
-    lines that a template fills in, does the same in all of them: together they change it once in each kind of kernel.
+    A line of this op alone is mutated in each representative. A line that ops share, from a header or a template, is
+    mutated once per kind of kernel, in one of these ops.
     """
     rows, lines = representatives(op), {other: _lines(other) for other in sorted(ops)}
     for place, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Which mutants there are of a generated plan, and how one takes the place of the plan."""
+"""All mutants of a generated plan, and how one replaces the plan."""
 
 from __future__ import annotations
 

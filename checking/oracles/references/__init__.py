@@ -1,6 +1,6 @@
-"""What ops with hand-written kernels should compute: definitions in NumPy, and how far a kernel may be off.
+"""Definitions of ops with hand-written kernels: values in NumPy, and error bounds.
 
-A spec names one as ``oracle: module.function``. Nothing here is derived from a kernel.
+A spec names one as ``oracle: module.function``. None is derived from a kernel.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import Any
 
 Fields = Mapping[str, Any]  # the descriptor's, by name
-Arrays = Mapping[str, Any]  # arguments that are there, in the caller's shapes
+Arrays = Mapping[str, Any]  # present arguments, in the caller's shapes
 # (xp, fields, inputs) -> outputs; xp is NumPy or autograd's, so no array is changed in place.
 Values = Callable[[Any, Fields, Arrays], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Unit roundoffs: of the type sums are kept in, of the element type, and of what factors are rounded to.
+    """Unit roundoffs: of the accumulator, of the element type, and of the type that factors are rounded to.
 
     The last is 0 where factors keep the accumulator's precision.
     """
@@ -28,8 +28,8 @@ class Units:
     factors: float = 0.0
 
 
-# (fields, inputs, slack, units) -> for each output an absolute bound on the error before it is rounded to what it is
-# stored in. `slack` says how far saved inputs lie from the real values.
+# (fields, inputs, slack, units) -> a bound on the absolute error of each output before it is stored. `slack` is the
+# distance of saved inputs from their exact values.
 Errors = Callable[[Fields, Arrays, Mapping[str, Any], Units], dict[str, Any]]
 
 
@@ -37,7 +37,7 @@ Errors = Callable[[Fields, Arrays, Mapping[str, Any], Units], dict[str, Any]]
 class Definition:
     """`values` is None for a gradient, which is derived from its forward's.
 
-    With `skips_zeros`, what weighs nothing may be left out, so that 0 times NaN may be 0.
+    With `skips_zeros`, terms of weight 0 may be skipped, so 0 times NaN may be 0.
     """
 
     errors: Errors

@@ -34,40 +34,40 @@ def _flash_sdpa(xp: Any, fields: Fields, arrays: Arrays) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Sums:
-    """How a kernel adds: errors in units of the accumulator's roundoff, relative to the sum of magnitudes."""
+    """How a kernel sums; errors are in roundoffs of the accumulator, relative to the sum of magnitudes."""
 
     units: Units
     tensor_cores: bool
 
     @property
     def rounded(self) -> float:
-        """The roundoff of weights before they are multiplied."""
+        """The unit roundoff of weights that are multiplied with values."""
         return self.units.factors
 
     @property
     def lost(self) -> float:
-        """Weights below this may be lost: subnormal powers, or what f16 rounds to zero."""
+        """Weights below this may become 0: subnormal powers, or what f16 rounds to zero."""
         powers = 2.0**-126 if self.units.acc > 2.0**-50 else 2.0**-1022
         return 2.0**-25 if self.rounded == 2.0**-11 else powers
 
     def product(self, terms: int) -> float:
-        """A sum of products: one by one; 16 by an instruction that truncates; or floats by three of these."""
+        """The error of a sum of products: serial, by a truncating instruction for 16, or by three of these for f32."""
         if not self.tensor_cores or self.units.acc < 2.0**-50:
             return (terms + 4) * self.units.acc
         return (terms / 4 + 8 if self.rounded else terms + 12) * self.units.acc
 
     def row(self, terms: int) -> float:
-        """The sum of a row of powers: 32 lanes', or four lanes' of tiles, each changing what was there before."""
+        """The error of the sum of a row of powers, over 32 lanes, or over four lanes and tiles that rescale it."""
         return (terms / 4 + terms / 16 + 8 if self.tensor_cores else terms / 32 + 8) * self.units.acc
 
 
 @dataclass(frozen=True)
 class _Weights:
-    """Probabilities by their definition in float64, with bounds for what was computed on the way."""
+    """Probabilities by their definition in float64, with error bounds of intermediate values."""
 
     attn: Any
     lse: Any
-    score: Any  # |error| of each score, those that are not seen left out
+    score: Any  # |error| of each visible score
     bend: Any  # the slope of softcap
     bend_error: Any
 
@@ -156,7 +156,7 @@ def _flash_backward_errors(fields: Fields, arrays: Arrays, slack: Mapping[str, A
 
 
 def _dp(fields: Fields, arrays: Arrays, sums: _Sums) -> tuple[Any, Any, Any]:
-    """dy v^T, how far off a kernel may be, and the sum of magnitudes."""
+    """dy v^T, a bound on its error, and the sum of magnitudes."""
     v = turned(shared(fields, arrays["v"]))
     size = np.abs(arrays["dy"]) @ np.abs(v)
     return arrays["dy"] @ v, sums.product(fields["d_v"]) * size, size
@@ -165,7 +165,7 @@ def _dp(fields: Fields, arrays: Arrays, sums: _Sums) -> tuple[Any, Any, Any]:
 def _products(
     fields: Fields, arrays: Arrays, sums: _Sums, ds: tuple[Any, Any], attn: tuple[Any, Any]
 ) -> dict[str, Any]:
-    """Bounds for dq, dk and dv from dS and the probabilities, each with its own bound."""
+    """Bounds on dq, dk and dv, from those on dS and the probabilities."""
     queries, heads, groups = fields["query_len"], fields["num_heads"], fields["num_kv_heads"]
     terms = queries * (heads // max(1, groups))
     lost = sums.lost if sums.rounded else 0.0  # by rounding to halves

@@ -1,4 +1,4 @@
-"""What attention weighs values with, by its definition on whole matrices of scores.
+"""Attention weights by their definition, on whole matrices of scores.
 
 A score is scale q k, then softcap tanh(score / softcap), then minus slope |distance|, then plus mask.
 """
@@ -23,7 +23,7 @@ def scores(xp: Any, fields: Fields, arrays: Arrays) -> Any:
 
 
 def softmax(xp: Any, score: Any, may_see: Any) -> tuple[Any, Any]:
-    """Probabilities, and the logarithm of what they were divided by; zeros and -inf where nothing is seen."""
+    """Probabilities and lse, the logarithm of their denominator; zeros and -inf for queries that see no key."""
     seen = may_see & (score != -np.inf)
     lowest = np.full((*score.shape[:-1], 1), -np.inf, score.dtype)
     largest = xp.max(xp.concatenate([xp.where(seen, score, -np.inf), lowest], axis=-1), axis=-1, keepdims=True)
@@ -35,19 +35,19 @@ def softmax(xp: Any, score: Any, may_see: Any) -> tuple[Any, Any]:
 
 
 def shared(fields: Fields, x: Any) -> Any:
-    """Keys or values as each head of queries sees them."""
+    """Keys or values, repeated for each query head."""
     group = fields["num_heads"] // max(1, fields["num_kv_heads"])
     return x[:, np.arange(fields["num_heads"]) // max(1, group)]
 
 
 def distance(fields: Fields) -> Any:
-    """How far each key lies after the place where each query stands."""
+    """The distance from each query's position to each key, positive for later keys."""
     shift = fields["key_len"] - fields["query_len"] if fields["bottom_right"] else 0
     return np.arange(fields["key_len"]) - np.arange(fields["query_len"])[:, None] - shift
 
 
 def visible(fields: Fields) -> Any:
-    """Which keys a query may see; causal means none after it, whatever the window says."""
+    """Which keys a query may see; causal excludes later ones whatever the window."""
     left, right = fields.get("window_left", -1), 0 if fields["is_causal"] else fields.get("window_right", -1)
     after = distance(fields)
     seen = np.ones_like(after, dtype=bool)

@@ -1,4 +1,4 @@
-"""Causal convolution along time by its definition: each sequence is extended by what came before it.
+"""Causal convolution along time by its definition: each sequence is extended by the values before it.
 
 The bounds count one rounding for each multiply-add of the filter, and for the gradients of its taps and bias chains
 of at most `_CHAIN` additions: of a thread, of its block, and of the blocks' sums with what additions lose.
@@ -35,7 +35,7 @@ def _causal_conv1d_update(xp: Any, fields: Fields, arrays: Arrays) -> dict[str, 
 
 
 def _one(xp: Any, fields: Fields, arrays: Arrays, before: Any, x: Any) -> tuple[Any, Any]:
-    """The result for sequences x [n, C, t] that go on from `before`, and both of these side by side."""
+    """The result for sequences x [n, C, t] that continue `before`, and the two concatenated."""
     extended = xp.concatenate([before, x], axis=2)
     pre = _filtered(arrays["weight"], extended, x.shape[2])
     if "bias" in arrays:
@@ -48,18 +48,18 @@ def _filtered(weight: Any, extended: Any, steps: int) -> Any:
 
 
 def _sigmoid(xp: Any, p: Any) -> Any:
-    """Accurate as it goes to zero; what autograd makes of it where p is 0 does not matter to p times it."""
+    """The sigmoid, accurate near 0; its derivative at p = 0 is irrelevant to p times it."""
     small = xp.exp(-xp.abs(p))
     return xp.where(p < 0, small, 1.0) / (1.0 + small)
 
 
 def _halo(arrays: Arrays) -> int:
-    """How many values before a step take part in its result."""
+    """How many earlier values enter the result of a step."""
     return int(arrays["weight"].shape[1]) - 1
 
 
 def _sequences(xp: Any, fields: Fields, arrays: Arrays) -> Iterator[tuple[Any, Any]]:
-    """What came before, and x, of all sequences at once or of one after another."""
+    """The values before and x, of all sequences at once or of packed ones in turn."""
     x, states = arrays["x"], arrays.get("initial_states")
     if "cu_seqlens" not in arrays:
         yield (_no_states(arrays, x.shape[0]) if states is None else states), x
@@ -83,7 +83,7 @@ def _last(x: Any, count: int) -> Any:
 
 
 def _along_time(xp: Any, parts: list[Any], x: Any) -> Any:
-    """Results of all sequences as x has them: where there is one after another, they share the time axis."""
+    """Results in the layout of x: packed sequences share the time axis."""
     return xp.concatenate(parts, axis=2) if parts else np.zeros(x.shape, x.dtype)
 
 
@@ -111,14 +111,14 @@ def _y_error(values: Any, fields: Fields, arrays: Arrays, u: float) -> Any:
 
 
 def _before_silu(values: Any, fields: Fields, arrays: Arrays, u: float) -> tuple[Any, Any]:
-    """What `values` filters, and a bound on its error."""
+    """The pre-activation by `values`, and a bound on its error."""
     plain = {**fields, "use_silu": False}
     size = values(np, plain, _magnitudes(arrays))["y"]
     return values(np, plain, arrays)["y"], (_halo(arrays) + 2) * u * size
 
 
 def _silu(p: Any) -> tuple[Any, Any, Any]:
-    """The sigmoid of p, and the first two derivatives of p times it; the third is below a half."""
+    """The sigmoid of p, and two derivatives of p times it; the third is below a half."""
     sigmoid, rest = _sigmoid(np, p), _sigmoid(np, -p)
     return sigmoid, sigmoid + p * sigmoid * rest, sigmoid * rest * (2 + p * (rest - sigmoid))
 
@@ -166,7 +166,7 @@ def _magnitudes(arrays: Arrays) -> dict[str, Any]:
 
 
 def _smallest(u: float) -> float:
-    """The smallest number of a type with roundoff u: what the powers in a sigmoid may be off by."""
+    """The smallest normal number of a type with unit roundoff u: the absolute error of powers in a sigmoid."""
     return 2.0**-149 if u > 2.0**-50 else 2.0**-1074
 
 

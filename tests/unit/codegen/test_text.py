@@ -26,14 +26,14 @@ from baracuda.runtime import REGISTRY, SpecError
 HOSTILE = st.text(st.sampled_from("\"'\\\n\r\0\t #{}%*/?<>&`|_ax\x85\u2028\u202e"), max_size=24) | st.text(max_size=24)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(HOSTILE)
 def test_a_docstring_holds_any_text(text: str) -> None:
     assert ast.literal_eval(f'"""{in_docstring(text)}"""') == text
     assert ast.literal_eval(python(text)) == text
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(HOSTILE)
 def test_a_comment_is_one_line(text: str) -> None:
     """No end of a line within it, and no character that would continue it."""
@@ -42,7 +42,7 @@ def test_a_comment_is_one_line(text: str) -> None:
     assert not line.rstrip().endswith(("\\", "??/"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(HOSTILE)
 def test_a_page_has_no_tags_of_a_text(text: str) -> None:
     for escaped in (in_html(text), in_markdown(text)):

@@ -135,7 +135,7 @@ def _negated(expr: Expr) -> Expr:
     return Call("neg", (expr,))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=False))
 def test_parsing_what_is_printed_gives_the_tree_back(chance: random.Random) -> None:
     """`to_source` and `parse_expression` are inverse; types and signs of literals count."""
@@ -145,7 +145,7 @@ def test_parsing_what_is_printed_gives_the_tree_back(chance: random.Random) -> N
     kind_of(tree, KINDS)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="abijnsf01.+-*/%<>=!&|^~(), \nxeyTsum[]{}'\"\\:;_", max_size=60))
 def test_any_text_is_a_program_or_a_program_error(text: str) -> None:
     """No text makes the parser fail in a way of its own, and every message is one line."""
@@ -437,7 +437,7 @@ def _float32(value: Any) -> Any:
     return np.asarray(value, np.float32)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.integers(0, 2**32))
 def test_the_error_bound_holds_in_float32(seed: int) -> None:
     """Every finite float32 evaluation lies within `bound` of the real value, casts, choices and reductions included."""

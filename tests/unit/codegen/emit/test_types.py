@@ -116,10 +116,12 @@ def test_the_stub_has_every_function() -> None:
 
 @pytest.mark.parametrize("op", PLANS)
 def test_documentation_says_what_each_argument_is(op: str) -> None:
-    """Shape, types, strides, aliases and when it is there, on every method and on the function."""
+    """Shape, types, strides, aliases and when it is present, on every method and function; stubs refer to these."""
     plan = PLANS[op]
     docs = {name: inspect.getdoc(getattr(plan, name)) or "" for name in METHODS}
-    docs["stub"] = ast.get_docstring(STUBS[op]) or ""
+    stub = ast.get_docstring(STUBS[op]) or ""
+    assert f"`{plan.__name__}.run`" in stub and f"`{plan.DESCRIPTOR.__name__}`" in stub
+    assert (inspect.getdoc(getattr(baracuda.ops, op)) or "").endswith(docs["run"])
     for where, doc in docs.items():
         entries = dict(re.findall(r"^(\w+)(?: \(\w+\))?: (.*(?:\n    .*)*)", doc, re.MULTILINE))
         assert "stream" in entries
@@ -128,8 +130,7 @@ def test_documentation_says_what_each_argument_is(op: str) -> None:
             held = f" of {' or '.join(argument.dtypes)}, {_STRIDES[argument.layout]}"
             assert re.search(r"; [(\[].*[)\]]" + re.escape(held), told), (where, told)
             assert all(other in told.partition("may be the memory of ")[2] for other in argument.may_alias), told
-            if where in METHODS:
-                assert f"({argument.role})" in doc and argument.optional in told
+            assert f"({argument.role})" in doc and argument.optional in told
     assert all(name in docs["run"] for name in ("InvalidProblem", "BufferTooSmall", "workspace_bytes"))
 
 

@@ -10,10 +10,12 @@ import baracuda.runtime as rt
 
 from ..lower.body_op import BodyOp
 from ..lower.map_op import MapOp
-from ..lower.op import Op, RowOp, Tensor
-from ..text import Code, Name
+from ..lower.op import DescriptorField, Op, RowOp, Tensor
+from ..text import Code, Name, python
 
 Values = dict[str, Any]  # by what is a Name
+
+_ANNOTATION = {"shape": Code("tuple[int, ...]"), "int": Code("int"), "float": Code("float"), "bool": Code("bool")}
 
 
 class Declared(NamedTuple):
@@ -52,6 +54,23 @@ def declared_of(op: Op) -> Declared:
 def argument_of(t: Tensor) -> rt.Argument:
     """The plan's declaration of an argument."""
     return rt.Argument(t.name, t.role, t.over, t.dtypes, t.optional, t.layout, t.may_alias)
+
+
+def annotation(field: DescriptorField) -> Code:
+    """The type of a descriptor's field."""
+    return _ANNOTATION[field.kind]
+
+
+def default(field: DescriptorField) -> Code:
+    """The default of a descriptor's field, or nothing."""
+    if field.same_as:
+        return Code(f"rt.same_as({python(field.same_as)})")
+    return Code("") if field.default is None else python(field.default)
+
+
+def array_names(op: Op) -> tuple[Code, ...]:
+    """The arguments of `run` that are arrays."""
+    return tuple(Code(t.name) for t in op.tensors)
 
 
 def _requirement(check: Any) -> rt.Requirement:

@@ -9,6 +9,8 @@ from baracuda.ops.usual import usual_of
 
 from ..lower.op import DescriptorField, Op, Tensor
 from ..text import Code, Name, Text, names, wrapped
+from .declared import annotation, default
+from .docs import WIDTH
 
 _SEQUENCES = {Code("tuple[int, ...]"): Code("Sequence[int]")}  # a call takes any
 
@@ -55,7 +57,7 @@ def function_of(op: Op) -> Function:
     outputs = [t for t in op.tensors if t.role == "out"]
     inferred = {extent.field for extent in op.extents} | {t.optional for t in inputs}
     fields = [f for f in op.fields if f.name not in inferred]
-    chosen = [Parameter(Name(f"{t.name}_dtype"), Code("DTypeLike | None"), _NONE) for t in outputs if t.macro]
+    chosen = [Parameter(Name(f"{t.name}_dtype"), Code("DTypeLike | None"), _NONE) for t in outputs if t.chosen]
     output_arguments = [Parameter(t.name, _ARRAY, _NONE) for t in outputs]
     optional = any(t.optional for t in outputs)
     usual = usual_of({str(f.name): str(f.kind) for f in op.fields})
@@ -78,10 +80,10 @@ def _inputs(tensors: list[Tensor]) -> Iterator[Parameter]:
 
 
 def _field(field: DescriptorField, usual: bool) -> Parameter:
-    kind = _SEQUENCES.get(field.annotation, field.annotation)
-    if usual or field.default.startswith("rt."):
+    kind = _SEQUENCES.get(annotation(field), annotation(field))
+    if usual or field.same_as:
         return Parameter(field.name, Code(f"{kind} | None"), _NONE)
-    return Parameter(field.name, kind, field.default)
+    return Parameter(field.name, kind, default(field))
 
 
 def _lines(op: Op, outputs: list[Tensor]) -> tuple[Text, ...]:
@@ -90,4 +92,4 @@ def _lines(op: Op, outputs: list[Tensor]) -> tuple[Text, ...]:
     several = f"a named tuple of {results}"
     only = f"{several}, or the only one requested" if any(t.optional for t in outputs) else several
     arguments = f"Arrays are as in `{op.plan}.run`, other keywords as in `{op.descriptor}`."
-    return wrapped(f"{arguments} Returns {results if len(outputs) == 1 else only}.", 112)
+    return wrapped(f"{arguments} Returns {results if len(outputs) == 1 else only}.", WIDTH)

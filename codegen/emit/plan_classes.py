@@ -6,7 +6,6 @@ have the members that the generated module would declare; formulas are evaluated
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ import baracuda.runtime as rt
 from ..conditions.values import meaning
 from ..lower.op import DescriptorField, Op
 from ..text import Code
-from .declared import Declared, declared_of
+from .declared import Declared, annotation, declared_of
 from .output import PACKAGE
 
 Rows = tuple[rt.Registered, ...]
@@ -101,7 +100,7 @@ class _Fields(rt.Descriptor):
 def _descriptor(op: Op, declared: Declared, module: str) -> type[Any]:
     own = {
         "__module__": module,
-        "__annotations__": {str(f.name): str(f.annotation) for f in op.fields},
+        "__annotations__": {str(f.name): str(annotation(f)) for f in op.fields},
         "_defaults": {str(f.name): _default(f) for f in op.fields} | {"element": _MISSING},
         "_evaluate": staticmethod(_Evaluator(op.plan)),
     }
@@ -109,11 +108,6 @@ def _descriptor(op: Op, declared: Declared, module: str) -> type[Any]:
 
 
 def _default(field: DescriptorField) -> Any:
-    """The value of a default's text."""
-    if not field.default:
-        return _MISSING
-    match ast.parse(str(field.default), mode="eval").body:
-        case ast.Call(args=[ast.Constant(value=str() as other)]):
-            return rt.same_as(other)
-        case node:
-            return ast.literal_eval(node)
+    if field.same_as:
+        return rt.same_as(field.same_as)
+    return _MISSING if field.default is None else field.default

@@ -19,7 +19,8 @@ from markupsafe import Markup
 from ..lower.op import Op
 from ..spec.tuned import generated_text
 from ..text import Code, Text, laid_out, printed, python
-from .declared import declared_of
+from . import device, docs
+from .declared import annotation, array_names, declared_of, default
 from .line_map import render_mapped
 from .templates import FAMILIES
 
@@ -73,6 +74,8 @@ def environment(folders: tuple[Path, ...], language: str) -> jinja2.Environment:
     )
     env.filters = {name: env.filters[name] for name in _KEPT}
     env.filters.update(python=python, laid_out=laid_out, literal=Code, joined=joined, join=join)
+    env.filters.update(device.FILTERS | docs.FILTERS)
+    env.filters.update(annotation=annotation, array_names=array_names, field_default=default)
     return env
 
 

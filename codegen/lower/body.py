@@ -10,12 +10,10 @@ from baracuda.runtime import BodyKernel, Box, Schedule
 from ..conditions.parse import on_one_line, read_condition
 from ..spec.names import SCHEDULE_NAMES
 from ..spec.spec import BodySpec, KernelSpec
-from ..text import Code, Name, Text, names
+from ..text import Name, Text, names
 from .body_op import BodyOp, Maps, Row, Scratch, Setting
 from .op import Pinned, Tensor
 from .shared import first_arch, lower_tensor, scalar, shared_fields
-
-_CTYPE = {"T": "T", "acc": "acc_of<T>", "f32": "float", "i32": "int", "i64": "i64"}
 
 
 def names_of(spec: BodySpec) -> frozenset[str]:
@@ -38,18 +36,16 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
     shared = shared_fields(spec, spec_path, tensors, described)
     flags = {t.optional for t in tensors}
     first = first_arch(spec)
-    own = tuple(arch for arch in spec.body if arch != first)
+    architectures = tuple(arch for arch in spec.body if arch != first)
     return BodyOp(
         **shared,
-        headers=(*((Name(f"BARACUDA_{a.upper()}"), Code(spec.body[a])) for a in own), (None, Code(spec.body[first]))),
-        bodies=own,
+        headers=(*((Name(arch), spec.body[arch]) for arch in architectures), (None, spec.body[first])),
+        bodies=architectures,
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n not in flags),
         settings=tuple(_setting(n, text, spec) for n, text in spec.settings.items()),
         terms=tuple((Name(n), formula(text)) for n, text in spec.terms.items()),
         layouts=(*(_layout(n, axes) for n, axes in spec.layouts.items()), (Name("strided"), ())),
-        workspace=tuple(
-            Scratch(Name(n), Code(_CTYPE[w.dtype]), w.dtype, formula(w.size)) for n, w in spec.workspace.items()
-        ),
+        workspace=tuple(Scratch(Name(n), w.dtype, formula(w.size)) for n, w in spec.workspace.items()),
         kernels=tuple(_kernel(k, formula) for k in spec.kernels),
         rows=rows,
         shapes=tuple((Name(n), tuple(map(formula, (t.shape, *t.shapes)))) for n, t in spec.arguments.items()),
@@ -64,7 +60,7 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
 def _tensor(name: str, spec: BodySpec) -> Tensor:
     tensor = spec.arguments[name]
     rank = len(read_shape(tensor.shape))
-    lowered = lower_tensor(name, tensor, spec, over="array", struct="Strided")
+    lowered = lower_tensor(name, tensor, spec, over="array")
     return lowered.ranked(rank)
 
 
@@ -81,7 +77,7 @@ def read_shape(text: str) -> tuple[str, ...]:
 def _setting(name: str, text: str, spec: BodySpec) -> Setting:
     field = spec.descriptor.get(text.strip())
     boolean = (field is not None and field.type == "bool") or _is_boolean(text)
-    return Setting(Name(name), Code("bool" if boolean else "int"), read_condition(text, spec.descriptor))
+    return Setting(Name(name), boolean, read_condition(text, spec.descriptor))
 
 
 def _is_boolean(text: str) -> bool:

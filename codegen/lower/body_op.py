@@ -1,4 +1,4 @@
-"""What the templates of the body family see."""
+"""The model of the body family."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from baracuda.runtime import BodyKernel, Box, Schedule
 
-from ..text import Code, Name
+from ..text import Name
 from .op import Op, Scalar
 
 
@@ -15,7 +15,7 @@ class Setting:
     """A constant of the kernel that the descriptor decides: the value of `formula`."""
 
     name: Name
-    ctype: Code  # "bool" or "int"
+    boolean: bool  # else a whole number
     formula: str
 
 
@@ -24,7 +24,6 @@ class Scratch:
     """An array of the workspace."""
 
     name: Name
-    ctype: Code
     dtype: str
     size: str  # the formula of how many elements
 
@@ -42,7 +41,6 @@ class Row:
     fits: str  # the formula of which problems it serves, or ""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Maps:
     """The tensor maps of an architecture."""
@@ -55,7 +53,7 @@ class Maps:
 class BodyOp(Op):
     """An op with hand-written kernels."""
 
-    headers: tuple[tuple[Name | None, Code], ...]  # (macro of the architecture, header); the last has no macro
+    headers: tuple[tuple[Name | None, str], ...]  # by architecture; the last one is portable
     bodies: tuple[str, ...]  # architectures with a header of their own
     scalars: tuple[Scalar, ...]
     settings: tuple[Setting, ...]

@@ -14,13 +14,13 @@ def extents_of(spec: OpSpec) -> tuple[Extent, ...]:
     """Where each such field follows from; optional inputs count only if no required one determines it."""
     inputs = [name for name in spec.inputs if name in spec.arguments]
     inputs.sort(key=lambda name: bool(spec.inputs[name].optional))
-    found: dict[str, list[Extent]] = {field: [] for field in spec.descriptor}
+    extents: dict[str, list[Extent]] = {field: [] for field in spec.descriptor}
     for name in inputs:
         for extent in _shown(name, spec):
-            known = found[extent.field]
-            if not known or spec.inputs[known[0].tensor].optional:
-                known.append(extent)
-    return tuple(extent for known in found.values() for extent in known)
+            earlier = extents[extent.field]
+            if not earlier or spec.inputs[earlier[0].tensor].optional:
+                earlier.append(extent)
+    return tuple(extent for earlier in extents.values() for extent in earlier)
 
 
 def _shown(name: str, spec: OpSpec) -> Iterator[Extent]:
@@ -38,10 +38,10 @@ def _along(name: str, spec: MapSpec) -> Iterator[Extent]:
     groups = spec.inputs[name].groups
     for axis, (dim, *others) in enumerate(groups):
         field = spec.dims[dim].of
-        whole = spec.descriptor[field].type == "shape"
-        if not others and (not whole or len(groups) == 1):
-            yield Extent(field, name, None if whole else axis)
-        if whole:  # of a rank that only the descriptor knows
+        is_shape = spec.descriptor[field].type == "shape"
+        if not others and (not is_shape or len(groups) == 1):
+            yield Extent(field, name, None if is_shape else axis)
+        if is_shape:  # of a rank that only the descriptor knows
             return
 
 
@@ -52,7 +52,7 @@ def _written(name: str, shape: str) -> Iterator[Extent]:
         match part:
             case ast.Name(id=field):
                 yield Extent(field, name, axis)
-            case ast.BinOp(ast.Name(id=field), ast.Add(), ast.Constant(value=int(more))):
-                yield Extent(field, name, axis, less=more)
-            case ast.BinOp(ast.Name(id=field), ast.Sub(), ast.Constant(value=int(fewer))):
-                yield Extent(field, name, axis, less=-fewer)
+            case ast.BinOp(ast.Name(id=field), ast.Add(), ast.Constant(value=int(surplus))):
+                yield Extent(field, name, axis, less=surplus)
+            case ast.BinOp(ast.Name(id=field), ast.Sub(), ast.Constant(value=int(surplus))):
+                yield Extent(field, name, axis, less=-surplus)

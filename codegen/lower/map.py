@@ -6,15 +6,13 @@ from collections.abc import Iterable
 
 from baracuda.runtime import Schedule
 
-from ..program import Line, Name, Reduce, to_cuda
-from ..program.cuda import kind_of
+from ..program import Line, Name, Reduce, kind_of
 from ..program.tree import Call, Expr, Query, reads, walk
 from ..spec.map_program import Parts, copies_of, groups_of, split
-from ..spec.names import in_kernel
 from ..spec.scope import kinds_of
 from ..spec.spec import MapSpec
-from ..text import Code, Text, names
 from ..text import Name as Identifier
+from ..text import names
 from .map_op import Body, Entry, MapOp, Store, Sum
 from .op import Tensor, Value
 from .shared import first_arch, lower_tensor, scalar, shared_fields
@@ -27,12 +25,6 @@ from .shared import first_arch, lower_tensor, scalar, shared_fields
 USUAL = Schedule(256, (("packs", 4), ("blocks", 1056)))
 SUMS = Schedule(256, (("packs", 2), ("blocks", 1056)))
 _FEW = 2  # operands, tensors and indices together
-_DOC = {
-    "cells": Text("The values of cells."),
-    "terms": Text("The values of cells, and the terms of sums."),
-    "epilogue": Text("The epilogue: outputs of sums."),
-}
-_C_TYPE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
 
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
@@ -40,14 +32,13 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     parts = split(spec)
     lowering = _Lowering(spec, parts)
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
-    described = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
-    told = ", ".join(f"{name} is {dim.of}" for name, dim in spec.dims.items())
-    shared = shared_fields(spec, spec_path, arguments, described, told)
+    shapes = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
+    shared = shared_fields(spec, spec_path, arguments, shapes)
     queries = [e for line in parts.lines for e in walk(line.expr) if isinstance(e, Query)]
     read = {name for line in parts.lines for name in parts.needed([line.name])}
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)
     values = [name for name in spec.outputs if name not in parts.late]
-    made = [name for name in spec.outputs if name in parts.late]
+    late_outputs = [name for name in spec.outputs if name in parts.late]
     sums = tuple(x for x in parts.lines if x.name in parts.sums)
     return MapOp(
         **shared,
@@ -61,9 +52,10 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in read),
         cells=lowering.body("cells", values),
         terms=lowering.body("terms", values, sums),
-        epilogue=lowering.body("epilogue", made, given=sums),
+        epilogue=lowering.body("epilogue", late_outputs, known=sums),
         copies=tuple((Identifier(out), Identifier(of)) for out, of in lowering.copies.items()),
         entries=tuple(_entries(spec, len(arguments) + len(indices), sums=bool(sums))),
+        kinds=lowering.kinds,
     )
 
 
@@ -78,49 +70,48 @@ def _entries(spec: MapSpec, operands: int, *, sums: bool) -> Iterable[Entry]:
 class _Lowering:
     def __init__(self, spec: MapSpec, parts: Parts) -> None:
         self.spec, self.parts = spec, parts
-        self.tensors = {n: lower_tensor(n, t, spec, over="array", struct="") for n, t in spec.tensors.items()}
+        self.tensors = {n: lower_tensor(n, t, spec, over="array") for n, t in spec.tensors.items()}
         self.kinds = dict(kinds_of(spec, parts.lines))
         self.copies = copies_of(spec, parts)
 
-    def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), given: tuple[Line, ...] = ()) -> Body:
+    def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), known: tuple[Line, ...] = ()) -> Body:
         """The computation of a cell: the lines that outputs and terms need."""
-        known = frozenset(x.name for x in given)
+        ready = frozenset(x.name for x in known)
         terms = [name for line in sums for name in self.parts.needed([line.name]) - {line.name}]
-        moved = {self.copies[n] for n in outputs if n in self.copies}
+        copied = {self.copies[n] for n in outputs if n in self.copies}
         computed = [n for n in outputs if n not in self.copies]
-        wanted = self.parts.needed([*computed, *terms], known)
-        lines = self._lines(wanted - known)
-        inner = {n for x in lines for n in reads(x.expr)} | set(terms)
-        lets = [x for x in lines if x.name not in self.spec.outputs or x.name in inner]
+        wanted = self.parts.needed([*computed, *terms], ready)
+        lines = self._lines(wanted - ready)
+        names_read = {n for x in lines for n in reads(x.expr)} | set(terms)
+        named_lines = [x for x in lines if x.name not in self.spec.outputs or x.name in names_read]
         exprs = [x.expr for x in (*lines, *sums)]
         queried = {e.of for x in exprs for e in walk(x) if isinstance(e, Query) and e.what == "index"}
         inputs = [t for n, t in self.tensors.items() if n in self.spec.inputs]
         return Body(
             name=Identifier(name),
-            doc=_DOC[name],
-            given=tuple(self._sum(x) for x in given),
-            reads=tuple(t for t in inputs if t.name in wanted | moved),
+            known=tuple(self._sum(x) for x in known),
+            reads=tuple(t for t in inputs if t.name in wanted | copied),
             converted=tuple(t for t in inputs if t.name in wanted),
             indices=names(d for d in self.spec.dims if d in queried),
-            values=tuple(self._value(x) for x in lets),
-            stores=tuple(self._store(n, inner) for n in outputs),
+            values=tuple(self._value(x) for x in named_lines),
+            stores=tuple(self._store(n, names_read) for n in outputs),
             sums=tuple(self._sum(x) for x in sums),
         )
 
     def _lines(self, names: Iterable[str]) -> list[Line]:
-        known = set(names)
-        return [line for line in self.parts.lines if line.name in known]
+        wanted = set(names)
+        return [line for line in self.parts.lines if line.name in wanted]
 
     def _value(self, line: Line) -> Value:
-        return Value(in_kernel(line.name), _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
+        return Value(Identifier(line.name), self.kinds[line.name], line.expr)
 
-    def _store(self, name: str, inner: set[str]) -> Store:
+    def _store(self, name: str, names_read: set[str]) -> Store:
         line = self.parts.line(name)
         assert line is not None
         if name in self.copies:
-            return Store(self.tensors[name], Code(""), Identifier(self.copies[name]))
-        named = name in inner or name in self.parts.sums
-        return Store(self.tensors[name], in_kernel(name) if named else to_cuda(line.expr, self.kinds), None)
+            return Store(self.tensors[name], None, Identifier(self.copies[name]))
+        named = name in names_read or name in self.parts.sums
+        return Store(self.tensors[name], Name(name) if named else line.expr, None)
 
     def _is_zero(self, expr: Expr) -> bool:
         """Whether it is zero for zero inputs, so that missing cells need no condition."""
@@ -134,10 +125,8 @@ class _Lowering:
 
     def _sum(self, line: Line) -> Sum:
         assert isinstance(line.expr, Reduce)
-        text = to_cuda(line.expr.arg, self.kinds)
-        term = Code(f"acc_t({text})") if kind_of(line.expr.arg, self.kinds) == "int" else text
-        read = self._is_zero(line.expr.arg)
+        zero = self._is_zero(line.expr.arg)
         tensor: Tensor | None = self.tensors.get(line.name)
         if tensor is None or any(line.name in reads(x.expr) for x in self.parts.lines if x != line):
-            return Sum(Identifier(line.name), term, "", Code(""), read)
-        return Sum(Identifier(line.name), term, tensor.optional, tensor.has, read)
+            return Sum(Identifier(line.name), line.expr.arg, "", zero)
+        return Sum(Identifier(line.name), line.expr.arg, tensor.optional, zero)

@@ -1,52 +1,39 @@
-"""What the templates of the map family see."""
+"""The model of the map family."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from baracuda.runtime import MapPlan, Schedule
 
+from ..program import Expr
 from ..spec.names import in_kernel
-from ..text import Code, Name, Text
+from ..text import Name
 from .op import Op, Scalar, Tensor, Value
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An output and the CUDA text of what is stored; a `copied` input's element is stored as it is."""
+    """An output and its value, or the input that it `copies` element by element."""
 
     tensor: Tensor
-    expr: Code
-    copied: Name | None
-
-    @property
-    def text(self) -> Code:
-        """What lane i of pack k gets."""
-        return Code(f"{self.copied}_slice[k].lane[i]" if self.copied else f"{self.tensor.ctype}({self.expr})")
+    expr: Expr | None
+    copies: Name | None
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A value summed over the summed dims; `has` (the kernel's) and `flag` (the descriptor's) say it is wanted."""
+    """A value summed over the summed dims, if the descriptor's flag `optional` requests it."""
 
     name: Name
-    expr: Code
-    flag: str
-    has: Code
-    reads_zero: bool = False  # of a cell that is not there, the expression is 0 (or -0) as it is
+    arg: Expr
+    optional: str
+    zero_if_missing: bool = False  # for a cell that does not exist, whose inputs are 0, the term is 0 (or -0)
 
     @property
     def local(self) -> Name:
         return in_kernel(self.name)
-
-    @property
-    def term(self) -> Code:
-        """What a cell adds."""
-        return self.expr if self.reads_zero else Code(f"is_live<LAYOUT>(i, live[k]) ? {self.expr} : acc_t(0)")
-
-    @property
-    def if_there(self) -> Code:
-        return Code(f"if ({self.has}) " if self.has else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +41,7 @@ class Body:
     """What is computed of one cell: tensors to read, indices and values, then what becomes of them."""
 
     name: Name
-    doc: Text
-    given: tuple[Sum, ...]  # sums that are known
+    known: tuple[Sum, ...]  # sums that are computed already
     reads: tuple[Tensor, ...]
     converted: tuple[Tensor, ...]  # of those, the ones whose value the program computes with
     indices: tuple[Name, ...]
@@ -94,6 +80,7 @@ class MapOp(Op):
     epilogue: Body  # once the sums are known
     copies: tuple[tuple[Name, Name], ...]  # output -> the input that it equals
     entries: tuple[Entry, ...]
+    kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
 
     @property
     def layout_names(self) -> tuple[str, ...]:
@@ -117,7 +104,7 @@ class MapOp(Op):
     @property
     def sum_flags(self) -> tuple[str, ...]:
         """For each sum, the descriptor's flag that says it is wanted."""
-        return tuple(s.flag for s in self.sums)
+        return tuple(s.optional for s in self.sums)
 
     @property
     def sum_outputs(self) -> tuple[str, ...]:

@@ -1,19 +1,20 @@
-"""What templates see: an op with every decision made.
+"""The model: an op with every decision made, as data.
 
-A spec is checked text; an op is decisions. Templates only loop and print.
+A spec is checked text; an op is decisions. It holds no CUDA, Python or English of the generator's: `emit` writes these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from baracuda.runtime import Extent, Gradient, Measurement, RowPlan, Tile
 
+from ..program import Expr
 from ..spec.names import in_kernel
 from ..spec.spec import arch_number
-from ..text import Code, Name, Text, wrapped
-
-_STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "any strides, the last 1"}
+from ..text import Name, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,10 @@ class Tensor:
 
     name: Name
     role: str  # "in", "out" or "inout" (an input that an output updates)
-    over: str  # "element", "row" or "col": what it has a value for
-    struct: Code  # PerElement, PerRow or PerCol
-    ctype: Code  # C++ type of what is stored, in terms of T
-    dtypes: tuple[str, ...]  # what the caller may bring, in terms of T and acc; the first is preferred
-    optional: str  # the descriptor's flag that says it is there, or ""
-    absent: Code  # CUDA text of what is read in its absence
+    over: str  # "element", "row", "col" or "array": what it has a value for
+    dtypes: tuple[str, ...]  # what may be stored, in terms of T and acc; the caller chooses, the first is preferred
+    optional: str  # the descriptor's flag for its presence, or ""
+    default: float | int  # its elements if it is absent
     kind: str  # "float" or "int"
     layout: str
     may_alias: tuple[str, ...]
@@ -41,65 +40,13 @@ class Tensor:
 
     @property
     def local(self) -> Name:
-        """What a kernel calls its value, or its place in a struct."""
+        """The name of its value in a kernel, and of its argument."""
         return in_kernel(self.name)
 
     @property
-    def macro(self) -> Name | None:
-        """What settles `ctype` where the caller has a choice."""
-        return Name(f"BARACUDA_TYPE_{self.name.upper()}") if len(self.dtypes) > 1 else None
-
-    def told(self, absence: str) -> tuple[Text, ...]:
-        """What documentation says of it, wrapped; `absence` is what it says of one that is optional."""
-        held = f"{self.shape} of {' or '.join(self.dtypes)}, {_STRIDES[self.layout]}"
-        alias = f"; may be the memory of {' or '.join(self.may_alias)}" if self.may_alias else ""
-        text = f"{self.name} ({self.role}): {self.doc}; {held}{alias}{f'; {absence}' if self.optional else ''}"
-        return wrapped(text, 112, "    ")
-
-    @property
-    def has(self) -> Code:
-        """The constant that says the tensor is there."""
-        return Code(f"HAS_{self.name.upper()}" if self.optional else "")
-
-    @property
-    def if_there(self) -> Code:
-        return Code(f"if ({self.has}) " if self.has else "")
-
-    @property
-    def held(self) -> Code:
-        """The constant that says a thread of a row holds its elements from the start."""
-        return Code("ROW_INVARIANT" if self.over == "col" else "IN_REGISTERS")
-
-    @property
-    def and_there(self) -> Code:
-        return Code(f" && {self.has}" if self.has else "")
-
-    @property
-    def unless_absent(self) -> Code:
-        return Code(f"!{self.has} ? {self.absent} : " if self.has else "")
-
-    @property
-    def base(self) -> Code:
-        """Where a walk along a row finds the tensor."""
-        return Code(f"{self.name}_row" if self.over == "element" else f"args.{self.local}.data")
-
-    @property
-    def inside(self) -> Code:
-        """Whether whole packs around a row may be read: not where other blocks update theirs meanwhile."""
-        return Code("false" if self.role == "inout" else f"MISALIGNED && args.{self.local}.may_overread(row)")
-
-    @property
-    def again(self) -> Code:
-        """The layout to read it in while it is stored to: of what is updated, a thread reads its own columns only."""
-        return Code("MISALIGNED ? Layout::STRIDED : LAYOUT" if self.role == "inout" else "LAYOUT")
-
-    @property
-    def value_type(self) -> Code:
-        return Code("i64" if self.kind == "int" else "acc_t")
-
-    @property
-    def const(self) -> Code:
-        return Code("const " if self.role == "in" else "")
+    def chosen(self) -> bool:
+        """Whether the caller chooses the stored type."""
+        return len(self.dtypes) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +54,7 @@ class Scalar:
     """A descriptor field that the program reads; it travels as an 8-byte word."""
 
     name: Name
-    ctype: Code
-    word: Code  # "double" or "long long"
+    kind: str  # "float", "int" or "bool"
 
     @property
     def local(self) -> Name:
@@ -117,22 +63,24 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """``const <ctype> local = expr;``"""
+    """A line of the program: a named value."""
 
-    local: Name
-    ctype: Code
-    expr: Code
+    name: Name
+    kind: str  # "float", "int" or "bool"
+    expr: Expr
+
+    @property
+    def local(self) -> Name:
+        return in_kernel(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A value reduced along the row: CUDA texts of a thread's initial value, its step and the result."""
+    """A value reduced along the row."""
 
     name: Name
-    start: Code
-    step: Code
-    fold: Code
-    finish: Code
+    kind: str  # "sum", "mean", "max" or "min"
+    arg: Expr
 
     @property
     def local(self) -> Name:
@@ -141,28 +89,23 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An output's tensor and the CUDA text of its value."""
+    """An output's tensor and its value."""
 
     tensor: Tensor
-    expr: Code
+    expr: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSum:
-    """A value summed down each column; `flag` is the descriptor's that requests it, `has` the kernel's."""
+    """A value summed down each column, if the descriptor's flag `optional` requests it."""
 
     name: Name
-    step: Code  # of the sum in a thread's registers
-    flag: str
-    has: Code
+    arg: Expr
+    optional: str
 
     @property
     def local(self) -> Name:
         return in_kernel(self.name)
-
-    @property
-    def if_there(self) -> Code:
-        return Code(f"if ({self.has}) " if self.has else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +130,7 @@ class Pass:
         """Whether it stores what is read, too."""
         return any(s.tensor.role == "inout" for s in self.stores)
 
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """What is computed from the column sums, once per column."""
@@ -194,8 +138,6 @@ class Columns:
     reads: tuple[Tensor, ...]
     values: tuple[Value, ...]
     stores: tuple[Store, ...]
-
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,18 +152,20 @@ class Allowance:
 
     def spills(self, layout: str, device: str) -> int:
         """What the latest architecture that is no later than the device says."""
-        given = {least: count for of, least, count in self.spill_bytes if of == layout}
-        known = [least for least in given if arch_number(least) <= arch_number(device)]
-        return given[max(known, key=arch_number)] if known else 0
+        limits = {least: count for of, least, count in self.spill_bytes if of == layout}
+        reached = [least for least in limits if arch_number(least) <= arch_number(device)]
+        return limits[max(reached, key=arch_number)] if reached else 0
 
 
 @dataclass(frozen=True, slots=True)
 class DescriptorField:
+    """A field of the descriptor; the caller must give it if it has neither a default nor a field to copy."""
+
     name: Name
-    annotation: Code
-    kind: Name
-    lines: tuple[Text, ...]  # its name and what it means, wrapped
-    default: Code  # or "" when the caller must give it
+    kind: Name  # "shape", "int", "float" or "bool"
+    doc: Text
+    default: Any
+    same_as: str  # the field whose value is its default, or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +206,7 @@ class Op:
     flush_subnormals: bool
 
     elements: tuple[Name, ...]
-    shapes_told: str  # what the names in its tensors' shapes are, or ""
     fields: tuple[DescriptorField, ...]
-    run_lines: tuple[Text, ...]  # what the documentation of `run` says of its arguments, wrapped
     checks: tuple[Check, ...]
     tensors: tuple[Tensor, ...]  # the arguments, inputs first
     check_order: tuple[str, ...]
@@ -283,12 +225,7 @@ class Op:
     @property
     def chosen(self) -> tuple[Tensor, ...]:
         """Tensors whose stored type the caller chooses."""
-        return tuple(t for t in self.tensors if t.macro)
-
-    @property
-    def arrays(self) -> tuple[Code, ...]:
-        """The arguments of `run` that are arrays."""
-        return tuple(Code(t.name) for t in self.tensors)
+        return tuple(t for t in self.tensors if t.chosen)
 
     @property
     def float8(self) -> bool:
@@ -299,11 +236,6 @@ class Op:
     def flags(self) -> tuple[Tensor, ...]:
         """Tensors that may be absent."""
         return tuple(t for t in self.tensors if t.optional)
-
-    @property
-    def element_lines(self) -> tuple[Text, ...]:
-        """What the descriptor's documentation says of the element, wrapped."""
-        return wrapped(f"element: type of the elements, one of {', '.join(self.elements)}", 112, "    ")
 
     @property
     def exported(self) -> tuple[Name, ...]:
@@ -340,6 +272,7 @@ class RowOp(Op):
     columns: Columns
     tiles: tuple[tuple[Name, tuple[Tile, ...]], ...]  # of each element type
     row_index: bool  # does the program read index(rows)?
+    kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
 
     @property
     def layout_names(self) -> tuple[str, ...]:
@@ -348,7 +281,7 @@ class RowOp(Op):
     @property
     def column_flags(self) -> tuple[str, ...]:
         """For each column sum, the flag that says it is wanted."""
-        return tuple(c.flag for c in self.column_sums)
+        return tuple(c.optional for c in self.column_sums)
 
     @property
     def element_tensors(self) -> tuple[Tensor, ...]:

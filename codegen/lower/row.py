@@ -16,10 +16,8 @@ from ..spec.spec import RowSpec
 from ..text import Name
 from .op import RowOp, Tensor
 from .row_passes import schedule
-from .row_tiles import Held, tiles
+from .row_tiles import ChunkUse, tiles
 from .shared import first_arch, lower_tensor, scalar, shared_fields
-
-_STRUCT = {"element": "PerElement", "row": "PerRow", "col": "PerCol"}
 
 
 def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
@@ -28,21 +26,15 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
     lines = parse(spec.program, scope_of(spec))
     kinds = kinds_of(spec, lines)
     over = {frozenset({rows, cols}): "element", frozenset({rows}): "row", frozenset({cols}): "col"}
-    kind_of = {n: over[frozenset(t.dims)] for n, t in spec.tensors.items()}
-    tensors = {
-        n: lower_tensor(n, t, spec, over=kind_of[n], struct=_STRUCT[kind_of[n]]) for n, t in spec.tensors.items()
-    }
+    tensors = {n: lower_tensor(n, t, spec, over=over[frozenset(t.dims)]) for n, t in spec.tensors.items()}
     plan = schedule(lines, spec, tensors, kinds, rows, cols)
     arguments = tuple(tensors[name] for name in spec.arguments)
-    described = {name: f"[{', '.join(t.dims)}]" for name, t in spec.arguments.items()}
-    shape = spec.dims[cols].of
-    columns = f"[{cols}] those axes or their product"
-    told = f"[{rows}, {cols}] is {shape}, [{rows}] that with 1 for each axis of {cols}, {columns}"
-    shared = shared_fields(spec, spec_path, arguments, described, told)
+    shapes = {name: f"[{', '.join(t.dims)}]" for name, t in spec.arguments.items()}
+    shared = shared_fields(spec, spec_path, arguments, shapes)
     return RowOp(
         **shared,
         arch=Name(first_arch(spec)),
-        shape=Name(shape),
+        shape=Name(spec.dims[cols].of),
         rows=Name(rows),
         cols=Name(cols),
         col_axes=read_condition(spec.dims[cols].axes, spec.descriptor),
@@ -53,6 +45,7 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
         columns=plan.columns,
         tiles=tuple(_tiles(spec, arguments, len(plan.passes[-1].column_sums))),
         row_index=any(isinstance(e, Query) and (e.what, e.of) == ("index", rows) for x in lines for e in walk(x.expr)),
+        kinds=plan.kinds,
     )
 
 
@@ -62,11 +55,11 @@ def _row_and_col(spec: RowSpec) -> tuple[str, str]:
 
 
 def _tiles(spec: RowSpec, arguments: tuple[Tensor, ...], column_sums: int) -> Iterable[tuple[Name, tuple[Tile, ...]]]:
-    held = {over: [t for t in arguments if t.role != "out" and t.over == over] for over in ("element", "col")}
+    inputs = {over: [t for t in arguments if t.role != "out" and t.over == over] for over in ("element", "col")}
     for tag in spec.dtypes:
         kind = ElementKind(tag)
-        prefetched = sum(_pack_bytes(t, kind) for t in held["element"])
-        yield Name(tag), tiles(kind.row, Held(len(held["element"]), len(held["col"]), column_sums, prefetched))
+        prefetched = sum(_pack_bytes(t, kind) for t in inputs["element"])
+        yield Name(tag), tiles(kind.row, ChunkUse(len(inputs["element"]), len(inputs["col"]), column_sums, prefetched))
 
 
 def _pack_bytes(tensor: Tensor, element: ElementKind) -> int:

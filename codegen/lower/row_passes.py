@@ -1,29 +1,15 @@
-"""Split a program into walks along the row: a row reduction can be read one pass after it is fed."""
+"""Split a program into passes along the row: a row reduction can be read one pass after it is accumulated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ..program import Expr, Line, Name, ProgramError, Reduce, to_cuda
-from ..program.cuda import kind_of
-from ..program.ops import OPS
+from ..program import Expr, Line, Name, ProgramError, Reduce, kind_of
 from ..program.tree import Call, Cast, Query, reads, varies, walk
-from ..spec.names import in_kernel
 from ..spec.spec import RowSpec
-from ..text import Code
 from ..text import Name as Identifier
 from .op import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
-
-# How each row reduction starts, steps, folds and finishes; {part} is the thread's share.
-_REDUCTIONS = {
-    "sum": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "{folded}"),
-    "mean": ("acc_t(0)", "{part} + {expr}", "Sum<acc_t>", "mean_of({folded}, space)"),
-    "max": ("-math::infinity<acc_t>()", "math::maximum({part}, {expr})", "Max<acc_t>", "{folded}"),
-    "min": ("math::infinity<acc_t>()", "math::minimum({part}, {expr})", "Min<acc_t>", "{folded}"),
-}
-_LOOSE = ("+", "-", "<", "<=", ">", ">=", "==", "!=", "and", "or")  # bind no tighter than the addition of a sum
-_C_TYPE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +17,7 @@ class Schedule:
     passes: tuple[Pass, ...]
     columns: Columns
     names_read: frozenset[str]
+    kinds: Mapping[str, str]
 
 
 def schedule(
@@ -43,10 +30,10 @@ def schedule(
 ) -> Schedule:
     """Decide what each pass computes, feeds and stores, and what is left for the columns."""
     taken = {*spec.tensors, *spec.descriptor}
-    named, known = _name_reductions(lines, rows, taken), dict(kinds)
+    named, all_kinds = _name_reductions(lines, rows, taken), dict(kinds)
     dims = {n: frozenset(t.dims) for n, t in spec.inputs.items()} | {n: frozenset() for n in spec.descriptor}
-    once = _name_row_values(named, cols, dims, known, taken)
-    return _Scheduler(once, spec, tensors, known, rows, cols).schedule()
+    lifted = _name_row_values(named, cols, dims, all_kinds, taken)
+    return _Scheduler(lifted, spec, tensors, all_kinds, rows, cols).schedule()
 
 
 def _name_reductions(lines: tuple[Line, ...], rows: str, taken: set[str]) -> tuple[Line, ...]:
@@ -167,9 +154,9 @@ class _Scheduler:
                 raise self._refuse(line, "a value per row that needs a sum over all rows")
         self.dims[line.name], self.level[line.name] = dims, level
 
-    def _refuse(self, line: Line, what: str) -> ProgramError:
+    def _refuse(self, line: Line, role: str) -> ProgramError:
         return ProgramError(
-            f"{line.name!r} is {what}; the row family reduces over {self.cols} (sum, mean, max, min) and, "
+            f"{line.name!r} is {role}; the row family reduces over {self.cols} (sum, mean, max, min) and, "
             f"last of all, over {self.rows} (sum, mean)",
             line.number,
         )
@@ -184,7 +171,7 @@ class _Scheduler:
         sums = self._column_sums(column_stores)
         passes = tuple(self._pass(number, last, stores, sums) for number in range(last + 1))
         used = {n.id for line in self.lines for n in walk(line.expr) if isinstance(n, Name)}
-        return Schedule(passes, self._columns(column_stores, sums), frozenset(used))
+        return Schedule(passes, self._columns(column_stores, sums), frozenset(used), self.kinds)
 
     def _check_output(self, line: Line) -> None:
         allowed = frozenset(self.spec.outputs[line.name].dims)
@@ -222,24 +209,25 @@ class _Scheduler:
         } - self.after_columns
         computed = element_values | {x.name for x in ends}
         wanted = self._needed(ends, lambda n: n in computed) & computed
-        inner = {n for name in wanted for n in reads(self.by_name[name].expr)}
+        names_read = {n for name in wanted for n in reads(self.by_name[name].expr)}
         stored = {x.name for x in stores} if final else set()
         # A stored value gets a name of its own only when another line reads it.
-        lets = [x for x in self.lines if x.name in wanted & element_values and x.name not in stored - inner]
+        named_lines = [x for x in self.lines if x.name in wanted & element_values and x.name not in stored - names_read]
         return Pass(
             row_values=tuple(
                 self._value(x) for x in self.lines if self._is_row_value(x) and self.level[x.name] == number
             ),
             row_stores=tuple(self._row_stores(number, last)),
             reads=tuple(
-                t for n, t in self.tensors.items() if n in inner and t.over != "row" and t.role != "out"
+                t for n, t in self.tensors.items() if n in names_read and t.over != "row" and t.role != "out"
             ),
-            values=tuple(self._value(x) for x in lets),
+            values=tuple(self._value(x) for x in named_lines),
             reductions=tuple(self._reduction(x) for x in fed),
-            stores=tuple(self._store(x, x.name in inner) for x in stores if final),
+            stores=tuple(self._store(x, x.name in names_read) for x in stores if final),
             column_sums=tuple(self._column_sum(x) for x in sums if final),
             column_index=any(
-                Query("index", self.cols) in walk(x.expr) for x in (*lets, *fed, *(stores + sums if final else []))
+                Query("index", self.cols) in walk(x.expr)
+                for x in (*named_lines, *fed, *(stores + sums if final else []))
             ),
         )
 
@@ -254,7 +242,7 @@ class _Scheduler:
                 yield self._store(self.by_name[name], True)
 
     def _store(self, line: Line, named: bool) -> Store:
-        return Store(self._target(line.name), in_kernel(line.name) if named else to_cuda(line.expr, self.kinds))
+        return Store(self._target(line.name), Name(line.name) if named else line.expr)
 
     def _target(self, name: str) -> Tensor:
         updates = self.spec.outputs[name].updates
@@ -263,66 +251,31 @@ class _Scheduler:
     def _columns(self, stores: list[Line], sums: list[Line]) -> Columns:
         summed = {x.name for x in sums}
         wanted = self._needed(stores, lambda n: n not in summed)
-        lets = [x for x in self.lines if x.name in wanted and x.name not in summed]
+        named_lines = [x for x in self.lines if x.name in wanted and x.name not in summed]
         for line in stores if not sums else ():
             raise self._refuse(line, "a value per column that is no sum over all rows")
-        for line in lets:
+        for line in named_lines:
             if any(isinstance(e, Query) and e.what == "index" for e in walk(line.expr)):
                 raise self._refuse(line, "a value with an index where only column sums are known")
             if isinstance(line.expr, Reduce):
                 raise self._refuse(line, "read where only column sums are known")
-        inner = {n for x in lets for n in reads(x.expr)}
+        names_read = {n for x in named_lines for n in reads(x.expr)}
         return Columns(
             reads=tuple(
-                t for n, t in self.tensors.items() if n in inner and t.over == "col" and t.role != "out"
+                t for n, t in self.tensors.items() if n in names_read and t.over == "col" and t.role != "out"
             ),
-            values=tuple(self._value(x) for x in lets),
+            values=tuple(self._value(x) for x in named_lines),
             stores=tuple(self._store(x, True) for x in stores),
         )
 
     def _column_sum(self, line: Line) -> ColumnSum:
         assert isinstance(line.expr, Reduce)
         tensor = self.tensors.get(line.name)
-        total = f"{line.name}_sum[k][i]"
-        return ColumnSum(
-            Identifier(line.name),
-            Code(self._fused(line.expr, total) or f"{total} + {self._operand(line.expr)}"),
-            tensor.optional if tensor else "",
-            tensor.has if tensor else Code(""),
-        )
+        return ColumnSum(Identifier(line.name), line.expr.arg, tensor.optional if tensor else "")
 
     def _reduction(self, line: Line) -> Reduction:
         assert isinstance(line.expr, Reduce)
-        start, step, fold, finish = _REDUCTIONS[line.expr.kind]
-        part = f"{line.name}_part"
-        return Reduction(
-            Identifier(line.name),
-            Code(start),
-            Code(self._fused(line.expr, part) or step.format(part=part, expr=self._operand(line.expr))),
-            Code(fold),
-            Code(finish.format(folded=f"baracuda::reduce_row<Tile, {fold}>({part}, phase)")),
-        )
-
-    def _fused(self, reduce: Reduce, total: str) -> str:
-        """A step of a sum of products, which rounds once; empty for other reductions."""
-        match reduce:
-            case Reduce(kind="sum" | "mean", arg=Call(op="mul", args=(a, b))) if self._are_floats(a, b):
-                return f"math::fma({to_cuda(a, self.kinds)}, {to_cuda(b, self.kinds)}, {total})"
-        return ""
-
-    def _are_floats(self, *exprs: Expr) -> bool:
-        return all(kind_of(expr, self.kinds) == "float" for expr in exprs)
-
-    def _operand(self, reduce: Reduce) -> str:
-        text = self._text(reduce.arg)
-        if isinstance(reduce.arg, Call) and (reduce.arg.op == "where" or OPS[reduce.arg.op].symbol in _LOOSE):
-            return f"({text})"
-        return text
+        return Reduction(Identifier(line.name), line.expr.kind, line.expr.arg)
 
     def _value(self, line: Line) -> Value:
-        return Value(in_kernel(line.name), _C_TYPE[self.kinds[line.name]], to_cuda(line.expr, self.kinds))
-
-    def _text(self, expr: Expr) -> str:
-        """The text of a term of a sum, which is always of the accumulator's type."""
-        text = to_cuda(expr, self.kinds)
-        return f"acc_t({text})" if kind_of(expr, self.kinds) == "int" else text
+        return Value(Identifier(line.name), self.kinds[line.name], line.expr)

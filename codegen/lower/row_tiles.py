@@ -17,20 +17,20 @@ PREFETCH_BYTES = (80 * 1024, 160 * 1024)
 #
 # A block for its rows and no more: 1024 threads on a multiprocessor, whose loads and stores overlap. RMSNorm:
 #   bf16 32768x4096 3963, 16384x8192 3966; f32 32768x4096 4057
-#   512 threads that stay and read ahead: 3690, 3720; 3744. 2048 threads of 2 packs: 2555, 2515
+#   512 persistent threads that prefetch: 3690, 3720; 3744. 2048 threads of 2 packs: 2555, 2515
 #   short rows use all of their packs: bf16 524288x256 3922 by 8x16x4, 3727 by 16x8x4; softmax 262144x512 4022 by
 #   16x8x4, 3580 by 32x4x2; 348617x385 2625, 2034
 # Eight packs a thread beyond 4096 halves, where registers hold them: a row that leaves a part of its tile empty has few
-# bytes under way otherwise. bf16 with four and with eight: softmax 21845x6144 3861, 4052, 13107x10240 3131, 3883,
+# bytes in flight otherwise. bf16 with four and with eight: softmax 21845x6144 3861, 4052, 13107x10240 3131, 3883,
 # 8192x16384 3625, 3999; layer_norm 8192x12288 3338, 3900; fp8_quantize 4096x14336 3331, 3810; RMSNorm 13107x10240 3544,
 # 4004, but 1 to 2 % less where it fills its tile (8192x16384 4042, 3990; f32 16384x8192 4177, 4079). Shorter rows gain
 # little or lose (softmax 43690x3072 3992, 4103; RMSNorm 65536x2048 4091, 4011), and of those that are no whole packs,
 # which take more registers, long ones lose (RMSNorm 32776x4095 3281, 2986, 16386x8191 3257, 3083).
 # The longest of a block: bf16 8192x32768 4045, by a cluster of four 3751; softmax 4059, 3331; f32 8192x16384 4046,
-# 3809. A row that fills a multiprocessor's registers is alone there, so the next comes meanwhile: 4096x65536 3870, 3702
+# 3809. A row that fills a multiprocessor's registers is alone there, so the next is prefetched: 4096x65536 3870, 3702
 # if it does not, by a cluster of eight 3640; softmax 3723, 3292.
-# Blocks of clusters wait for each other, so they stay and read ahead, too: bf16 2048x131072 3690, by two of the blocks
-# of 1024 threads 3495; 1024x262144 3740, by four 2540.
+# Blocks of clusters wait for each other, so they are persistent and prefetch, too: bf16 2048x131072 3690, by two of the
+# blocks of 1024 threads 3495; 1024x262144 3740, by four 2540.
 STREAMING = (
     Tile(lanes=4, rows=32, chunks=2, wide=False, blocks=0, resident=8),
     Tile(lanes=4, rows=32, chunks=4, wide=False, blocks=0, resident=8),
@@ -50,7 +50,7 @@ STREAMING = (
     Tile(lanes=1024, rows=1, chunks=4, wide=False, blocks=15, cluster=8, resident=1),
     Tile(lanes=384, rows=1, chunks=2, wide=True, blocks=0),
 )
-# Blocks that sum down columns: 512 threads on a multiprocessor, which keep the sums and read ahead, and 256 in a block
+# Blocks that sum down columns: 512 threads on a multiprocessor, which keep the sums and prefetch, and 256 in a block
 # at least, since each block's parts are a row of traffic. `blocks` is a fixed number, so that the order of every sum is
 # the same on every GPU. RMSNorm backward:
 #   bf16 1024x4096 14.4 us (22.3 with half of the threads and twice the blocks), 32768x4096 3939 GB/s (3767)
@@ -77,10 +77,10 @@ SUMMING = (
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a thread holds for each chunk: packs of elements and, where it sums down columns, packs of columns and sums.
+class ChunkUse:
+    """A thread's registers for each chunk: packs of elements and, with column sums, packs of columns and the sums.
 
-    `prefetched` is how many bytes of the next row are under way.
+    `prefetched` is how many bytes of the next row are in flight.
     """
 
     elements: int
@@ -89,25 +89,25 @@ class Held:
     prefetched: int
 
 
-def tiles(element: Element, held: Held) -> tuple[Tile, ...]:
-    """The tiles in which that fits, some of fewer chunks, and the wide one."""
-    beside = 16 + 4 * element.acc.row.bytes  # registers for all but packs and sums
-    packs = held.elements + (held.columns if held.column_sums else 0)
-    sums = held.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
-    fit: list[Tile] = []
-    for tile in SUMMING if held.column_sums else STREAMING:
+def tiles(element: Element, use: ChunkUse) -> tuple[Tile, ...]:
+    """The tiles whose registers suffice, some with fewer chunks, and the wide one."""
+    other_registers = 16 + 4 * element.acc.row.bytes  # for all but packs and sums
+    packs = use.elements + (use.columns if use.column_sums else 0)
+    sums = use.column_sums * VECTOR_BYTES // element.bytes * element.acc.row.bytes // 4
+    fitting: list[Tile] = []
+    for tile in SUMMING if use.column_sums else STREAMING:
         if tile.cluster == 2 and element.bytes > 2:
             continue  # f32 16384x8192: 4105 GB/s by one block, 4010 by two
-        registers = REGISTERS // (tile.threads * tile.resident) - beside
+        registers = REGISTERS // (tile.threads * tile.resident) - other_registers
         chunks = min(tile.chunks, registers // max(1, 4 * packs + sums))
         if tile.blocks:
-            chunks = min(chunks, PREFETCH_BYTES[bool(tile.arch)] // (tile.threads * max(1, held.prefetched)))
-        narrowed = tile if tile.wide else replace(tile, chunks=chunks)
-        if chunks > 0 and (tile.wide or not any(_serves(t, narrowed) for t in fit)):
-            fit.append(narrowed)
-    return tuple(fit)
+            chunks = min(chunks, PREFETCH_BYTES[bool(tile.arch)] // (tile.threads * max(1, use.prefetched)))
+        candidate = tile if tile.wide else replace(tile, chunks=chunks)
+        if chunks > 0 and (tile.wide or not any(_serves(t, candidate) for t in fitting)):
+            fitting.append(candidate)
+    return tuple(fitting)
 
 
 def _serves(tile: Tile, other: Tile) -> bool:
-    """Whether a problem that `other` holds goes to `tile`, which is before it."""
+    """Whether `tile`, which comes before `other`, takes all problems that fit in `other`."""
     return tile.columns(VECTOR_BYTES) >= other.columns(VECTOR_BYTES) and tile.arch <= other.arch

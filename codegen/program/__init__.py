@@ -1,6 +1,6 @@
 """The spec language's programs: parsed once, read three ways (CUDA text, NumPy values, error bounds)."""
 
-from .cuda import to_cuda
+from .kinds import kind_of
 from .parse import ProgramError, parse, parse_expression, to_source
 from .tree import Call, Const, Expr, Line, Name, Reduce, Scope
 
@@ -13,8 +13,8 @@ __all__ = [
     "ProgramError",
     "Reduce",
     "Scope",
+    "kind_of",
     "parse",
     "parse_expression",
-    "to_cuda",
     "to_source",
 ]

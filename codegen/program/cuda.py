@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ..text import Code
+from .kinds import Kinds, kind_of
 from .ops import OPS
 from .parse import ProgramError
 from .tree import Call, Cast, Const, Expr, Name, Query, Reduce
-
-Kinds = Mapping[str, str]  # name -> "float", "int" or "bool"
 
 # How tightly C++ binds; an operand that binds less tightly than its place asks for is put in parentheses.
 _BINDS = {"*": 13, "/": 13, "+": 12, "-": 12, "<": 10, "<=": 10, ">": 10, ">=": 10, "==": 9, "!=": 9}
@@ -19,39 +16,6 @@ _UNARY, _TERNARY, _PRIMARY = 15, 1, 20
 # What each cast rounds to; 16-bit types convert to float and to nothing else.
 _CAST = {"T": "T({})", "acc": "{}", "f16": "float(f16({}))", "bf16": "float(bf16({}))", "f32": "float({})"}
 _CAST |= {"f64": "double({})"}
-
-
-def kind_of(expr: Expr, kinds: Kinds) -> str:
-    """Whether an expression is a "float" (of the accumulator's type), an "int" (64 bits) or a "bool"."""
-    match expr:
-        case Const(value=bool()):
-            return "bool"
-        case Const(value=int()):
-            return "int"
-        case Name(id=name):
-            return kinds[name]
-        case Query(what=what):
-            return "bool" if what == "present" else "int"
-        case Call(op=op, args=args):
-            return _result(op, [kind_of(a, kinds) for a in args])
-    return "float"
-
-
-def _result(op: str, operands: list[str]) -> str:
-    row = OPS[op]
-    values = operands[1:] if op == "where" else operands
-    for operand in values if row.takes != "number" else operands:
-        if row.takes in ("int", "bool", "float") and operand != row.takes:
-            raise ProgramError(f"{row.symbol or op} takes operands of kind {row.takes}, got {operand}")
-        if row.takes == "number" and operand == "bool":
-            raise ProgramError(f"{row.symbol or op} takes numbers, got a bool; use where(condition, a, b)")
-    if op == "where" and operands[0] != "bool":
-        raise ProgramError(f"where takes a bool as its condition, got {operands[0]}")
-    if op == "where" and "bool" in values and set(values) != {"bool"}:
-        raise ProgramError(f"where takes two numbers or two bools, got {' and '.join(values)}")
-    if row.kind != "same":
-        return row.kind
-    return "float" if "float" in values else values[0]
 
 
 def to_cuda(expr: Expr, kinds: Kinds) -> Code:

@@ -8,6 +8,7 @@ from baracuda.runtime import ElementKind
 from baracuda.runtime.plans.formula import in_words
 from baracuda.runtime.plans.sku import RUNGS
 
+from ..emit.declared import annotation
 from ..lower.op import Op
 from ..spec.load import Loaded
 from ..spec.spec import Arch, ArchSpec, BodyTensor, BoundSpec, OpSpec, TensorSpec
@@ -44,7 +45,7 @@ def field_rows(op: Op, spec: OpSpec) -> list[Row]:
     rows = [
         {
             "field": code(field.name),
-            "type": code(field.annotation),
+            "type": code(annotation(field)),
             "default": _default(spec, field.name),
             "what it means": spec.descriptor[field.name].doc,
         }

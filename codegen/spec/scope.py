@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..program import Line, ProgramError, Scope
-from ..program.cuda import kind_of
+from ..program import Line, ProgramError, Scope, kind_of
 from .spec import MapSpec, RowSpec
 
 Programmed = RowSpec | MapSpec

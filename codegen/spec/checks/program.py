@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...program import ProgramError, parse
-from ...program.cuda import kind_of, to_cuda
+from ...program import ProgramError, kind_of, parse
 from ...program.tree import Cast, Query, Reduce, walk
 from ..names import is_reserved_in_programs
 from ..scope import Programmed, kinds_of, scope_of
@@ -31,8 +30,6 @@ def program(spec: Programmed) -> Iterator[Finding]:
                     name = part.kind if isinstance(part, Reduce) else part.to
                     raise ProgramError(f"{name} takes numbers, got a bool; use where(condition, 1.0, 0.0)")
                 kind_of(part, kinds)
-            if not any(isinstance(part, Reduce) for part in walk(line.expr)):
-                to_cuda(line.expr, kinds)
         except ProgramError as error:
             yield ("program",), line.number, str(error)
         if is_reserved_in_programs(line.name):

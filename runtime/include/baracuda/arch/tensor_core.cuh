@@ -64,7 +64,7 @@ __device__ __forceinline__ void mma_m8n8k4_f64(double* d, const double* a, const
                  : "+d"(d[0]), "+d"(d[1])
                  : "d"(a[0]), "d"(b[0]));
 }
-// Twice as fast on sm_90 as four of the instruction that there is on sm_80.
+// Twice as fast on sm_90 as four instructions of sm_80.
 template <int ARCH = __CUDA_ARCH__>
 __device__ __forceinline__ void mma_m16n8k8_f64(double* d, const double* a, const double* b) {
     static_assert(ARCH >= 800, "mma_m16n8k8_f64 needs sm_80");

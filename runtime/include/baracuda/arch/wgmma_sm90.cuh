@@ -44,8 +44,8 @@ template <int ROW> struct PanelMatrix {
 };
 using Matrix = PanelMatrix<128>;
 
-// sum[64, N] += A[64, 16] B[16, N], `fresh` without what was there. B is in shared memory: a row there is one of the N
-// columns of B, or with B_COLUMNS one of its 16 rows. A is there too, by its 64 rows or with A_COLUMNS by its 16
+// sum[64, N] += A[64, 16] B[16, N], `fresh` sets sum instead of adding. B is in shared memory: a row there is one of
+// the N columns of B, or with B_COLUMNS one of its 16 rows. A is there too, by its 64 rows or with A_COLUMNS by its 16
 // columns, or in registers.
 //
 // Thread t of the 128 holds in sum[i] row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and column 8 (i / 4) + 2 (t % 4) +

@@ -35,7 +35,7 @@ struct Sm90BackwardShape {
     static constexpr bool OWN_KEYS = OWN_KEYS_, SUM_K = SUM_K_, SUM_V = SUM_V_, SERIAL_DQ = SERIAL_DQ_;
     static constexpr bool BAND = Variant::BAND;
     static constexpr int OWN = OWN_, STREAM = STREAM_, STAGES = STAGES_;
-    static constexpr int UNIT = SERIAL_DQ ? STREAM : 64;   // queries, and rows of a box of what passes by
+    static constexpr int UNIT = SERIAL_DQ ? STREAM : 64;   // queries, and rows of a box of streamed tiles
     static constexpr int BLOCK_Q = OWN, BLOCK_K = STREAM;  // as FlashTileScheduler and FlashBand call them
     static constexpr int DK = Variant::DK, DV = Variant::DV, K_PANELS = (DK + 63) / 64, V_PANELS = (DV + 63) / 64;
     static constexpr int CONSUMERS = 2, CONSUMER_WARPS = 4 * CONSUMERS;
@@ -90,7 +90,7 @@ __device__ __forceinline__ void invalidate_barrier(Barrier barrier) {
 template <class Shape> struct Sm90BackwardShared {
     unsigned base;
 
-    __device__ __forceinline__ FlashTile& work_tile() const {  // comes and goes with the own rows
+    __device__ __forceinline__ FlashTile& work_tile() const {  // has the lifetime of the own rows
         return *static_cast<FlashTile*>(__cvta_shared_to_generic(base + Shape::WORK_TILE));
     }
     __device__ __forceinline__ unsigned own_k() const { return base; }
@@ -189,7 +189,7 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
     const FlashBand<Shape> band = band_of_own<Shape>(args);
     FlashTileScheduler<Shape> scheduler(side);
     Ring<1> own;
-    unsigned passed = 0;  // tiles of the other kind
+    unsigned streamed = 0;  // tiles of the other kind
     for (;;) {
         FlashTile work;
         bool more;
@@ -242,8 +242,8 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
         for (int other = first_head; other < end_head; ++other)
 #pragma unroll 1
             for (int tile = work.end - 1; tile >= work.first; --tile) {
-                const unsigned stage = passed % Shape::STAGES;
-                shared.empty(stage).wait(passed / Shape::STAGES % 2 ^ 1);
+                const unsigned stage = streamed % Shape::STAGES;
+                shared.empty(stage).wait(streamed / Shape::STAGES % 2 ^ 1);
                 const Barrier full = shared.full(stage);
                 full.expect(Shape::STREAM_BYTES + Shape::STATISTICS_BYTES);
                 load_k(!OWN_KEYS, shared.k(stage), full, tile * Shape::STREAM, other, false);
@@ -256,11 +256,11 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
                                Shape::STATISTICS_BYTES, full);
                 }
                 if (Shape::SINGLE_STAGE_V) {
-                    shared.v_empty().wait(passed % 2 ^ 1);
+                    shared.v_empty().wait(streamed % 2 ^ 1);
                     shared.v_full().expect(Shape::V_BYTES);
                     load_v(!OWN_KEYS, shared.v(0), shared.v_full(), tile * Shape::STREAM, other, false);
                 }
-                ++passed;
+                ++streamed;
             }
     }
 }
@@ -376,7 +376,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
 };
 
 // Writes both rows of a fragment times `factor`: four lanes exchange their pairs, so that each has 8 neighbours of
-// every 32. `rows` of them are there.
+// every 32. `rows` of them exist.
 template <typename T, int N>
 __device__ __forceinline__ void backward_store(const float (&sum)[N], float factor, T* to, long long stride, int rows,
                                                long long columns) {
@@ -443,7 +443,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
         if (lane == 0) shared.v_empty().arrive();
         v_ring.advance();
     };
-    const auto pass = [&]() {
+    const auto skip_tile = [&]() {
         shared.full(ring.stage).wait(ring.parity);
         release(ring.stage);
         ring.advance();
@@ -500,7 +500,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
         for (int heads = OWN_KEYS ? int(args.num_heads) / int(args.num_kv_heads) : 1; heads > 0; --heads) {
             if (SKIPS)
 #pragma unroll 1
-                for (int tile = work.end; tile > max(end, work.first); --tile) pass();
+                for (int tile = work.end; tile > max(end, work.first); --tile) skip_tile();
             unsigned used = 0;
 #pragma unroll 1
             for (int tile = end - 1; tile >= first; --tile) {
@@ -577,7 +577,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
             }
             if (SKIPS)
 #pragma unroll 1
-                for (int tile = min(first, end); tile > work.first; --tile) pass();
+                for (int tile = min(first, end); tile > work.first; --tile) skip_tile();
         }
         // Read again, rather than kept in registers along the loop.
         work = shared.work_tile();

@@ -135,14 +135,14 @@ private:
 // one round gets the shortest of the next. Every section starts at another block.
 template <class Shape> struct FlashTileScheduler {
     int heads, head_tiles, section;  // of all batches, of one head, heads of a section
-    int blocks, seat;                // how many, and where this one sits
-    int part = 0, round = 0;         // the section at hand, and how often it was dealt
+    int blocks, position;            // their number, and the place of this one in the current section
+    int part = 0, round = 0;         // the current section, and its round
 
     template <class Args> __device__ __forceinline__ explicit FlashTileScheduler(const Args& args) {
         heads = int(args.batch_size * args.num_heads);
         head_tiles = (int(args.query_len) + Shape::BLOCK_Q - 1) / Shape::BLOCK_Q;
         blocks = int(gridDim.x);
-        seat = int(blockIdx.x);
+        position = int(blockIdx.x);
         section = heads;
         if (Shape::BAND) {
             constexpr int CACHED_KEYS = (32 << 20) / (2 * (Shape::DK + Shape::DV));
@@ -162,8 +162,8 @@ template <class Shape> struct FlashTileScheduler {
     __device__ __forceinline__ bool next(int& tile, int& head) {
         while (part * section < heads) {
             const int width = min(section, heads - part * section);
-            const int dealt = !Shape::BAND ? (seat + round) % blocks : round % 2 ? blocks - 1 - seat : seat;
-            const int index = round * blocks + dealt;
+            const int slot = !Shape::BAND ? (position + round) % blocks : round % 2 ? blocks - 1 - position : position;
+            const int index = round * blocks + slot;
             ++round;
             if (index < width * head_tiles) {
                 const int row = index / (Shape::BAND ? width : head_tiles);
@@ -173,7 +173,7 @@ template <class Shape> struct FlashTileScheduler {
             }
             ++part;
             round = 0;
-            seat = (seat + blocks * 5 / 8) % blocks;
+            position = (position + blocks * 5 / 8) % blocks;
         }
         return false;
     }
@@ -483,7 +483,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             release(shared.key_empty(key.stage));
             key.advance();
         };
-        const auto pass = [&]() {
+        const auto skip_tile = [&]() {
             shared.key_full(key.stage).wait(key.parity);
             used_keys();
             shared.value_full(value.stage).wait(value.parity);
@@ -504,7 +504,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         for (int i = 0; i < Shape::DV / 2; ++i) sum[i] = 0.0f;
         if (Shape::PASSES)
 #pragma unroll 1
-            for (int tile = work.end; tile > max(end, work.first); --tile) pass();
+            for (int tile = work.end; tile > max(end, work.first); --tile) skip_tile();
         if (first < end) {
             shared.key_full(key.stage).wait(key.parity);
             wgmma_fence();
@@ -586,7 +586,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         }
         if (Shape::PASSES)
 #pragma unroll 1
-            for (int tile = min(first, end); tile > work.first; --tile) pass();
+            for (int tile = min(first, end); tile > work.first; --tile) skip_tile();
 
         const int batch = work.head / int(args.num_heads), head = work.head - batch * int(args.num_heads);
         if (lane % 4 == 0) {

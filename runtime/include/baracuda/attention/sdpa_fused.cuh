@@ -175,7 +175,7 @@ private:
 //
 // Block -> a batch, a head and BLOCK_Q queries, those first that see most keys; warp -> its share of these rows, all
 // columns; lane -> the elements of Mma's sums. Memory traffic: each query and result once, keys twice and values once
-// for each block, 16 bytes a lane if PACKED. Probabilities are rounded to T before they meet values. Tiles of keys that
+// for each block, 16 bytes a lane if PACKED. Probabilities are rounded to T before the product. Tiles of keys that
 // no row of the block attends to are not read, but their values are.
 template <typename T, class Schedule, class Plain, class Args> __device__ void sdpa_fused(const Args& args) {
     using Variant = SdpaVariant<Plain>;

@@ -1,4 +1,4 @@
-// Causal convolution along time: which thread owns which channels and time steps, and how it holds them.
+// Causal convolution along time: how threads own channels and time steps.
 //
 // A thread works on tiles of CH channels x TIME time steps; the HALO = WIDTH - 1 steps before a tile belong to it too
 // when it is read. Threads form groups of LANES, a group works on one run of tiles, and a block has RUNS runs for each

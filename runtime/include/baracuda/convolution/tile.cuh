@@ -46,7 +46,7 @@ private:
     }
 };
 
-// What a thread holds of a tensor: steps -HALO to TIME - 1 of CH channels. Rows hold whole packs of time steps before
+// The tile of a tensor in registers: steps -HALO to TIME - 1 of CH channels. Rows hold whole packs of time steps before
 // the tile and the tile itself, columns one pack of channels a step.
 template <typename T, class Place, int HALO, class Variant> struct Tile {
     static constexpr bool COLUMNS = Variant::CHANNELS_LAST;

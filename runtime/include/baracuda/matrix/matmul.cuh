@@ -50,7 +50,7 @@ template <typename A, int THREADS> struct Product {
     static_assert(THREADS % SIDE == 0 && ROWS % PACK == 0 && COLUMNS % PACK == 0, "threads share a part in packs");
 
     A sum[ROWS][COLUMNS];
-    int buffer = 0;  // which of two buffers comes next, so that one barrier a step is enough
+    int buffer = 0;  // the next of two buffers: double buffering needs one barrier a step
 
     __device__ void clear() {
 #pragma unroll
@@ -76,7 +76,7 @@ template <typename A, int THREADS> struct Product {
             buffer ^= 1;
             of_left.store(now.left);
             of_right.store(now.right);
-            __syncthreads();  // this step's panels are there, and the other buffer was used up before
+            __syncthreads();  // this step's panels are stored; the other buffer is free
             if (done + DEPTH < depth) {
                 of_left.load(depth - done - DEPTH);
                 of_right.load(depth - done - DEPTH);

@@ -227,7 +227,7 @@ def broken(folder: Path, line: str, replacement: str) -> tuple[str, Registered, 
 
 
 # A part of one line of the template, what is there instead, and the generated line that is wrong then.
-IN_A_LOOP = f"{20 * ' '}const {{{{ t.value_type }}}} {{{{ t.local }}}} = "
+IN_A_LOOP = f"{20 * ' '}const {{{{ t | value_type }}}} {{{{ t.local }}}} = "
 MISTAKES = {
     "once": (
         "    const int lane = ",
@@ -258,7 +258,7 @@ def test_errors_name_the_templates_line_and_show_the_generated_one(tmp_path: Pat
     assert f">{number:5} | {generated}"[:110] in excerpt
 
 
-# What the line of a mistake in `{{ v.expr }}` gives a value, and where the specs say so; and lines without such.
+# What the line of a mistake in `{{ v.expr | cuda }}` gives a value, and where the specs say so; and lines without such.
 FIELDS = {
     "acc_t xhat_ = lost + x_ * r_;": "rms_norm_backward: program: xhat = x * r",
     "proj_part = lost(xhat_, wdy_, proj_part);": "rms_norm_backward: program: proj = mean(xhat * wdy, cols)",

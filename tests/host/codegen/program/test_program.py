@@ -25,12 +25,12 @@ from baracuda.codegen.program import (
     ProgramError,
     Reduce,
     Scope,
+    kind_of,
     parse,
     parse_expression,
-    to_cuda,
     to_source,
 )
-from baracuda.codegen.program.cuda import kind_of
+from baracuda.codegen.program.cuda import to_cuda
 from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
 from baracuda.codegen.program.evaluate import reduce as reduce_values
 from baracuda.codegen.program.ops import OPS, NumPy

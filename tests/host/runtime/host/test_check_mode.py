@@ -65,7 +65,7 @@ def test_row_beyond_the_end(memory: HostMemory) -> None:
     """The finding names the tensor, the byte, the thread and the template's line."""
     edit = (r"return row < \w+_size \?", "return true ?")
     said = _finding(_problem("rms_norm_backward", [1, 64], "f32", edit), memory).splitlines()
-    line = _template_line("_size{{ t.and_there }} ? {{ t.value_type -}}")
+    line = _template_line("_size{{ t | and_present }} ? {{ t | value_type -}}")
     assert said[1].startswith(
         "block (0,0,0) thread (0,0,0): read of 4 bytes out of bounds, 252 bytes past the end of 'rms' of 4 bytes "
         f"at row.cu.jinja:{line} <- row.cu.jinja:"

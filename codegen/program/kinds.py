@@ -1,0 +1,44 @@
+"""The kinds of a program's values: floats, whole numbers and truth values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .ops import OPS
+from .parse import ProgramError
+from .tree import Call, Const, Expr, Name, Query
+
+Kinds = Mapping[str, str]  # name -> "float", "int" or "bool"
+
+
+def kind_of(expr: Expr, kinds: Kinds) -> str:
+    """Whether an expression is a "float" (of the accumulator's type), an "int" (64 bits) or a "bool"."""
+    match expr:
+        case Const(value=bool()):
+            return "bool"
+        case Const(value=int()):
+            return "int"
+        case Name(id=name):
+            return kinds[name]
+        case Query(what=what):
+            return "bool" if what == "present" else "int"
+        case Call(op=op, args=args):
+            return _result(op, [kind_of(a, kinds) for a in args])
+    return "float"
+
+
+def _result(op: str, operands: list[str]) -> str:
+    row = OPS[op]
+    values = operands[1:] if op == "where" else operands
+    for operand in values if row.takes != "number" else operands:
+        if row.takes in ("int", "bool", "float") and operand != row.takes:
+            raise ProgramError(f"{row.symbol or op} takes operands of kind {row.takes}, got {operand}")
+        if row.takes == "number" and operand == "bool":
+            raise ProgramError(f"{row.symbol or op} takes numbers, got a bool; use where(condition, a, b)")
+    if op == "where" and operands[0] != "bool":
+        raise ProgramError(f"where takes a bool as its condition, got {operands[0]}")
+    if op == "where" and "bool" in values and set(values) != {"bool"}:
+        raise ProgramError(f"where takes two numbers or two bools, got {' and '.join(values)}")
+    if row.kind != "same":
+        return row.kind
+    return "float" if "float" in values else values[0]

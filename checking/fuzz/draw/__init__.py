@@ -1,1 +1,1 @@
-"""What is drawn: changed specs, payloads, random programs."""
+"""Random input: changed specs, payloads, random programs."""

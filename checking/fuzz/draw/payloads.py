@@ -1,4 +1,4 @@
-"""What a hostile author would write: texts that try to leave their place, odd values, and every name that is in use."""
+"""Payloads: texts that try to escape from where they are printed, odd values, and every name in use."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ _SUFFIXES = ("", " ", "  # ", "  # ", "  # ", "\n", "\n# ", ", ", " and ", '"', 
 
 
 def text(rng: Random, old: Any) -> str:
-    """A hostile text, alone or behind what is there."""
+    """A hostile text, alone or appended."""
     payload = rng.choice((EVERYWHERE, rng.choice(_CODE), rng.choice(_EXPRESSIONS)))
     match rng.randrange(6):
         case 0 | 1:

@@ -1,4 +1,4 @@
-"""Every place of a spec that can hold something, from the model: a new key is found by itself."""
+"""Every place of a spec that holds a value or a key, from the model, so that new keys are included."""
 
 from __future__ import annotations
 

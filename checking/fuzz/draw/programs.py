@@ -1,4 +1,4 @@
-"""Random small specs with a program each, all of whose names are taken from what is in use elsewhere."""
+"""Random small specs with a program, whose names are all in use elsewhere."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _WORD = r"(?<![A-Za-z0-9_]){}(?![A-Za-z0-9_])"
 
 @dataclass(frozen=True)
 class Case:
-    """The files of a folder of specs, and what was done to make the first of them hostile."""
+    """The files of a folder of specs, and the change that makes the first hostile."""
 
     files: Mapping[str, bytes]
     how: str
@@ -44,7 +44,7 @@ class Base:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What has to stand beside it."""
+        """The files that must be beside it."""
         return {} if self.forward is None else {self.forward.name: self.forward.read_bytes()}
 
 
@@ -79,7 +79,7 @@ def spec_case(index: int, rng: Random) -> Case:
 
 
 def spec_data(index: int, rng: Random) -> Any:
-    """What a parser makes of hostile spec number `index`, of those that are no matter of bytes."""
+    """The data of hostile spec number `index`, without changes of bytes."""
     kinds = [kind for kind in range(10) if kind != _BYTES]
     case = spec_case(index // len(kinds) * 10 + kinds[index % len(kinds)], rng)
     return json.loads(case.files["a.yaml"].decode("utf-8", "surrogatepass"))
@@ -107,7 +107,7 @@ def _injected(turn: int, rng: Random) -> Case:
 
 @cache
 def _text_places() -> tuple[places.Path, ...]:
-    """The places of all families that take more of a text than a name."""
+    """The places of all families that take text other than names."""
     paths = (path for family in FAMILY_SPECS for path in places.places(family) if places.fits(family, path, "(n,)"))
     return tuple(dict.fromkeys(paths))
 
@@ -134,7 +134,7 @@ def _fitting(family: str, path: places.Path, old: Any, rng: Random) -> Any:
 
 
 def _in_all_texts(rng: Random) -> Case:
-    """Payloads in prose: in one text, in some, or in all that there may be."""
+    """Payloads in prose: in one text, in some, or in all."""
     base, data = _copy(rng)
     family = data["family"]
     prose = [path for path in places.places(family) if path[-1] in _PROSE]
@@ -145,7 +145,7 @@ def _in_all_texts(rng: Random) -> Case:
 
 
 def _renamed(rng: Random) -> Case:
-    """Some names of a spec, wherever they stand, become hostile ones."""
+    """Replace some names of a spec everywhere by hostile ones."""
     base, data = _copy(rng)
     text = mutate.as_yaml(data, rng).decode("utf-8")
     names = sorted({name for section in _NAMED for name in data.get(section, {})} | {data["op"], data["plan"]})

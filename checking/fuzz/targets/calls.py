@@ -1,4 +1,4 @@
-"""Hostile calls: every parameter of what users call takes wrong types, odd numbers and objects that lie."""
+"""Hostile calls: every public parameter gets wrong types, odd numbers, and objects that lie or raise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OF_EACH = 2  # ops of a family and direction, those of the fewest arguments
 
 @dataclass(frozen=True)
 class Good:
-    """A call that works: what is called, and its arguments by name."""
+    """A valid call: a function and its arguments by name."""
 
     name: str
     function: Callable[..., Any]
@@ -39,7 +39,7 @@ class Good:
 
 @dataclass(frozen=True)
 class Call:
-    """A good call some of whose arguments are replaced by what `hostile` makes from a seed."""
+    """A valid call with some arguments replaced by `hostile` ones from a seed."""
 
     good: Good
     replaced: tuple[str, ...]
@@ -137,7 +137,7 @@ def _checked(kind: Any, **fields: Any) -> None:
 
 
 def _seen(method: Callable[..., Any], **arguments: Any) -> None:
-    """A verdict may hold the error, which then has to be one of ours, too."""
+    """A verdict may contain an error, which must be one of ours, too."""
     verdict = method(**arguments)
     if (error := getattr(verdict, "error", None)) is not None:
         raise error
@@ -225,7 +225,7 @@ def _read_only(array: Any) -> Any:
 
 
 def _object(rng: Random) -> Any:
-    """An object of which a protocol lies, or raises."""
+    """An object whose protocol lies or raises."""
     name = rng.choice((
         "__index__", "__int__", "__float__", "__len__", "__iter__", "__bool__", "__hash__", "__eq__", "__repr__",
         "__str__", "__getattr__", "__getitem__", "__array__", "__fspath__", "__format__", "__cuda_stream__",

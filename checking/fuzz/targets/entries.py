@@ -1,4 +1,4 @@
-"""Cache entries with bytes changed, or under another key: what is read is what was written, or nothing."""
+"""Cache entries with changed bytes or under another key: each reads as it was written, or not at all."""
 
 from __future__ import annotations
 

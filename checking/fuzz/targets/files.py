@@ -1,4 +1,4 @@
-"""Targets that are files beside specs: tables of measurements, and cases that failed and were kept."""
+"""Targets that read other files: tables of measurements and repro files."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Repro(Target):
 
 
 def _other_array(rng: Random) -> bytes:
-    """An .npy file of another shape, or one that says to be far larger than it is."""
+    """An .npy file of another shape, or one whose header claims a far larger one."""
     data = io.BytesIO()
     np.lib.format.write_array(data, np.zeros(rng.choice(((0,), (3, 4), (1, 5), ())), rng.choice(("f4", "f8", "i1"))))
     text, huge = data.getvalue(), rng.choice((b"(9999999999999,), ", b"(99999999, 999), ", b"(-1, 2), "))

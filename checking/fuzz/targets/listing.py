@@ -1,4 +1,4 @@
-"""Specs, listed as `list --resources`, `check` and `compile` do before they compile, and described on a page."""
+"""Specs listed as by `list --resources`, `check` and `compile` before compiling, and described on a catalogue page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A definition as operators see it: its tokens, and the expressions, subscripts and loops among them."""
+"""A definition for operators: its tokens, and the expressions, subscripts and loops in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLLOWS = re.compile(r"[.\[(=<]|->|::|.+=")  # a name that opens an assignment 
 
 @dataclass(frozen=True)
 class Edit:
-    """Put `after` in place of the text from `start` to `end`."""
+    """Replace the text from `start` to `end` by `after`."""
 
     start: int
     end: int
@@ -28,8 +28,8 @@ class Edit:
 
 @dataclass(frozen=True)
 class Code:
-    """The body of a definition. `siblings` are names of its file, `kinds` the structs of the kernel's tensors,
-    `narrow` the type that a too narrow accumulator has."""
+    """The body of a definition. `siblings` are names in its file, `kinds` the structs of the kernel's tensors,
+    `narrow` is a type too narrow for an accumulator."""
 
     text: str
     definition: Definition
@@ -44,7 +44,7 @@ class Code:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every name in the definition."""
+        """All names in the definition."""
         return frozenset(t.text for t in self.definition.tokens if t.kind == "name")
 
     @cached_property
@@ -56,13 +56,13 @@ class Code:
         return frozenset(indices)
 
     def each(self) -> Iterator[tuple[int, Token]]:
-        """Index and token of all that may be changed and has something on both sides."""
+        """Index and token of all that may be changed, except the first and the last token."""
         for at, token in enumerate(self.tokens):
             if 0 < at < len(self.tokens) - 1 and at not in self.untouched:
                 yield at, token
 
     def cut(self, first: int, last: int) -> str:
-        """The text from token `first` to token `last`, both included."""
+        """The text from token `first` to token `last`, inclusive."""
         return self.text[self.tokens[first].start : self.tokens[last].end]
 
     def edit(self, first: int, last: int, after: str) -> Edit:
@@ -87,7 +87,7 @@ class Code:
         return at
 
     def conditions(self) -> Iterator[tuple[int, int]]:
-        """First and last token of what each `if` and `?` asks."""
+        """First and last token of the condition of each `if` and `?`."""
         for at, token in self.each():
             if token.text == "if":
                 opening = at + 1 if self.tokens[at + 1].text == "(" else at + 2
@@ -96,7 +96,7 @@ class Code:
                 yield self.left(at, frozenset({"?", ":"})), at - 1
 
     def is_declared(self, at: int) -> bool:
-        """Whether the name at `at` is being declared rather than used: a type stands before it."""
+        """Whether the name at `at` is declared rather than used: a type precedes it."""
         before = self.tokens[at - 1]
         if before.text == "," and self.tokens[at + 1].text == "=":
             return True
@@ -106,7 +106,7 @@ class Code:
 
     @cached_property
     def steps(self) -> list[tuple[int, int]]:
-        """First and last token of what each `for` does after a turn."""
+        """First and last token of the increment of each `for`."""
         steps = []
         for at, token in enumerate(self.tokens):
             if token.text == "for":
@@ -117,7 +117,7 @@ class Code:
 
     @cached_property
     def statements(self) -> list[tuple[int, int]]:
-        """First and last token, semicolon included, of each assignment and call that stands alone."""
+        """First and last token, semicolon included, of each statement that is an assignment or a call."""
         return list(self._statements())
 
     def _statements(self) -> Iterator[tuple[int, int]]:
@@ -134,7 +134,7 @@ class Code:
 
     @cached_property
     def heads(self) -> dict[int, int]:
-        """Where the parentheses behind each `if`, `for` and `while` open and close."""
+        """Where the parentheses after each `if`, `for` and `while` open and close."""
         heads = {}
         for at, token in enumerate(self.tokens[:-2]):
             if token.text in ("if", "for", "while"):
@@ -143,7 +143,7 @@ class Code:
         return heads
 
     def _declares(self, first: int, end: int) -> bool:
-        """Whether a type opens the statement: `Pack<T, N> name;`."""
+        """Whether the statement begins with a type: `Pack<T, N> name;`."""
         depth = 0
         for at in range(first, end):
             token = self.tokens[at]

@@ -1,4 +1,4 @@
-"""A kernel's text with the project's headers in it, so that an edit reaches them too."""
+"""Inline the project's headers into a kernel's source, so that mutants can be in headers."""
 
 from __future__ import annotations
 

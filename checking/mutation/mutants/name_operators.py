@@ -1,4 +1,4 @@
-"""What is put into CUDA text by calling one thing by another's name: tensors, strides, axes, folds, functions."""
+"""Operators that replace a name in CUDA text: tensors, strides, axes, folds, functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIBLING = re.compile(r"\w+?(_row|_slice|_pack|_part|_sum|_parts|_reduced|_type)
 
 
 def tensor(code: Code) -> Iterator[Edit]:
-    """Another tensor of the same kind, or, where there is none, with such a member."""
+    """Another tensor of the same kind, or else one with the same member."""
     for at, name, member in _tensors(code):
         if others := _others(code, name, member):
             yield code.edit(at, at, others[0])
@@ -61,7 +61,7 @@ _MEMBERS = {
 
 
 def _others(code: Code, name: str, member: str) -> list[str]:
-    """The tensors that could be meant by mistake, in turn from the one behind `name`; of the same kind if possible."""
+    """The tensors to confuse with `name`, from the one after it on; of the same kind if possible."""
     names = list(code.kinds)
     turned = names[names.index(name) + 1 :] + names[: names.index(name)]
     same = [n for n in turned if code.kinds[n] == code.kinds[name]]
@@ -69,7 +69,7 @@ def _others(code: Code, name: str, member: str) -> list[str]:
 
 
 def sibling(code: Code) -> Iterator[Edit]:
-    """Another of the names that end alike: `x_slice` for `dy_slice`."""
+    """Another name with the same ending: `x_slice` for `dy_slice`."""
     for at, token in code.each():
         match = _SIBLING.fullmatch(token.text)
         if match is None or code.is_declared(at):

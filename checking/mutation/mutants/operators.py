@@ -1,4 +1,4 @@
-"""What is put into CUDA text: comparisons, guards, arithmetic, constants, indices, barriers, reduction steps."""
+"""Operators on CUDA text: comparisons, guards, arithmetic, constants, indices, barriers, reduction steps."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|[\d.]+(?:[eE][+-]?\d+)?)(\w*)")
 
 
 def comparison(code: Code) -> Iterator[Edit]:
-    """The boundary on the other side; equal for unequal."""
+    """`<` for `<=`; equal for unequal."""
     for at, token in code.each():
         if token.spaced and token.text in _COMPARISONS:
             yield code.edit(at, at, _COMPARISONS[token.text])
 
 
 def connective(code: Code) -> Iterator[Edit]:
-    """`and` for `or`, a `not` less, an operand of either dropped."""
+    """`and` for `or`, a `not` or an operand dropped."""
     for at, token in code.each():
         if token.text == "!":
             yield code.edit(at, at, "")
@@ -39,7 +39,7 @@ def connective(code: Code) -> Iterator[Edit]:
 
 
 def guard(code: Code) -> Iterator[Edit]:
-    """A condition that always holds, or never."""
+    """A condition that is always or never true."""
     for first, last in code.conditions():
         if code.cut(first, last) not in ("true", "false"):
             yield code.edit(first, last, "true")
@@ -47,7 +47,7 @@ def guard(code: Code) -> Iterator[Edit]:
 
 
 def arithmetic(code: Code) -> Iterator[Edit]:
-    """Plus for minus, times for divided by, the quotient for the rest; a sign less."""
+    """Plus for minus, times for divided by, the quotient for the remainder; a sign dropped."""
     for at, token in code.each():
         if token.spaced and token.text in _ARITHMETIC:
             yield code.edit(at, at, _ARITHMETIC[token.text])
@@ -58,8 +58,8 @@ def arithmetic(code: Code) -> Iterator[Edit]:
 
 
 def constant(code: Code) -> Iterator[Edit]:
-    """Half of a power of two, else the next integer; a shifted mask, a sixteenth more of a fraction, the other bool;
-    an array one shorter."""
+    """Half of a power of two, else the next integer; a shifted mask; a sixteenth more of a fraction; the other bool; an
+    array one shorter."""
     for at, token in code.each():
         if token.kind == "number" and code.tokens[at - 1].text == "[" and code.is_declared(at - 2):
             yield code.edit(at, at, str(int(token.text) - 1))
@@ -70,7 +70,7 @@ def constant(code: Code) -> Iterator[Edit]:
 
 
 def another(number: str) -> str:
-    """A literal that differs from `number` enough to matter and little enough to hide."""
+    """A literal that differs from `number` slightly, but enough to matter."""
     match = _NUMBER.fullmatch(number)
     assert match is not None, number
     digits, suffix = match.groups()
@@ -83,7 +83,7 @@ def another(number: str) -> str:
 
 
 def index(code: Code) -> Iterator[Edit]:
-    """The element behind the one meant."""
+    """The next element."""
     for at, token in code.each():
         if token.text != "[" or not (code.tokens[at - 1].kind == "name" or code.tokens[at - 1].text == "]"):
             continue
@@ -100,7 +100,7 @@ def closing_is(code: Code, opening: int, end: int) -> bool:
 
 
 def assignment(code: Code) -> Iterator[Edit]:
-    """What is added taken away, or put in place of what was there; loops keep their steps."""
+    """`-=` or `=` for `+=`; the steps of loops stay."""
     in_steps = {i for first, last in code.steps for i in range(first, last + 1)}
     for at, token in code.each():
         for other in _ASSIGNED.get(token.text, ()) if at not in in_steps else ():
@@ -108,7 +108,7 @@ def assignment(code: Code) -> Iterator[Edit]:
 
 
 def step(code: Code) -> Iterator[Edit]:
-    """Loops that take two steps at a time, or end a turn early."""
+    """Loops that take two steps at a time, or end an iteration early."""
     for first, last in code.steps:
         end = first - 2
         at = next((i for i in range(end, 0, -1) if code.tokens[i].text in (";", "<")), 0)
@@ -124,21 +124,21 @@ def step(code: Code) -> Iterator[Edit]:
 
 
 def statement(code: Code) -> Iterator[Edit]:
-    """An assignment or a call left out, barriers aside."""
+    """An assignment or a call dropped, except barriers."""
     for first, last in code.statements:
         if code.tokens[first].text not in _BARRIERS:
             yield code.edit(first, last - 1, "")
 
 
 def barrier(code: Code) -> Iterator[Edit]:
-    """A barrier or fence left out."""
+    """A barrier or fence dropped."""
     for at, token in code.each():
         if token.text in _BARRIERS:
             yield code.edit(at, closing(code.tokens, at + 1), "")
 
 
 def accumulator(code: Code) -> Iterator[Edit]:
-    """A sum rounded at each step to a type that is too narrow for it."""
+    """A sum rounded at each step to a narrower type."""
     tokens, names = code.definition.tokens, set()
     for at, token in enumerate(tokens[1:-1], 1):
         if token.text in ("acc_t", "A") and tokens[at - 1].text != "const" and tokens[at + 1].kind == "name":
@@ -153,7 +153,7 @@ def accumulator(code: Code) -> Iterator[Edit]:
 
 
 def width(code: Code) -> Iterator[Edit]:
-    """Distances in memory counted in 32 bits."""
+    """Offsets in memory in 32 bits."""
     head = code.definition.tokens[: code.definition.body]
     for before, here, after, behind in zip(head, head[1:], head[2:], head[3:], strict=False):
         if [before.text, here.text, behind.text] == ["long", "long", "("] and after.text == code.definition.name:

@@ -28,13 +28,13 @@ PLAN_OPERATORS: dict[str, Operator] = {
 
 
 def source_of(module: ModuleType) -> tuple[str, str]:
-    """The path of a plan's module as findings show it, and its text."""
+    """The displayed path of a plan's module, and its text."""
     assert module.__file__ is not None
     return "/".join(module.__name__.split(".")[1:]) + ".py", Path(module.__file__).read_text(encoding="utf-8")
 
 
 def of_plan(op: str, module: ModuleType) -> Iterator[Mutant]:
-    """Every mutant of the plan of `op` that `module` holds."""
+    """Every mutant of the plan of `op` in `module`."""
     path, text = source_of(module)
     seen: set[tuple[int, str, str]] = set()
     for name, operator in PLAN_OPERATORS.items():
@@ -56,7 +56,7 @@ def _mutant(op: str, path: str, text: str, operator: str, node: ast.AST, after: 
 
 
 def put_in_place(name: str, text: str) -> None:
-    """Run `text` as module `name`, from now on in this process."""
+    """Replace module `name` by `text` in this process."""
     original = import_module(name)
     module = ModuleType(name)
     module.__file__, module.__package__ = original.__file__, original.__package__

@@ -1,4 +1,4 @@
-"""Which statements of a kernel's text end up in its machine code: each is marked, and the marks are looked for."""
+"""Which statements of a kernel's source reach its machine code, found by marking each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONTROL = ("if", "for", "while")
 
 @dataclass(frozen=True)
 class Statement:
-    """From `start` to `end` of the text; `after` is where what stands before it ends. `alone`: braces are missing."""
+    """From `start` to `end` of the text; `after` is the end of what precedes it. `alone`: it has no braces."""
 
     after: int
     start: int

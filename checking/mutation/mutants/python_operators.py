@@ -1,4 +1,4 @@
-"""What is put into a plan: requirements, its table of arguments, what it declares and how it passes arrays on."""
+"""Operators on plans: requirements, the table of arguments, declarations, and how arrays are passed on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES = {"int": "float", "float": "int", "bool": "int"}
 
 
 def comparison(module: ast.Module) -> Changed:
-    """The boundary on the other side; equal for unequal."""
+    """`<` for `<=`; equal for unequal."""
     for place, text, node in _in_formulas(module):
         if isinstance(node, ast.Compare):
             for at, sign in enumerate(node.ops):
@@ -41,7 +41,7 @@ def comparison(module: ast.Module) -> Changed:
 
 
 def connective(module: ast.Module) -> Changed:
-    """`and` for `or`, an operand of either dropped, a `not` less."""
+    """`and` for `or`, a `not` or an operand dropped."""
     for place, text, node in _in_formulas(module):
         if isinstance(node, ast.BoolOp):
             other = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
@@ -69,7 +69,7 @@ def _next(value: object) -> str:
 
 
 def check(module: ast.Module) -> Changed:
-    """A requirement removed, or asked for after the one behind it."""
+    """A requirement dropped, or exchanged with the next one."""
     for name, value in _assigned(module):
         if name == "_requires":
             yield from _shortened(value)
@@ -87,7 +87,7 @@ def error(module: ast.Module) -> Changed:
 
 
 def table(module: ast.Module) -> Changed:
-    """An entry of a table left out, two exchanged, a word for another; the other type of a field."""
+    """An entry of a table dropped, two exchanged, one word for another; another type of a field."""
     for name, value in _assigned(module):
         if name == "TENSORS":
             yield from _of_arguments(value)
@@ -128,7 +128,7 @@ def _of_arguments(value: ast.expr) -> Changed:
 
 
 def wiring(module: ast.Module) -> Changed:
-    """An array handed on under another's name."""
+    """An array passed under another's name."""
     for node in ast.walk(module):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "arrays":
             yield from _exchanged(node.value.elts if isinstance(node.value, ast.Tuple) else ())
@@ -154,7 +154,7 @@ def _exchanged(nodes: Sequence[ast.expr]) -> Changed:
 
 
 def _span(first: ast.AST, last: ast.AST) -> ast.AST:
-    """A node that stands for everything from `first` to `last`."""
+    """A node that spans `first` to `last`."""
     node = ast.Pass()
     node.lineno, node.col_offset = first.lineno, first.col_offset  # type: ignore[attr-defined]
     node.end_lineno, node.end_col_offset = last.end_lineno, last.end_col_offset  # type: ignore[attr-defined]
@@ -183,7 +183,7 @@ def _with(text: str, node: ast.AST, after: str) -> str:
 
 
 def _assigned(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """The class variables, with what they are set to."""
+    """The class variables and their values."""
     for node in module.body:
         for statement in node.body if isinstance(node, ast.ClassDef) else ():
             target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)

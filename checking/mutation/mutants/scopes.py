@@ -1,4 +1,4 @@
-"""What a text defines at namespace scope, and which of it a kernel reaches."""
+"""Definitions at namespace scope, and which of them a kernel uses."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _named(tokens: Sequence[Token]) -> str:
 
 
 def reached(found: Sequence[Definition], entry: str) -> list[Definition]:
-    """The definitions that `entry` names, that these name, and so on; overloads go together."""
+    """The definitions that `entry` names, directly or through others; overloads go together."""
     by_name: dict[str, list[Definition]] = {}
     for definition in found:
         by_name.setdefault(definition.name, []).append(definition)

@@ -1,4 +1,4 @@
-"""CUDA text as tokens: what a compiler would see of it, and where each piece was written."""
+"""CUDA text as tokens, as the compiler sees them, with the place of each."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def base(tensor: Tensor) -> Code:
 
 def overread(tensor: Tensor) -> Code:
     """Whether whole packs around a row may be read: not if other blocks may be updating theirs."""
-    return Code("false" if tensor.role == "inout" else f"MISALIGNED && args.{tensor.local}.may_overread(row)")
+    return Code("false" if tensor.role == "inout" else f"MISALIGNED && args.{tensor.local}.overreadable(row)")
 
 
 def reread_layout(tensor: Tensor) -> Code:

@@ -121,9 +121,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const T* const dy_row = args.dy_.row(space, row);
         const T* const x_row = args.x_.row(space, row);
         T* const dx_row = args.dx_.row(space, row);
-        [[maybe_unused]] const bool dy_overread = MISALIGNED && args.dy_.may_overread(row);
+        [[maybe_unused]] const bool dy_overread = MISALIGNED && args.dy_.overreadable(row);
         Pack<T, VEC> dy_slice[CHUNKS];
-        [[maybe_unused]] const bool x_overread = MISALIGNED && args.x_.may_overread(row);
+        [[maybe_unused]] const bool x_overread = MISALIGNED && args.x_.overreadable(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if constexpr (PREFETCH) {
             cp_async_wait_all();

@@ -77,7 +77,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const index_t cols = live ? IN_REGISTERS ? columns.end : index_t(space.cols) : 0;
         const T* const x_row = args.x_.row(space, row);
         T* const y_row = args.y_.row(space, row);
-        [[maybe_unused]] const bool x_overread = MISALIGNED && args.x_.may_overread(row);
+        [[maybe_unused]] const bool x_overread = MISALIGNED && args.x_.overreadable(row);
         Pack<T, VEC> x_slice[CHUNKS];
         if constexpr (PREFETCH) {
             cp_async_wait_all();

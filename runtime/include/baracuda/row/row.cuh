@@ -65,7 +65,7 @@ template <typename T, int AXES> struct PerElement {
     __device__ T* row(const Space& space, long long row) const {
         return data + offset<AXES>(row, space.row_axes, space.row_extent, row_stride);
     }
-    __device__ bool may_overread(long long row) const { return row >= overread_from && row < overread_to; }
+    __device__ bool overreadable(long long row) const { return row >= overread_from && row < overread_to; }
 };
 template <typename T, int AXES> struct PerRow {
     T* data;

@@ -263,8 +263,8 @@ def test_a_pack_without_its_alignment_is_caught(tmp_path: Path, element: str, wi
     ("old", "new", "what"),
     [
         (
-            "pack[k].load(row + col + k * apart)",
-            "for (int i = 0; i < N; ++i) pack[k].lane[i] = row[col + k * apart + i]",
+            "pack[k].load(row + col + k * chunk_stride)",
+            "for (int i = 0; i < N; ++i) pack[k].lane[i] = row[col + k * chunk_stride + i]",
             "read",
         ),
         ("pack.store(row + col)", "for (int i = 0; i < N; ++i) row[col + i] = pack.lane[i]", "written"),

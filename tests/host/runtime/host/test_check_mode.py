@@ -75,7 +75,7 @@ def test_row_beyond_the_end(memory: HostMemory) -> None:
 @pytest.mark.parametrize(("edit", "said"), [("row < 2", "before"), ("row > 0", "past the end of")])
 def test_packs_around_a_dense_row(memory: HostMemory, edit: str, said: str) -> None:
     """The first row and the last have no neighbours to be read with them."""
-    problem = _problem("rms_norm", [3, 65], "f32", (r"args\.x_\.may_overread\(row\)", edit))
+    problem = _problem("rms_norm", [3, 65], "f32", (r"args\.x_\.overreadable\(row\)", edit))
     with pytest.raises(KernelInternal, match=rf"read of \d+ bytes out of bounds, \d+ bytes {said} .*'x'"):
         run_watched(problem, memory, dict.fromkeys(problem.arguments, "shifted"), {})
 

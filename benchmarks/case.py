@@ -42,7 +42,7 @@ class Case:
     False where the rule is to choose, whatever was measured."""
 
     subject: Subject
-    given: Mapping[str, Any]  # as the spec has it
+    declared: Mapping[str, Any]  # fields in the spec's case; others have their defaults
     element: ElementKind
     arch: str | None = None
     tuned: bool = True
@@ -60,18 +60,18 @@ class Case:
     @property
     def values(self) -> dict[str, Any]:
         """Every field of the descriptor but `element`."""
-        return self.subject.values(self.given)
+        return self.subject.values(self.declared)
 
     @property
     def descriptor(self) -> Any:
         """The problem's descriptor."""
-        return self.subject.descriptor(self.given, self.element)
+        return self.subject.descriptor(self.declared, self.element)
 
     @property
     def label(self) -> str:
         """A short name, unique within the op."""
         arch = [self.arch] if self.arch else []
-        return " ".join([self.element.value, *_words(self.spec, self.given), *arch])
+        return " ".join([self.element.value, *_words(self.spec, self.declared), *arch])
 
     def plan(self, device: Any = None) -> Any:
         """The plan that callers get on `device`."""

@@ -51,14 +51,14 @@ def samples() -> tuple[list[Variant], list[Variant]]:
     return [v for v in first.values() if v not in heavy], heavy
 
 
-def compiled(what: str, variants: Sequence[Variant], repeats: int = 3) -> list[Row]:
+def compiled(label: str, variants: Sequence[Variant], repeats: int = 3) -> list[Row]:
     """NVRTC alone, without cache: median and worst kernel, each the best of several runs."""
     assemble(variants[0].source, variants[0].arch)  # loads the library
     times = {v: min(_ms(partial(assemble, v.source, v.arch)) for _ in range(repeats)) for v in variants}
     worst = max(times, key=lambda v: times[v])
     return [
-        row(f"{what}, cold, median of {len(times)}", median(times.values())),
-        row(f"{what}, cold, worst", times[worst], f"{worst.row.sku} for {worst.arch}"),
+        row(f"{label}, cold, median of {len(times)}", median(times.values())),
+        row(f"{label}, cold, worst", times[worst], f"{worst.row.sku} for {worst.arch}"),
     ]
 
 
@@ -66,8 +66,8 @@ def again(variant: Variant, repeats: int = 30) -> list[Row]:
     """NVRTC alone, one kernel repeatedly: median and worst time."""
     assemble(variant.source, variant.arch)  # loads the library
     times = [_ms(partial(assemble, variant.source, variant.arch)) for _ in range(repeats)]
-    what, note = f"{variant.row.sku.op}, cold", f"{variant.row.sku} for {variant.arch}"
-    return [row(f"{what}, median of {repeats}", median(times), note), row(f"{what}, worst", max(times), note)]
+    label, note = f"{variant.row.sku.op}, cold", f"{variant.row.sku} for {variant.arch}"
+    return [row(f"{label}, median of {repeats}", median(times), note), row(f"{label}, worst", max(times), note)]
 
 
 def warm(variant: Variant, repeats: int = 50) -> list[Row]:
@@ -87,9 +87,9 @@ def loaded(variant: Variant) -> list[Row]:
 
 def nvcc(variant: Variant) -> list[Row]:
     """The toolkit's compiler on the same source, if installed."""
-    what, source = "nvcc of a light SKU", variant.source
+    label, source = "nvcc of a light SKU", variant.source
     if not (program := shutil.which("nvcc")):
-        return [row(what, None, "no nvcc on the PATH")]
+        return [row(label, None, "no nvcc on the PATH")]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(source.text)
@@ -98,17 +98,17 @@ def nvcc(variant: Variant) -> list[Row]:
         start = time.perf_counter()
         completed = subprocess.run(command, capture_output=True, text=True)
         ms = (time.perf_counter() - start) * 1e3
-    return [row(what, None, _last(completed.stderr)) if completed.returncode else row(what, ms)]
+    return [row(label, None, _last(completed.stderr)) if completed.returncode else row(label, ms)]
 
 
-def child(what: str) -> list[Row]:
+def child(label: str) -> list[Row]:
     """The rows that a fresh process measures with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {name: f"{folder}/{name}" for name in _CACHES}
-        command = [sys.executable, "-m", "baracuda.benchmarks.first_times", what]
+        command = [sys.executable, "-m", "baracuda.benchmarks.first_times", label]
         completed = subprocess.run(command, capture_output=True, text=True, env=env)
     if completed.returncode:
-        return [row(what, None, _last(completed.stderr))]
+        return [row(label, None, _last(completed.stderr))]
     measured: list[Row] = json.loads(completed.stdout.splitlines()[-1])
     return measured
 

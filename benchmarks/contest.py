@@ -57,7 +57,7 @@ class Buffers:
     bound: Call
 
     @classmethod
-    def made(cls, case: Case, plan: Any, tensors: list[Tensor], machine: Machine) -> Buffers:
+    def allocate(cls, case: Case, plan: Any, tensors: list[Tensor], machine: Machine) -> Buffers:
         """Anything new; inputs that a forward saves are what our own forward makes of the others."""
         inputs = {t.name: machine.random(t) for t in tensors if t.role != "out"}
         outputs = {t.name: machine.poisoned(t) for t in tensors if t.role == "out"}
@@ -81,7 +81,7 @@ def contest(case: Case, makers: Mapping[str, Maker], machine: Machine) -> list[M
         try:
             return _contest(case, makers, machine)
         except Exception as error:
-            return [Measured(case.op, case.label, case.element.value, OURS, problem=_said(error))]
+            return [Measured(case.op, case.label, case.element.value, OURS, problem=_summary(error))]
         finally:
             machine.release()
 
@@ -92,7 +92,7 @@ def _contest(case: Case, makers: Mapping[str, Maker], machine: Machine) -> list[
     traffic = Traffic.of(tensors)
     common: dict[str, Any] = {"op": case.op, "case": case.label, "element": case.element.value}
     common |= {"read": traffic.read, "written": traffic.written, "flops": case.flops()}
-    first = Buffers.made(case, plan, tensors, machine)
+    first = Buffers.allocate(case, plan, tensors, machine)
     first.bound()
     machine.finish()
     bodies, calls, errors, problems = _agreeing(case, makers, first, machine)
@@ -133,7 +133,7 @@ def _agreeing(
                 continue
             bodies[name], calls[name] = body, call
         except Exception as error:
-            problems[name] = _said(error)
+            problems[name] = _summary(error)
             machine.release()
     return bodies, calls, errors, problems
 
@@ -160,7 +160,7 @@ def _timed(
     nbytes = sum(t.nbytes for t in tensors)
     buffers = []
     for _ in range(min(_MOST_SETS, ceil(2 * machine.l2_bytes / max(1, nbytes)))):
-        buffers.append(fresh := Buffers.made(case, first.plan, tensors, machine))
+        buffers.append(fresh := Buffers.allocate(case, first.plan, tensors, machine))
         sets[OURS].append(fresh.bound)
         for name, body in bodies.items():
             sets[name].append(body(fresh.inputs(machine)))
@@ -201,6 +201,6 @@ def _saved(case: Case, inputs: Mapping[str, Any], machine: Machine) -> dict[str,
     return {name: arrays[name] for name in gradient.saved}
 
 
-def _said(error: Exception) -> str:
+def _summary(error: Exception) -> str:
     """An error in one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]

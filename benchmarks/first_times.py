@@ -11,9 +11,9 @@ from typing import Any
 Row = dict[str, Any]
 
 
-def row(what: str, ms: float | None, note: str = "") -> Row:
+def row(label: str, ms: float | None, note: str = "") -> Row:
     """A row of the table: what was measured, and milliseconds or the reason there are none."""
-    return {"what": what, "ms": None if ms is None else round(ms, 3), "note": note}
+    return {"what": label, "ms": None if ms is None else round(ms, 3), "note": note}
 
 
 def nvrtc() -> list[Row]:
@@ -64,12 +64,12 @@ def torch_compile() -> list[Row]:
     return [timed("torch.compile of rms_norm, forward and backward", call, torch.cuda.synchronize)]
 
 
-def timed(what: str, call: Callable[[], object], drain: Callable[[], object] = int) -> Row:
+def timed(label: str, call: Callable[[], object], drain: Callable[[], object] = int) -> Row:
     """The time of one call, including the device's work."""
     start = time.perf_counter()
     call()
     drain()
-    return row(what, (time.perf_counter() - start) * 1e3)
+    return row(label, (time.perf_counter() - start) * 1e3)
 
 
 CHILDREN: dict[str, Callable[[], list[Row]]] = {"nvrtc": nvrtc, "triton": triton, "torch.compile": torch_compile}

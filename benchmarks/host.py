@@ -67,11 +67,11 @@ def missing(route: str, why: str) -> Row:
     return {"route": route, "us": None, "over_raw": None, "note": why}
 
 
-def compared(found: list[Row]) -> list[Row]:
+def compared(rows: list[Row]) -> list[Row]:
     """The rows, with the difference to the fastest raw launch."""
-    raw = min((row["us"] for row in found if row["route"].startswith(RAW) and row["us"] is not None), default=None)
+    raw = min((row["us"] for row in rows if row["route"].startswith(RAW) and row["us"] is not None), default=None)
     if raw is not None:
-        for row in found:
+        for row in rows:
             if row["us"] is not None:
                 row["over_raw"] = round(row["us"] - raw, 2)
-    return found
+    return rows

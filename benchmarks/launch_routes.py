@@ -32,16 +32,16 @@ def raw() -> Calls:
     a, b = cupy.ones((ROWS, COLS), cupy.float32), cupy.empty((ROWS, COLS), cupy.float32)
     count = np.int32(ROWS * COLS)
     values, counts = np.array([a.data.ptr, b.data.ptr], np.uint64), np.array([count], np.int32)
-    where = np.array([values.ctypes.data, values.ctypes.data + 8, counts.ctypes.data], np.uint64)
+    pointers = np.array([values.ctypes.data, values.ctypes.data + 8, counts.ctypes.data], np.uint64)
     error, function = driver.cuKernelGetFunction(driver.CUkernel(int(kernel.handle)))
     if int(error):
         raise RuntimeError(f"cuKernelGetFunction: error {int(error)}")
-    queue, address = driver.CUstream(int(stream.handle)), where.ctypes.data
+    queue, address = driver.CUstream(int(stream.handle)), pointers.ctypes.data
     start = ctypes.CDLL("libcuda.so.1")["cuLaunchKernel"]
     handles = ctypes.c_void_p(int(function)), ctypes.c_void_p(int(stream.handle)), ctypes.c_void_p(address)
-    kept = (a, b, values, counts, where)
+    keep_alive = (a, b, values, counts, pointers)
 
-    def through_ctypes(_kept: object = kept) -> None:
+    def through_ctypes(_keep_alive: object = keep_alive) -> None:
         start(handles[0], ROWS, 1, 1, COLS, 1, 1, 0, handles[1], handles[2], None)
 
     return {

@@ -39,8 +39,8 @@ class Machine(Protocol):
 
     def scratch(self, nbytes: int) -> Any: ...
     def copy(self, array: Any) -> Any: ...
-    def error(self, got: Any, wanted: Any) -> float:
-        """The norm of the difference over the norm of `wanted`."""
+    def error(self, got: Any, reference: Any) -> float:
+        """The norm of the difference over the norm of `reference`."""
 
     def finish(self) -> None: ...
     def release(self) -> None:
@@ -113,11 +113,11 @@ class TorchMachine:
     def copy(self, array: Any) -> Any:
         return array.clone()
 
-    def error(self, got: Any, wanted: Any) -> float:
+    def error(self, got: Any, reference: Any) -> float:
         """In float64 where either is; otherwise norms of float32 differences are exact enough."""
         torch = self.torch
-        wide = torch.float64 if torch.float64 in (got.dtype, wanted.dtype) else torch.float32
-        expected = wanted.detach().to(wide)
+        wide = torch.float64 if torch.float64 in (got.dtype, reference.dtype) else torch.float32
+        expected = reference.detach().to(wide)
         norm = float(torch.linalg.vector_norm(expected, dtype=torch.float64))
         error = torch.linalg.vector_norm(got.detach().reshape(expected.shape).to(wide) - expected, dtype=torch.float64)
         return float(error) / norm if norm else float(error)

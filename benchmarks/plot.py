@@ -26,10 +26,10 @@ def draw(measured: Sequence[Measured], path: Path, *, sweep: bool) -> None:
         pyplot = import_module("matplotlib.pyplot")
     except ModuleNotFoundError:
         raise Unsupported("matplotlib is not installed; get it with 'pip install baracuda-gen[bench]'") from None
-    shown = [[m for m in timed if m.op == op] for op in dict.fromkeys(o.op for o in timed)] if sweep else [timed]
-    size = 9, 4 * len(shown) if sweep else 5.5
-    figure, places = pyplot.subplots(len(shown), figsize=size, squeeze=False, sharex=True, layout="constrained")
-    for axes, group in zip(places[:, 0], shown, strict=True):
+    groups = [[m for m in timed if m.op == op] for op in dict.fromkeys(o.op for o in timed)] if sweep else [timed]
+    size = 9, 4 * len(groups) if sweep else 5.5
+    figure, places = pyplot.subplots(len(groups), figsize=size, squeeze=False, sharex=True, layout="constrained")
+    for axes, group in zip(places[:, 0], groups, strict=True):
         (_sweep if sweep else _roofline)(axes, group)
         axes.grid(True, which="both", alpha=0.25)
         axes.legend(fontsize=7, ncols=2)
@@ -81,11 +81,11 @@ def _tera(result: Measured) -> float:
 def _sweep(axes: Any, timed: Sequence[Measured]) -> None:
     """GB/s of an op by row length, with one line per contestant for aligned rows and one for others."""
     for number, peer in enumerate(dict.fromkeys(result.peer for result in timed)):
-        for whole, style in ((True, "o-"), (False, "x--")):
+        for is_whole, style in ((True, "o-"), (False, "x--")):
             points = sorted((n, rate_of(m)) for m in timed if m.peer == peer
-                            for n in [columns(m.case)] if n is not None and _is_whole(m, n) == whole)  # fmt: skip
+                            for n in [columns(m.case)] if n is not None and _is_whole(m, n) == is_whole)  # fmt: skip
             if points:
-                label = f"{peer}, {'whole packs' if whole else 'others'}"
+                label = f"{peer}, {'whole packs' if is_whole else 'others'}"
                 axes.plot(*zip(*points, strict=True), style, color=f"C{number % 10}", ms=3, lw=1, label=label)
     if ceiling := timed[-1].ceilings.get("copy"):
         axes.axhline(ceiling, color="k", lw=1, label="copy")

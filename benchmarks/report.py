@@ -55,31 +55,33 @@ def _spread(result: Measured) -> str | None:
     return f"{(result.high - result.low) / result.us:.1%}"
 
 
-def is_intense(one: Measured) -> bool:
+def is_intense(result: Measured) -> bool:
     """Whether it is compute-bound."""
-    return bool(one.flops) and (one.flops or 0) > _INTENSE * (one.read + one.written)
+    return bool(result.flops) and (result.flops or 0) > _INTENSE * (result.read + result.written)
 
 
-def rate(one: Measured) -> str | None:
+def rate(result: Measured) -> str | None:
     """GB/s or TFLOP/s, whichever is the limit."""
-    value = rate_of(one)
+    value = rate_of(result)
     if value is None:
         return None
-    return f"{value:.{0 if value >= 100 else 1}f} {'TFLOP/s' if is_intense(one) else 'GB/s'}"
+    return f"{value:.{0 if value >= 100 else 1}f} {'TFLOP/s' if is_intense(result) else 'GB/s'}"
 
 
-def rate_of(one: Measured) -> float | None:
+def rate_of(result: Measured) -> float | None:
     """The number of `rate`."""
-    if one.us is None:
+    if result.us is None:
         return None
-    return (one.flops or 0) / one.us / 1e6 if is_intense(one) else (one.read + one.written) / one.us / 1e3
+    if is_intense(result):
+        return (result.flops or 0) / result.us / 1e6
+    return (result.read + result.written) / result.us / 1e3
 
 
-def share(one: Measured) -> str | None:
+def share(result: Measured) -> str | None:
     """The rate as a share of the ceiling measured in the same run, and which ceiling."""
-    kind = "matmul" if is_intense(one) else Traffic(one.read, one.written).kind
-    value, ceiling = rate_of(one), one.ceilings.get(kind)
-    if value is None or ceiling is None or (kind == "matmul" and one.element not in _PRODUCTS):
+    kind = "matmul" if is_intense(result) else Traffic(result.read, result.written).kind
+    value, ceiling = rate_of(result), result.ceilings.get(kind)
+    if value is None or ceiling is None or (kind == "matmul" and result.element not in _PRODUCTS):
         return None
     return f"{value / ceiling:.0%} of {kind}"
 

@@ -22,7 +22,7 @@ class State:
             if texts == against:
                 self._take([measured])
 
-    def known(self, op: str, case: str, device: str, peers: Iterable[str]) -> list[Measured] | None:
+    def results_of(self, op: str, case: str, device: str, peers: Iterable[str]) -> list[Measured] | None:
         """The results of a case measured on this device with all of these peers, unless it failed."""
         results = self.measured.get((op, case), [])
         ours = next((m for m in results if m.peer == OURS), None)
@@ -30,11 +30,11 @@ class State:
             return None
         return results if set(peers) <= set(ours.asked) else None
 
-    def add(self, found: list[Measured]) -> None:
+    def add(self, results: list[Measured]) -> None:
         """Record the contestants of one case in memory and in the file."""
-        self._take(found)
+        self._take(results)
         if self.path is not None:
-            for measured in sorted(found, key=lambda m: m.peer == OURS):  # ours last: with it the case is complete
+            for measured in sorted(results, key=lambda m: m.peer == OURS):  # ours last: with it the case is complete
                 append(self.path, json.dumps({"against": self.against, **asdict(measured)}))
 
     def _take(self, results: list[Measured]) -> None:

@@ -23,8 +23,8 @@ def append(path: Path, line: str) -> None:
 
 def digest_of(folders: Iterable[Path]) -> str:
     """A digest of all text below `folders` that results depend on."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(p for p in folder.rglob("*") if p.suffix in _TEXTS):
-            found.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return found.hexdigest()[:16]
+            digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -13,11 +13,11 @@ T = TypeVar("T")
 def spread(items: Iterable[T], traits: Callable[[T], Iterable[Hashable]], name: Callable[[T], str]) -> Iterator[T]:
     """All `items`, the one with the most traits that none before it has first; a hash of their names decides ties."""
     left = [(item, frozenset(traits(item))) for item in sorted(items, key=lambda item: _hash(name(item)))]
-    seen: set[Hashable] = set()
+    covered: set[Hashable] = set()
     while left:
-        best = max(range(len(left)), key=lambda place: len(left[place][1] - seen))  # the first of several
+        best = max(range(len(left)), key=lambda place: len(left[place][1] - covered))  # the first of several
         item, its_traits = left.pop(best)
-        seen |= its_traits
+        covered |= its_traits
         yield item
 
 

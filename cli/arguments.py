@@ -65,13 +65,13 @@ def read_specs(_ctx: click.Context, _param: click.Parameter, value: Path | None)
     return specs_folder(value)
 
 
-def complete(what: str) -> Callable[[click.Context, click.Parameter, str], Any]:
+def complete(function: str) -> Callable[[click.Context, click.Parameter, str], Any]:
     """Complete with a function of `completion`, imported on demand."""
 
     def completer(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
         from . import completion
 
-        return getattr(completion, what)(ctx, param, incomplete)
+        return getattr(completion, function)(ctx, param, incomplete)
 
     return completer
 
@@ -107,15 +107,15 @@ def PROJECT(command: Function) -> Function:
 
 def archs(*default: str) -> Callable[[Function], Function]:
     """The repeatable option `--arch`."""
-    shown = f"Repeatable; default: {', '.join(default)}."
+    text = f"Repeatable; default: {', '.join(default)}."
     options: dict[str, Any] = {"callback": read_archs, "shell_complete": complete("archs")}
-    return click.option("--arch", "archs", multiple=True, default=default, help=shown, **options)
+    return click.option("--arch", "archs", multiple=True, default=default, help=text, **options)
 
 
 def device(example: str, default: str) -> Callable[[Function], Function]:
     """The option `--device`: a GPU, an architecture or the host device."""
-    shown = f"{example}, ...; default: {default}."
-    return click.option("--device", help=shown, shell_complete=complete("devices"))
+    text = f"{example}, ...; default: {default}."
+    return click.option("--device", help=text, shell_complete=complete("devices"))
 
 
 def end(succeeded: bool) -> NoReturn:

@@ -52,8 +52,8 @@ class Text(str):
     __slots__ = ()
 
 
-def names(found: Iterable[str]) -> tuple[Name, ...]:
-    return tuple(map(Name, found))
+def names(texts: Iterable[str]) -> tuple[Name, ...]:
+    return tuple(map(Name, texts))
 
 
 def wrapped(text: str, width: int, indent: str = "") -> tuple[Text, ...]:
@@ -112,15 +112,15 @@ def _items(value: object) -> tuple[str, list[tuple[str, object]], str]:
     if isinstance(value, Mapping):
         return "rt.table(", [(f"{Name(key)}=", item) for key, item in value.items()], ")"
     if is_dataclass(value):
-        given = [(field, getattr(value, field.name)) for field in fields(value)]
-        items = [("" if f.default is MISSING else f"{f.name}=", v) for f, v in given if v != f.default]
+        values = [(field, getattr(value, field.name)) for field in fields(value)]
+        items = [("" if f.default is MISSING else f"{f.name}=", v) for f, v in values if v != f.default]
         return f"rt.{type(value).__name__}(", items, ")"
     raise TypeError(f"no Python of a {type(value).__name__}: {value!r:.80}")
 
 
 def in_docstring(text: str) -> str:
     '''`text` within `"""` quotes: no escape sequences, and nothing that ends the string.'''
-    quoted = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\\", "\\\\"))
+    quoted = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\\", "\\\\"))
     return re.sub(r'"(?="|$)', r'\"', quoted)
 
 

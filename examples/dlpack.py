@@ -16,14 +16,14 @@ xp = import_module("numpy" if device == "host" else "cupy")
 class Matrix:
     """Some library's array; only the two methods of the protocol count."""
 
-    def __init__(self, held):
-        self.held = held
+    def __init__(self, array):
+        self.array = array
 
-    def __dlpack__(self, **wanted):
-        return self.held.__dlpack__(**wanted)
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
 
     def __dlpack_device__(self):
-        return self.held.__dlpack_device__()
+        return self.array.__dlpack_device__()
 
 
 x = xp.random.default_rng(0).standard_normal((6, 8), xp.float32)

@@ -28,7 +28,7 @@ class Caller:
         self._inputs = tuple(a.name for a in signature.inputs)
         self._outputs = tuple(a.name for a in signature.outputs)
         self._arrays = frozenset(arrays)
-        self._known = dict.fromkeys(sorted({*arrays, *signature.parameters, *signature.chosen}))
+        self._keywords = dict.fromkeys(sorted({*arrays, *signature.parameters, *signature.chosen}))
 
     def __repr__(self) -> str:
         return f"<op {self.__name__}({', '.join(self._inputs)}) -> {', '.join(self._outputs)}>"
@@ -40,9 +40,9 @@ class Caller:
         arrays = dict(zip(self._inputs, inputs, strict=False))
         fields: dict[str, Any] = {}
         for name, value in keywords.items():
-            if name not in self._known:
-                near = get_close_matches(name, self._known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(self._known)}"
+            if name not in self._keywords:
+                near = get_close_matches(name, self._keywords, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(self._keywords)}"
                 raise rt.InvalidProblem(f"{self.__name__} takes no {name!r}; {hint}")
             if name in arrays:
                 raise rt.InvalidProblem(f"{self.__name__} got {name!r} by position and by name")
@@ -102,5 +102,5 @@ def element_of(dtype: Any, name: str = "dtype") -> rt.ElementKind:
     try:
         return BY_NUMPY[np.dtype(dtype)]
     except Exception:  # NumPy reads dtypes of many kinds of objects, and raises as many kinds of errors
-        what, tags = f"{name!r}: no element type {short_repr(dtype)}", ", ".join(rt.ElementKind)
-        raise rt.Unsupported(f"{what}; pass one of {tags}, or a NumPy dtype of one") from None
+        problem, tags = f"{name!r}: no element type {short_repr(dtype)}", ", ".join(rt.ElementKind)
+        raise rt.Unsupported(f"{problem}; pass one of {tags}, or a NumPy dtype of one") from None

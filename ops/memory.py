@@ -31,8 +31,8 @@ def _of_numpy(shape: Sequence[int], element: rt.ElementKind) -> Any:
 def _of_torch(device: str) -> Allocate:
     import torch
 
-    where = "cpu" if device == "host" else device
-    return lambda shape, element: torch.empty(shape, dtype=getattr(torch, str(element.row.numpy)), device=where)
+    target = "cpu" if device == "host" else device
+    return lambda shape, element: torch.empty(shape, dtype=getattr(torch, str(element.row.numpy)), device=target)
 
 
 def _of_cupy(ordinal: int) -> Allocate:

@@ -20,7 +20,7 @@ Body = Callable[[Tensors], Call]
 Maker = Callable[[Case], Body | None]
 
 
-def found(names: tuple[str, ...] = ()) -> tuple[dict[str, Maker], dict[str, str]]:
+def available(names: tuple[str, ...] = ()) -> tuple[dict[str, Maker], dict[str, str]]:
     """The available peers, or those of `names`, and why the other modules' are not."""
     makers: dict[str, Maker] = {}
     missing: dict[str, str] = {}

@@ -63,14 +63,15 @@ def collect(jobs: Sequence[Job], *, on_done: Callable[[int, Outcome], None], wor
 def _outcomes(pool: Executor, at_once: int, jobs: Mapping[bytes, Job]) -> Iterator[tuple[bytes, Outcome]]:
     """Compile `jobs`, and disassemble as soon as there is a batch, so that little work is lost on interruption."""
     waiting = deque(sorted(jobs, key=lambda key: jobs[key].arch))
-    assembled: dict[str, list[_Made]] = defaultdict(list)  # by architecture, to be disassembled together
+    assembled: dict[str, list[_Assembled]] = defaultdict(list)  # by architecture, to be disassembled together
     compiling: dict[Future[Assembly], bytes] = {}
     reading: set[Future[list[tuple[bytes, Facts]]]] = set()
     ready: SimpleQueue[Future[Any]] = SimpleQueue()
     while True:
         while len(compiling) + len(reading) < at_once:
             is_last = not waiting and not compiling
-            if arch := next((a for a, made in assembled.items() if made and (is_last or len(made) >= _BATCH)), None):
+            ready_archs = (a for a, done in assembled.items() if done and (is_last or len(done) >= _BATCH))
+            if arch := next(ready_archs, None):
                 batch = pool.submit(_read, assembled.pop(arch), arch)
                 reading.add(batch)
                 batch.add_done_callback(ready.put)
@@ -93,10 +94,10 @@ def _outcomes(pool: Executor, at_once: int, jobs: Mapping[bytes, Job]) -> Iterat
             if isinstance(error, CompileError):
                 yield key, error
             else:
-                assembled[jobs[key].arch].append(_Made(jobs[key], key, future.result()))
+                assembled[jobs[key].arch].append(_Assembled(jobs[key], key, future.result()))
 
 
-class _Made(NamedTuple):
+class _Assembled(NamedTuple):
     job: Job
     key: bytes
     assembly: Assembly
@@ -110,12 +111,12 @@ def _compile(job: Job, key: bytes) -> Assembly:
     return assembly
 
 
-def _read(batch: Sequence[_Made], arch: str) -> list[tuple[bytes, Facts]]:
+def _read(batch: Sequence[_Assembled], arch: str) -> list[tuple[bytes, Facts]]:
     listings = disassemble([machine_code(entry.assembly.cubin.image) for entry in batch], arch)
     return [(entry.key, _keep(entry, sass)) for entry, sass in zip(batch, listings, strict=True)]
 
 
-def _keep(entry: _Made, sass: Sass) -> Facts:
+def _keep(entry: _Assembled, sass: Sass) -> Facts:
     job = entry.job
     strict = replace(job.source, contraction=False, flush_subnormals=False)
     facts = facts_of(entry.assembly, sass, lambda: assemble(strict, job.arch, include=job.include))

@@ -31,11 +31,11 @@ class Violation:
 
     subject: Subject
     rule: str
-    what: str  # values seen, values needed
+    message: str  # values seen, values needed
 
     def __str__(self) -> str:
         s = self.subject
-        return f"{s.sku} ({s.layout}, {s.arch}): {self.rule}: {self.what}"
+        return f"{s.sku} ({s.layout}, {s.arch}): {self.rule}: {self.message}"
 
 
 def registers(s: Subject) -> Iterator[str]:
@@ -71,7 +71,7 @@ def local_memory(s: Subject) -> Iterator[str]:
     used, local, allowed = s.facts.resources, s.facts.sass.local, s.op.allowance(s.sku.arch).stack_bytes
     if used.stack_bytes > used.spill_bytes + allowed or (local and not used.spill_bytes + allowed):
         yield (
-            f"{used.stack_bytes} bytes of stack ({_shown(local) or 'not used'}) for {used.spill_bytes} bytes spilled, "
+            f"{used.stack_bytes} bytes of stack ({_listed(local) or 'not used'}) for {used.spill_bytes} bytes spilled, "
             f"allowed are {allowed} more; an array is indexed at run time, which stack_bytes under arch allows"
         )
 
@@ -80,20 +80,20 @@ def flushing(s: Subject) -> Iterator[str]:
     """Subnormal results and operands flushed to zero."""
     operations = {**s.facts.ptx.flushing, **_only(s.facts.hidden, ".ftz")}
     if operations and not s.op.flush_subnormals:
-        yield f"{_shown(operations)} in the PTX; precision.subnormals is keep"
+        yield f"{_listed(operations)} in the PTX; precision.subnormals is keep"
 
 
 def contraction(s: Subject) -> Iterator[str]:
     """Products and sums that were fused, or that the assembler may fuse."""
     operations = {**s.facts.ptx.fusable, **_only(s.facts.hidden, "fma")}
     if operations and not s.op.contraction:
-        yield f"{_shown(operations)} in the PTX, which may be or were fused; precision.contraction is false"
+        yield f"{_listed(operations)} in the PTX, which may be or were fused; precision.contraction is false"
 
 
 def rounding(s: Subject) -> Iterator[str]:
     """Divisions and square roots that are not correctly rounded."""
     if s.facts.ptx.loose:
-        yield f"{_shown(s.facts.ptx.loose)} in the PTX; division and square root are correctly rounded"
+        yield f"{_listed(s.facts.ptx.loose)} in the PTX; division and square root are correctly rounded"
 
 
 def products(s: Subject) -> Iterator[str]:
@@ -103,7 +103,7 @@ def products(s: Subject) -> Iterator[str]:
     allowed = f"{math}.{guarantee.accumulator}" if math in _MULTIPLIED else "none"
     products = {name: n for name, n in s.facts.sass.products.items() if name != allowed}
     if products:
-        yield f"{_shown(products)} products on tensor cores; the SKU says {guarantee.math_precision}, so {allowed}"
+        yield f"{_listed(products)} products on tensor cores; the SKU says {guarantee.math_precision}, so {allowed}"
 
 
 _MULTIPLIED = ("f16", "bf16", "tf32", "f64")  # by tensor cores
@@ -117,7 +117,7 @@ def float_atomics(s: Subject) -> Iterator[str]:
         atomics = {name: n for name, n in atomics.items() if not name.startswith(_BULK)}
     promised = [name for name, rungs in s.op.promises if rungs]
     if atomics and promised:
-        yield f"{_shown(atomics)}; {', '.join(promised)} promise the same bits"
+        yield f"{_listed(atomics)}; {', '.join(promised)} promise the same bits"
 
 
 def wgmma(s: Subject) -> Iterator[str]:
@@ -142,12 +142,12 @@ RULES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
 
 def violations(subject: Subject) -> list[Violation]:
     """All violations of `subject`."""
-    return [Violation(subject, name, what) for name, rule in RULES.items() for what in rule(subject)]
+    return [Violation(subject, name, message) for name, rule in RULES.items() for message in rule(subject)]
 
 
 def _only(counts: Mapping[str, int], name: str) -> dict[str, int]:
     return {name: counts[name]} if name in counts else {}
 
 
-def _shown(counts: Mapping[str, int]) -> str:
+def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -46,14 +46,14 @@ def vectors(op: Op, sku: KernelSku, layout: str, facts: Facts) -> Iterator[str]:
     )
     for verb, claims, by_pointer, in_machine_code in sides:
         if UNKNOWN in by_pointer:
-            yield f"memory {verb} through a pointer that is not followed: {_shown(by_pointer[UNKNOWN])}"
+            yield f"memory {verb} through a pointer that is not followed: {_listed(by_pointer[UNKNOWN])}"
         needed = 0
         for claim in claims:
             moves = by_pointer.get(offsets[claim.tensor.name], {})
             wide = sum(count for width, count in moves.items() if width >= claim.width)
             if any(width < claim.width for width in moves) or wide < claim.moves:
                 yield (
-                    f"{claim.tensor.name!r} is {verb} in moves of {_shown(moves) or 'nothing'}, "
+                    f"{claim.tensor.name!r} is {verb} in moves of {_listed(moves) or 'nothing'}, "
                     f"needed are {claim.moves} or more, all of {claim.width} bytes"
                 )
             elif claim.width == VECTOR_BYTES:
@@ -100,5 +100,5 @@ def _claim(tensor: Tensor, sku: KernelSku, packs: int) -> _Claim:
     return _Claim(tensor, width, packs * (pack // width))
 
 
-def _shown(widths: Mapping[int, int]) -> str:
+def _listed(widths: Mapping[int, int]) -> str:
     return " and ".join(f"{count} x {width} bytes" for width, count in sorted(widths.items()))

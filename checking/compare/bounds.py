@@ -24,15 +24,15 @@ _CHAINS = {True: 16.0, False: 2.0}  # torch's errors in units of our bound: of h
 _ROUNDOFFS = 2.0**-50  # relative errors of what torch saves, where they are not bounded
 
 
-def allowed(problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[str, ElementKind]) -> dict[str, Any]:
+def allowed(problem: Problem, expected: Expected, hidden: Hidden, types: Mapping[str, ElementKind]) -> dict[str, Any]:
     """The bound on each element of each output, in the form of `Problem.flat`."""
     arrays, exact = expected.arrays, expected.exact
     with np.errstate(all="ignore"):
-        saved = _saved(problem, expected, hidden, held)
-        bound = tolerances(problem, arrays, exact, held, saved=saved)
+        saved = _saved(problem, expected, hidden, types)
+        bound = tolerances(problem, arrays, exact, types, saved=saved)
         if not _computes_in_f64(problem):
             return bound
-        torch_bounds = _torch_bounds(problem, arrays, exact, held, saved)
+        torch_bounds = _torch_bounds(problem, arrays, exact, types, saved)
     return {name: np.asarray(value) + torch_bounds[name] for name, value in bound.items()}
 
 
@@ -45,18 +45,18 @@ def _torch_bounds(
     problem: Problem,
     arrays: Arrays,
     exact: Mapping[str, Any],
-    held: Mapping[str, ElementKind],
+    types: Mapping[str, ElementKind],
     saved: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A bound on torch's errors in the problem's outputs."""
     chained: Any = copy(problem)
     chained.depth = lambda dims, count: float(count)
-    bounds = tolerances(chained, arrays, exact, held, saved=saved)
+    bounds = tolerances(chained, arrays, exact, types, saved=saved)
     return {name: _CHAINS[isinstance(problem, BodyProblem)] * np.asarray(value) for name, value in bounds.items()}
 
 
 def _saved(
-    problem: Problem, expected: Expected, hidden: Hidden, held: Mapping[str, ElementKind]
+    problem: Problem, expected: Expected, hidden: Hidden, types: Mapping[str, ElementKind]
 ) -> dict[str, Any] | None:
     """Saved inputs, moved from their stored values by as much as rounding may have."""
     names = problem.saved & expected.arrays.keys()
@@ -81,7 +81,7 @@ def _forward_errors(problem: Problem, expected: Expected, hidden: Hidden) -> dic
     inputs = {n: a for n, a in {**expected.arrays, **hidden.arrays}.items() if n in twin.spec.inputs}
     shapes = {name: twin.shape_of(name) for name in twin.results}
     exact = {n: twin.flat(a, expected.forward[n].reshape(shapes[a])) for a, n in twin.results.items()}
-    bounds = _torch_bounds(twin, inputs, exact, twin.held())
+    bounds = _torch_bounds(twin, inputs, exact, twin.stored_types())
     return {n: np.asarray(twin.caller(a, _filled(bounds[a], exact[n]), shapes[a])) for a, n in twin.results.items()}
 
 

@@ -216,7 +216,7 @@ def _broadcast(problem: Problem, rng: np.random.Generator) -> dict[str, int]:
         free = shape[:-1] if tensor.layout == "inner" else shape if tensor.layout == "any" else ()
         free = free[:-1] if _is_mapped(problem) else free  # a tensor map cannot repeat rows
         axes = [axis for axis, extent in enumerate(free) if extent > 1 and axis != problem.packed_axis(name)]
-        is_offset = problem.held()[name].value[0] in "iu" and problem.element.value[0] not in "iu"
+        is_offset = problem.stored_types()[name].value[0] in "iu" and problem.element.value[0] not in "iu"
         if axes and not argument.written and name not in problem.saved and not is_offset and rng.random() < 0.1:
             broadcast[name] = int(rng.choice(axes))
     return broadcast

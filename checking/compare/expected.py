@@ -42,7 +42,7 @@ def values_of(spec: OpSpec) -> Values | None:
     return FORWARD.get(spec.gradient.of if spec.gradient else spec.op)
 
 
-def expect(problem: Problem, arrays: Arrays, hidden: Hidden, held: Mapping[str, ElementKind], device: str) -> Expected:
+def expect(problem: Problem, arrays: Arrays, hidden: Hidden, types: Mapping[str, ElementKind], device: str) -> Expected:
     """What the plan should return for `arrays`, computed by torch on `device` ("cpu", "cuda")."""
     torch = torch_module()
     values = values_of(problem.spec)
@@ -59,7 +59,7 @@ def expect(problem: Problem, arrays: Arrays, hidden: Hidden, held: Mapping[str, 
         array = _shaped(problem, name, tensor)
         flat[name] = problem.flat(name, array)
         if name in problem.saved:
-            inputs[name] = array.astype(held[name].row.numpy)
+            inputs[name] = array.astype(types[name].row.numpy)
     return Expected(inputs, flat, {name: tensor.detach().cpu().numpy() for name, tensor in outputs.items()})
 
 

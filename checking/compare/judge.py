@@ -76,11 +76,11 @@ def judge(subject: Subject, index: int, settings: Settings, memory: Memory, torc
 def trial_of(drawn: Drawn, torch_device: str, repeats: int) -> Trial:
     """A drawn problem with its data and torch's results."""
     problem = drawn.problem
-    held = problem.held(drawn.choice)
+    types = problem.stored_types(drawn.choice)
     hidden = draw_hidden(problem, drawn.style, drawn.seed)
-    expected = expect(problem, _inputs(drawn, held), hidden, held, torch_device)
+    expected = expect(problem, _inputs(drawn, types), hidden, types, torch_device)
     exact = {argument: expected.exact[name] for argument, name in problem.results.items()}
-    bound = allowed(problem, expected, hidden, held)
+    bound = allowed(problem, expected, hidden, types)
     arrangement = drawn.choice, drawn.patterns, drawn.broadcast, drawn.shift_workspace
     return Trial(problem, expected.arrays, exact, bound, *arrangement, repeats=repeats)
 
@@ -101,9 +101,9 @@ def _alive(memory: Memory) -> bool:
     return True
 
 
-def _inputs(drawn: Drawn, held: Mapping[str, ElementKind]) -> Arrays:
+def _inputs(drawn: Drawn, types: Mapping[str, ElementKind]) -> Arrays:
     arrays = {}
     for name, array in drawn.problem.draw(drawn.style, drawn.seed).items():
-        axis, stored = drawn.broadcast.get(name), array.astype(held[name].row.numpy)
+        axis, stored = drawn.broadcast.get(name), array.astype(types[name].row.numpy)
         arrays[name] = stored if axis is None else np.broadcast_to(stored.take([0], axis), stored.shape)
     return arrays

@@ -40,10 +40,10 @@ def _row(key: tuple[str, ...], pairs: Sequence[tuple[Outcome, Measured]]) -> Row
 
 
 def failures_of(
-    outcomes: Iterable[Outcome], settings: Settings, options: str = "", kept: Mapping[Key, str] | None = None
+    outcomes: Iterable[Outcome], settings: Settings, options: str = "", bundles: Mapping[Key, str] | None = None
 ) -> list[Row]:
-    """The failures and the commands that rerun them: from `kept` files, or drawn again."""
-    kept = kept or {}
+    """The failures and the commands that rerun them: from the files of `bundles`, or drawn again."""
+    bundles = bundles or {}
     return [
         {
             "failure": f"{outcome.op} {outcome.index}",
@@ -52,7 +52,7 @@ def failures_of(
             "numbers": outcome.style,
             "layouts": outcome.layouts,
             "message": outcome.failure,
-            "again": kept.get((outcome.op, outcome.index)) or replay(outcome, settings, options),
+            "again": bundles.get((outcome.op, outcome.index)) or replay(outcome, settings, options),
         }
         for outcome in sorted(outcomes, key=lambda o: (o.op, o.index))
         if outcome.failure

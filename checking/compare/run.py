@@ -12,17 +12,17 @@ from .state import Key, outcome_of
 
 def run(
     work: Sequence[Key],
-    given: Mapping[str, Any],
+    setup: Mapping[str, Any],
     workers: int,
     report: Callable[[Outcome], None],
     variables: Mapping[str, str],
 ) -> None:
-    """Judge all of `work`; `given` is the worker module's setup, `variables` its environment."""
+    """Judge all of `work`; `setup` is the worker module's setup, `variables` its environment."""
 
     def judged(question: Question, answer: Answer | None, death: str) -> bool:
         outcome = Outcome(**question, failure=death, fatal=True) if answer is None else outcome_of(answer)
         report(outcome)
         return not outcome.fatal
 
-    crew = Crew("baracuda.checking.compare.worker", given, judged, variables)
+    crew = Crew("baracuda.checking.compare.worker", setup, judged, variables)
     crew.work(({"op": op, "index": index} for op, index in work), min(workers, len(work)))

@@ -49,6 +49,6 @@ def lines(paths: Iterable[Path]) -> list[tuple[Settings, str, Outcome]]:
     return outcomes
 
 
-def outcome_of(given: dict[str, Any]) -> Outcome:
-    """The outcome that `asdict` made `given` of."""
-    return Outcome(**{**given, "outputs": {name: Measured(**m) for name, m in given["outputs"].items()}})
+def outcome_of(values: dict[str, Any]) -> Outcome:
+    """The outcome whose `asdict` is `values`."""
+    return Outcome(**{**values, "outputs": {name: Measured(**m) for name, m in values["outputs"].items()}})

@@ -26,7 +26,7 @@ from baracuda.runtime.host.cache import BuildCache, content
 from baracuda.runtime.observe import log
 from baracuda.runtime.plans.tuned import MARK
 
-from .cache_kinds import Held, filled, kernel, record
+from .cache_kinds import CachedEntry, filled, kernel, record
 
 _NOBODY = 65534
 _AN_HOUR = 3600
@@ -40,7 +40,7 @@ class Row:
 
     fault: str
     tried: int
-    held: int
+    contained: int
     skipped: str = ""
 
 
@@ -122,7 +122,7 @@ def _owned(root: Path, rng: Random, count: int) -> Iterator[Row]:
     yield Row("another user's folder or file", *_refused(cached, owners))
 
 
-def _refused(cached: list[Held], changes: Sequence[tuple[Path, Callable[[], None]]]) -> tuple[int, int]:
+def _refused(cached: list[CachedEntry], changes: Sequence[tuple[Path, Callable[[], None]]]) -> tuple[int, int]:
     """The number of changes, and after how many none of the affected entries is read."""
     passed = 0
     for path, change in changes:
@@ -134,7 +134,7 @@ def _refused(cached: list[Held], changes: Sequence[tuple[Path, Callable[[], None
     return len(changes), passed
 
 
-def _is_refused(entry: Held) -> bool:
+def _is_refused(entry: CachedEntry) -> bool:
     try:
         return entry.read() is None
     except UnsafeCache:

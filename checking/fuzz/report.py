@@ -76,7 +76,7 @@ def markdown(paths: Sequence[Path]) -> str:
 
 def _faults(paths: Sequence[Path]) -> list[str]:
     """The section on caches."""
-    rows = [[row["fault"], f"{row['tried']:,}", row["skipped"] or f"{row['held']:,}"] for row in faults_in(paths)]
+    rows = [[row["fault"], f"{row['tried']:,}", row["skipped"] or f"{row['contained']:,}"] for row in faults_in(paths)]
     return [_FAULTS, *(f"| {' | '.join(row)} |" for row in rows)] if rows else []
 
 

@@ -36,9 +36,9 @@ class Watched:
     seconds: float = 0.0
     megabytes: float = 0.0
 
-    def found(self, what: str) -> None:
+    def add(self, finding: str) -> None:
         if len(self.findings) < 10:
-            self.findings.append(what[:300])
+            self.findings.append(finding[:300])
 
 
 _now: Watched | None = None
@@ -68,13 +68,13 @@ def watched(folder: Path, *, pure: bool) -> Iterator[Watched]:
         _limit(None, False)
 
 
-def over_budget(seen: Watched, seconds: float = SECONDS) -> list[str]:
+def over_budget(record: Watched, seconds: float = SECONDS) -> list[str]:
     """Which budgets of a spec were exceeded."""
     findings = []
-    if seen.seconds > seconds:
-        findings.append(f"took {seen.seconds:.1f} s of CPU, the budget is {seconds:g}")
-    if seen.megabytes > MEGABYTES:
-        findings.append(f"took {seen.megabytes:.0f} MB, the budget is {MEGABYTES:g}")
+    if record.seconds > seconds:
+        findings.append(f"took {record.seconds:.1f} s of CPU, the budget is {seconds:g}")
+    if record.megabytes > MEGABYTES:
+        findings.append(f"took {record.megabytes:.0f} MB, the budget is {MEGABYTES:g}")
     return findings
 
 
@@ -110,14 +110,14 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         path, mode, flags = args
         writes = flags & _WRITES if isinstance(flags, int) else not set("wax+").isdisjoint(str(mode))
         if writes and not isinstance(path, int) and not _is_ours(record, path):
-            record.found(f"opened {str(path)!r} to write")
+            record.add(f"opened {str(path)!r} to write")
     elif _CHANGES.fullmatch(event):
         folder_fd = args[-1] if isinstance(args[-1], int) and event != "os.truncate" else -1  # a folder descriptor
         for path in args:
             if isinstance(path, str | bytes | os.PathLike) and not _is_ours(record, path, folder_fd):
-                record.found(f"{event} of {str(path)!r}")
+                record.add(f"{event} of {str(path)!r}")
     elif record.pure and (starts or (event == "exec" and not _is_installed(args[0]))):
-        record.found(f"{event} of {args[0]!r}")
+        record.add(f"{event} of {args[0]!r}")
 
 
 def _is_ours(record: Watched, path: Any, below: int = -1) -> bool:

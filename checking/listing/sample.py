@@ -24,8 +24,8 @@ def sample(variants: Sequence[Variant], of_an_op: int = OF_AN_OP, of_all: int = 
         by_op.setdefault(variant.row.sku.op, []).append(variant)
     count = min(of_all, sum(min(of_an_op, len(entries)) for entries in by_op.values()))
     chosen = share({op: _first(entries, of_an_op) for op, entries in by_op.items()}, count, "")
-    kept = set(map(id, chosen))
-    return [variant for variant in variants if id(variant) in kept]
+    identities = set(map(id, chosen))
+    return [variant for variant in variants if id(variant) in identities]
 
 
 def _first(variants: Iterable[Variant], count: int) -> Iterator[Variant]:

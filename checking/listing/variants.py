@@ -46,10 +46,10 @@ def variants_of(
 
 def assert_known(layouts: Sequence[str], names: Iterable[str]) -> None:
     """Raise Unsupported for a layout that is none of `names`."""
-    known = tuple(dict.fromkeys(names))
+    available = tuple(dict.fromkeys(names))
     for layout in layouts:
-        if layout not in known:
-            raise Unsupported(f"no layout {layout!r}; known are {', '.join(known)}")
+        if layout not in available:
+            raise Unsupported(f"no layout {layout!r}; known are {', '.join(available)}")
 
 
 def _variants(

@@ -22,11 +22,11 @@ class Report:
 
     mutants: Sequence[Mutant]
     outcomes: Mapping[str, Outcome]
-    known: Sequence[Declared]
+    declared: Sequence[Declared]
 
     def fate(self, mutant: Mutant) -> str:
-        what = self.outcomes[mutant.id].verdict.what
-        return DECLARED if what == SURVIVED and reason_of(mutant, self.known) else what
+        verdict = self.outcomes[mutant.id].verdict.what
+        return DECLARED if verdict == SURVIVED and reason_of(mutant, self.declared) else verdict
 
     @cached_property
     def survivors(self) -> list[Mutant]:
@@ -53,9 +53,9 @@ class Report:
     def listed(self) -> list[dict[str, object]]:
         """The survivors, those without a reason first."""
         rows: list[dict[str, object]] = []
-        for mutant in sorted(self.survivors, key=lambda m: (bool(reason_of(m, self.known)), m.file, m.line)):
+        for mutant in sorted(self.survivors, key=lambda m: (bool(reason_of(m, self.declared)), m.file, m.line)):
             place = f"{mutant.file}:{mutant.line}"
-            reason = reason_of(mutant, self.known) or _UNKNOWN
+            reason = reason_of(mutant, self.declared) or _UNKNOWN
             row = {"survivor": place, "use": mutant.use, "target": _target(mutant), "operator": mutant.operator}
             rows.append({**row, "change": mutant.change, "line": mutant.code, "reason": reason})
         return rows
@@ -68,10 +68,10 @@ def _target(mutant: Mutant) -> str:
 def _row(counts: Counter[str]) -> dict[str, object]:
     totals = {"mutants": counts.total(), SAME: counts[SAME], "not compiled": counts[STILLBORN]}
     rest = {DECLARED: counts[DECLARED], KILLED: counts[KILLED], SURVIVED: counts[SURVIVED]}
-    return {**totals, **rest, "score": said(_score(counts))}
+    return {**totals, **rest, "score": percent(_score(counts))}
 
 
-def said(score: float | None) -> str:
+def percent(score: float | None) -> str:
     return "-" if score is None else f"{score:.1f} %"
 
 

@@ -27,11 +27,11 @@ def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
 
 def _in_turns(mutants: Sequence[Mutant], kind: Callable[[Mutant], object]) -> list[Mutant]:
     """The first of each kind, then the second of each, and so on."""
-    seen: dict[object, int] = {}
+    counts: dict[object, int] = {}
     turns = []
     for place, mutant in enumerate(mutants):
-        seen[kind(mutant)] = seen.get(kind(mutant), 0) + 1
-        turns.append((seen[kind(mutant)], place))
+        counts[kind(mutant)] = counts.get(kind(mutant), 0) + 1
+        turns.append((counts[kind(mutant)], place))
     return [mutants[place] for _, place in sorted(turns)]
 
 

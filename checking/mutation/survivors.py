@@ -55,12 +55,12 @@ def declared(folder: Path = TEMPLATES) -> list[Declared]:
     return entries
 
 
-def reason_of(mutant: Mutant, known: Sequence[Declared]) -> str:
+def reason_of(mutant: Mutant, entries: Sequence[Declared]) -> str:
     """Why `mutant` is declared equivalent, or ""."""
-    return next((entry.reason for entry in known if entry.matches(mutant)), "")
+    return next((entry.reason for entry in entries if entry.matches(mutant)), "")
 
 
-def unused(known: Iterable[Declared], mutants: Sequence[Mutant]) -> list[str]:
+def unused(entries: Iterable[Declared], mutants: Sequence[Mutant]) -> list[str]:
     """A line per entry that matches none of `mutants`."""
-    rest = [entry for entry in known if not any(entry.matches(mutant) for mutant in mutants)]
+    rest = [entry for entry in entries if not any(entry.matches(mutant) for mutant in mutants)]
     return [f"{entry.place} matches no survivor; remove it: {entry.line!r}, {entry.change!r}" for entry in rest]

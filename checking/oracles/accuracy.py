@@ -28,9 +28,9 @@ class Accuracy:
     expected: float = 0.0
 
     def __str__(self) -> str:
-        where = f"element {self.index}" if self.index else "the element"
+        position = f"element {self.index}" if self.index else "the element"
         off = f"got {self.got:.9g}, expected {self.expected:.9g} within {self.bound_there:.3g}"
-        return f"{where}: {off} ({self.worst_ratio:.3g} times the bound)"
+        return f"{position}: {off} ({self.worst_ratio:.3g} times the bound)"
 
 
 def _parts(numbers: Any) -> Any:

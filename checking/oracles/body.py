@@ -57,7 +57,7 @@ def _values(spec: BodySpec) -> Any:
 
 
 def tolerances(
-    problem: BodyProblem, arrays: Mapping[str, Any], exact: Mapping[str, Any], held: Mapping[str, ElementKind]
+    problem: BodyProblem, arrays: Mapping[str, Any], exact: Mapping[str, Any], types: Mapping[str, ElementKind]
 ) -> dict[str, Any]:
     """The declared bound on each element of each output: ``c1 * u * |y| + c2 * E``, E as the definition bounds it."""
     spec, element = problem.spec, problem.element
@@ -73,4 +73,4 @@ def tolerances(
     noise = float(np.finfo(wide_type(element)).eps) / units.acc
     lost = _LOST * element.row.acc.row.smallest_normal
     bounds = {n: np.asarray(errors[n], np.float64) * (1 + noise) + lost for n in problem.results.values()}
-    return {a: stored(exact[n], bounds[n], held[a], declared) for a, n in problem.results.items()}
+    return {a: stored(exact[n], bounds[n], types[a], declared) for a, n in problem.results.items()}

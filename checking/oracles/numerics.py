@@ -33,7 +33,7 @@ def report(
     """
     problem = Problem.of(Subject(op, loaded, package), values, element)
     exact = reference(problem, widen(problem, {n: a for n, a in arrays.items() if n not in problem.saved}))
-    stored_types = {**problem.held(), **{n: ElementKind(_tag(a)) for n, a in {**arrays, **outputs}.items()}}
+    stored_types = {**problem.stored_types(), **{n: ElementKind(_tag(a)) for n, a in {**arrays, **outputs}.items()}}
     allowed = tolerances(problem, arrays, exact, stored_types)
     accuracies = {}
     for argument, name in problem.results.items():

@@ -43,7 +43,7 @@ def tolerances(
     problem: Problem,
     arrays: Mapping[str, np.ndarray[Any, Any]],
     exact: Mapping[str, Any],
-    held: Mapping[str, ElementKind],
+    types: Mapping[str, ElementKind],
     *,
     saved: Mapping[str, Any] | None = None,
 ) -> Flat:
@@ -54,8 +54,8 @@ def tolerances(
     real = exact if saved is None else saved
     if isinstance(problem, BodyProblem):
         wide = widen(problem, arrays)
-        return body_oracle.tolerances(problem, wide, {**exact, **real}, held)
-    return program_oracle.tolerances(_programmed(problem), _bounded(problem, arrays, real), held)
+        return body_oracle.tolerances(problem, wide, {**exact, **real}, types)
+    return program_oracle.tolerances(_programmed(problem), _bounded(problem, arrays, real), types)
 
 
 def _programmed(problem: Problem) -> program_oracle.Programmed:
@@ -78,7 +78,7 @@ def _as_wide(array: np.ndarray[Any, Any], kind: np.dtype[Any]) -> np.ndarray[Any
 
 @memoized
 def with_saved(
-    problem: Problem, arrays: Arrays, held: Mapping[str, ElementKind], hidden: Arrays | None = None
+    problem: Problem, arrays: Arrays, types: Mapping[str, ElementKind], hidden: Arrays | None = None
 ) -> tuple[Arrays, Flat]:
     """Add the tensors that the forward saves, as stored; return the arrays and the expected results."""
     kind = wide_type(problem.element)
@@ -89,7 +89,7 @@ def with_saved(
     for name in sorted(problem.saved):
         if name in problem.arguments:
             exact = problem.caller(name, np.asarray(expected[name]), problem.shape_of(name))
-            full[name] = exact.astype(np.float64).astype(held[name].row.numpy)
+            full[name] = exact.astype(np.float64).astype(types[name].row.numpy)
     return full, expected
 
 

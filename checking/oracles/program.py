@@ -142,7 +142,7 @@ def _differentiable() -> Any:
     return Differentiable()
 
 
-def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], held: Mapping[str, ElementKind]) -> Flat:
+def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], types: Mapping[str, ElementKind]) -> Flat:
     """The declared bound on the error of each element of each output, as arrays of rows x columns.
 
     ``c1 * u * |y| + c2 * E``, where u is the unit roundoff of the type the output is stored in and E the running error
@@ -162,7 +162,7 @@ def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], held: Mapping
     noise = _noise(problem, environment)
     copied = _copied(problem.spec)
     return {
-        a: 0.0 if n in copied else stored(bounds[n].value, bounds[n].error, held[a], declared) + noise.get(n, 0.0)
+        a: 0.0 if n in copied else stored(bounds[n].value, bounds[n].error, types[a], declared) + noise.get(n, 0.0)
         for a, n in problem.results.items()
     }
 

@@ -89,7 +89,7 @@ class Problem:
         names = {t.updates or n: n for n, t in self.spec.outputs.items()}
         return {argument: name for argument, name in names.items() if argument in self.arguments}
 
-    def held(self, choice: Mapping[str, ElementKind] | None = None) -> dict[str, ElementKind]:
+    def stored_types(self, choice: Mapping[str, ElementKind] | None = None) -> dict[str, ElementKind]:
         """The element type of each argument: the default unless `choice` says otherwise."""
         return {n: (choice or {}).get(n, self.plan.elements_of(n)[0]) for n in self.arguments}
 

@@ -27,9 +27,9 @@ def check_fits(problem: Problem, facts: Mapping[str, Any], numbers: Numbers) -> 
     needed = {name: problem.shape_of(name) for name in inputs.keys() & problem.arguments.keys()}
     if inputs != needed:
         raise InvalidProblem(f"has inputs {short_repr(inputs)}, {problem.spec.plan} takes {short_repr(needed)}")
-    for part, what in (("exact", "should be"), ("allowed", "may be")):
+    for part, verb in (("exact", "should be"), ("allowed", "may be")):
         if missing := problem.results.keys() - numbers[part].keys():
-            raise InvalidProblem(f"does not say what {some_of(missing)} {what}")
+            raise InvalidProblem(f"does not say what {some_of(missing)} {verb}")
         for name in problem.results:
             _check_spread(problem, name, numbers[part][name].shape)
     _check_known("patterns", facts["patterns"], problem.arguments)
@@ -60,6 +60,6 @@ def _check_spread(problem: Problem, name: str, shape: tuple[int, ...]) -> None:
         raise InvalidProblem(f"has numbers of shape {shape} for {name!r}, which has {flat}")
 
 
-def _check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    if unknown := set(names) - set(known):
-        raise InvalidProblem(f"has {what} of {some_of(unknown)}, which the problem does not have")
+def _check_known(label: str, names: Iterable[str], allowed: Iterable[str]) -> None:
+    if unknown := set(names) - set(allowed):
+        raise InvalidProblem(f"has {label} of {some_of(unknown)}, which the problem does not have")

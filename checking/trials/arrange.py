@@ -53,7 +53,7 @@ def arrange(
     poison_workspace: bool = True,
 ) -> Arranged:
     """Place inputs with their values and outputs with poison; `patterns` says how (contiguous unless named)."""
-    stored_types, vec = problem.held(choice), 16 // problem.element.row.bytes
+    stored_types, vec = problem.stored_types(choice), 16 // problem.element.row.bytes
     placed = {}
     for name in problem.arguments:
         values = arrays.get(name)

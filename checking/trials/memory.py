@@ -178,8 +178,8 @@ class Placed:
         changed = (now != self.before) & (~self.addressed if written else True)
         if changed.any():
             offset = int(np.argmax(changed)) - (self.view.pointer - self.buffer.pointer)
-            what = "beside its elements" if written else "although it is an input"
-            raise AssertionError(f"{name!r} was written to {what}: byte {offset} from its first element")
+            location = "beside its elements" if written else "although it is an input"
+            raise AssertionError(f"{name!r} was written to {location}: byte {offset} from its first element")
 
 
 def place(

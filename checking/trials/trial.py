@@ -61,7 +61,7 @@ class Trial:
         return measured, ""
 
     def _compared(self, outputs: Arrays) -> dict[str, Accuracy]:
-        stored_types = self.problem.held(self.choice)
+        stored_types = self.problem.stored_types(self.choice)
         wide = {name: self.problem.flat(name, as_float(outputs[name])) for name in self.problem.results}
         seen = {n: compare(value, self.exact[n], self.allowed[n], stored_types[n]) for n, value in wide.items()}
         return {name: self._located(name, accuracy) for name, accuracy in seen.items()}
@@ -101,9 +101,9 @@ def trial(
     return Trial(problem, inputs, {a: exact[n] for a, n in problem.results.items()}, allowed, choice or {})
 
 
-def wrong_in(seen: Mapping[str, Accuracy]) -> str:
+def wrong_in(accuracies: Mapping[str, Accuracy]) -> str:
     """Which outputs are further off than their bounds allow, and by how much."""
-    return "; ".join(f"{name!r} is wrong, {a}" for name, a in seen.items() if not a.worst_ratio <= 1)
+    return "; ".join(f"{name!r} is wrong, {a}" for name, a in accuracies.items() if not a.worst_ratio <= 1)
 
 
 def message_of(error: Exception) -> str:

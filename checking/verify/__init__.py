@@ -50,11 +50,11 @@ def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> Non
     from ..problems.cases import refuse_bad_cases
     from ..problems.subject import Subject
 
-    known = load_folder(specs)
-    refuse_none(known, specs)
-    refuse_unknown(ops, known)
-    refuse_ungenerated(ops or known, known, package)
-    refuse_bad_cases(Subject(known[name], known, package) for name in ops or known)
+    loaded = load_folder(specs)
+    refuse_none(loaded, specs)
+    refuse_unknown(ops, loaded)
+    refuse_ungenerated(ops or loaded, loaded, package)
+    refuse_bad_cases(Subject(loaded[name], loaded, package) for name in ops or loaded)
 
 
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:

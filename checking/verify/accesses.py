@@ -28,9 +28,9 @@ def check_accesses(problem: Problem, memory: Memory, *, thoroughly: bool) -> Non
 
 def run_watched(problem: Problem, memory: Memory, patterns: Patterns, choice: Choice) -> None:
     """Run on arbitrary numbers: check mode judges addresses and their order."""
-    held, rng = problem.held(choice), np.random.default_rng(10)
-    arrays = {n: a.astype(held[n].row.numpy) for n, a in problem.draw().items()}
+    types, rng = problem.stored_types(choice), np.random.default_rng(10)
+    arrays = {n: a.astype(types[n].row.numpy) for n, a in problem.draw().items()}
     for name in problem.arguments:
         if name in problem.spec.inputs and name not in arrays:  # saved by a forward
-            arrays[name] = np.asarray(rng.uniform(0.5, 2.0, problem.shape_of(name)), held[name].row.numpy)
+            arrays[name] = np.asarray(rng.uniform(0.5, 2.0, problem.shape_of(name)), types[name].row.numpy)
     arrange(problem, arrays, memory, patterns=patterns, choice=choice).run()

@@ -59,49 +59,49 @@ def measured(problem: Problem, memory: Memory, style: str) -> dict[str, Accuracy
 
 def drawn(problem: Problem, style: str) -> Trial:
     """Inputs of a style of `STYLES`, with expected outputs and bounds."""
-    held = problem.held()
-    arrays, exact = with_saved(problem, problem.draw(style), held, problem.draw_hidden(style))
-    return trial(problem, arrays, exact, tolerances(problem, arrays, exact, held))
+    types = problem.stored_types()
+    arrays, exact = with_saved(problem, problem.draw(style), types, problem.draw_hidden(style))
+    return trial(problem, arrays, exact, tolerances(problem, arrays, exact, types))
 
 
-def _within(one: Trial, memory: Memory, what: str) -> dict[str, Accuracy]:
+def _within(case: Trial, memory: Memory, variant: str) -> dict[str, Accuracy]:
     """Measure a trial; a failure may be saved for `repro`."""
-    said = f"{_of(one.problem)}, {what}"
+    label = f"{_of(case.problem)}, {variant}"
     try:
-        found = one.measure(memory)
+        accuracies = case.measure(memory)
     except KernelInternal as error:
-        raise KernelInternal(f"{said}: {error}{offer(one, message_of(error), memory)}") from error
-    if wrong := wrong_in(found):
-        raise AssertionError(f"{said}: {wrong}{offer(one, wrong, memory)}")
-    return found
+        raise KernelInternal(f"{label}: {error}{offer(case, message_of(error), memory)}") from error
+    if wrong := wrong_in(accuracies):
+        raise AssertionError(f"{label}: {wrong}{offer(case, wrong, memory)}")
+    return accuracies
 
 
 def check_explicit(problem: Problem, memory: Memory) -> None:
     """With arbitrary saved tensors, the outputs follow the op's own formula."""
-    held = problem.held()
-    arrays, _ = with_saved(problem, problem.draw(seed=3), held, problem.draw_hidden(seed=3))
+    types = problem.stored_types()
+    arrays, _ = with_saved(problem, problem.draw(seed=3), types, problem.draw_hidden(seed=3))
     rng = np.random.default_rng(4)
     for name in sorted(problem.saved):
         if name in arrays:
             arrays[name] = np.asarray(rng.uniform(0.5, 2.0, arrays[name].shape), arrays[name].dtype)
     exact = explicit(problem, widen(problem, arrays)) or {}
-    bound = tolerances(problem, arrays, exact, held, saved={})
+    bound = tolerances(problem, arrays, exact, types, saved={})
     _within(trial(problem, arrays, exact, bound), memory, "arbitrary saved values")
 
 
 def check_stored_types(problem: Problem, memory: Memory) -> None:
     """Results are within the bound for every choice of element types that the spec allows."""
     for choice in choices_of(problem):
-        held = problem.held(choice)
-        inputs = {n: a.astype(held[n].row.numpy) for n, a in problem.draw(seed=5).items()}
-        arrays, exact = with_saved(problem, inputs, held, problem.draw_hidden(seed=5))
-        bound = tolerances(problem, arrays, exact, held)
-        _within(trial(problem, arrays, exact, bound, choice), memory, _said(choice))
+        types = problem.stored_types(choice)
+        inputs = {n: a.astype(types[n].row.numpy) for n, a in problem.draw(seed=5).items()}
+        arrays, exact = with_saved(problem, inputs, types, problem.draw_hidden(seed=5))
+        bound = tolerances(problem, arrays, exact, types)
+        _within(trial(problem, arrays, exact, bound, choice), memory, _listed(choice))
 
 
 def choices_of(problem: Problem) -> Iterator[dict[str, ElementKind]]:
     """Each tensor of chosen type with each of its other types, then all together."""
-    usual = problem.held()
+    usual = problem.stored_types()
     others = {n: [k for k in problem.plan.elements_of(n) if k != usual[n]] for n in usual}
     for name, kinds in others.items():
         for kind in kinds:
@@ -115,12 +115,12 @@ def _compared(
     arrays: Arrays,
     exact: Mapping[str, Any],
     outputs: Arrays,
-    held: Mapping[str, ElementKind],
+    types: Mapping[str, ElementKind],
     saved_exact: Mapping[str, Any] | None = None,
 ) -> dict[str, Accuracy]:
-    allowed = tolerances(problem, arrays, exact, held, saved=saved_exact)
+    allowed = tolerances(problem, arrays, exact, types, saved=saved_exact)
     wide = {a: problem.flat(a, as_float(outputs[a])) for a in problem.results}
-    return {a: compare(wide[a], exact[n], allowed[a], held[a]) for a, n in problem.results.items()}
+    return {a: compare(wide[a], exact[n], allowed[a], types[a]) for a, n in problem.results.items()}
 
 
 def check_layouts(problem: Problem, memory: Memory) -> None:
@@ -128,15 +128,15 @@ def check_layouts(problem: Problem, memory: Memory) -> None:
 
     Other results stay close. Tensors have different patterns, so that no tensor's offsets fit another.
     """
-    arrays, _ = with_saved(problem, problem.draw(seed=1), problem.held(), problem.draw_hidden(seed=1))
+    arrays, _ = with_saved(problem, problem.draw(seed=1), problem.stored_types(), problem.draw_hidden(seed=1))
     base = arrange(problem, arrays, memory).run()
     again = arrange(problem, arrays, memory, shift_workspace=16).run()
     promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
     _require_same(problem, base, again, promised, "a second run")
     for turn, patterns in enumerate(_layouts(problem)):
         arranged = arrange(problem, arrays, memory, patterns=patterns, shift_workspace=16 * (turn % 3))
-        given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
-        serving = problem.plan.can_implement(**given, workspace=arranged.workspace).sku
+        arguments: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+        serving = problem.plan.can_implement(**arguments, workspace=arranged.workspace).sku
         same = promised if serving == problem.plan.sku else set()
         _require_same(problem, base, arranged.run(), same, f"layouts {patterns}")
 
@@ -151,7 +151,7 @@ def _layouts(problem: Problem) -> Iterator[dict[str, str]]:
 
 def check_broadcast(problem: Problem, memory: Memory) -> None:
     """An input of stride 0 along its first axis gives the same as the numbers written out."""
-    arrays, _ = with_saved(problem, problem.draw(seed=2), problem.held(), problem.draw_hidden(seed=2))
+    arrays, _ = with_saved(problem, problem.draw(seed=2), problem.stored_types(), problem.draw_hidden(seed=2))
     read_only = [n for n, a in problem.plan.ARGUMENTS.items() if not a.written]
     free = [n for n in read_only if n in arrays and problem.arguments[n].layout != "contiguous"]
     wide = {n: arrays[n] for n in free if arrays[n].ndim > 1 and arrays[n].shape[0] > 1}
@@ -170,14 +170,14 @@ FAR = 2**31 + 8  # elements between rows: beyond 32 bits
 
 def check_huge_strides(problem: Problem, memory: Memory) -> None:
     """Halves of an axis of extent 2 that lie more than 2^31 elements apart give the same bits as adjacent ones."""
-    arrays, _ = with_saved(problem, problem.draw(seed=9), problem.held(), problem.draw_hidden(seed=9))
+    arrays, _ = with_saved(problem, problem.draw(seed=9), problem.stored_types(), problem.draw_hidden(seed=9))
     base = arrange(problem, arrays, memory).run()
     for name in problem.arguments:
         for axis in _far_axes(problem, name):
             arranged = arrange(problem, arrays, memory)
             far = _Far(arranged.placed[name], axis, memory)
-            given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments | {name: far.view}
-            problem.plan.run(**given, workspace=arranged.workspace)
+            arguments: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments | {name: far.view}
+            problem.plan.run(**arguments, workspace=arranged.workspace)
             memory.finish()
             outputs = {n: far.values() if n == name else arranged.placed[n].values() for n in problem.written}
             _require_same(problem, base, outputs, set(base), f"axis {axis} of {name!r} {FAR} elements apart")
@@ -215,15 +215,15 @@ class _Far:
 
 def check_in_place(problem: Problem, memory: Memory) -> None:
     """An output may take over the memory of each input that its spec says it may alias."""
-    arrays, _ = with_saved(problem, problem.draw(seed=6), problem.held(), problem.draw_hidden(seed=6))
+    arrays, _ = with_saved(problem, problem.draw(seed=6), problem.stored_types(), problem.draw_hidden(seed=6))
     base = arrange(problem, arrays, memory).run()
     for name in problem.written:
         for other in problem.plan.ARGUMENTS[name].may_alias:
             arranged = arrange(problem, arrays, memory)
             arranged.placed[name] = arranged.placed[other]
             arranged.placed.pop(other)
-            given: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
-            problem.plan.run(**{**given, other: arranged.placed[name].view}, workspace=arranged.workspace)
+            arguments: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+            problem.plan.run(**{**arguments, other: arranged.placed[name].view}, workspace=arranged.workspace)
             memory.finish()
             outputs = {n: arranged.placed[n].values() for n in problem.written}
             _require_same(problem, base, outputs, set(base), f"{name!r} in place of {other!r}")
@@ -235,7 +235,7 @@ def check_batch_invariance(problem: Problem, memory: Memory) -> None:
     half = problem.half if promised else None
     if half is None or half.plan.sku != problem.plan.sku:
         return
-    arrays, _ = with_saved(problem, problem.draw(seed=7), problem.held(), problem.draw_hidden(seed=7))
+    arrays, _ = with_saved(problem, problem.draw(seed=7), problem.stored_types(), problem.draw_hidden(seed=7))
     base = arrange(problem, arrays, memory).run()
     cut = {n: _first(a, half.shape_of(n)) for n, a in arrays.items()}
     outputs = arrange(half, cut, memory).run()
@@ -256,16 +256,16 @@ def check_agreement(problem: Problem, memory: Memory, other: Memory, seed: int =
     rng = np.random.default_rng([seed, problem.size])
     style = str(rng.choice(problem.STYLES))
     patterns = {n: str(rng.choice(list(PATTERNS))) for n in problem.arguments}
-    held = problem.held()
-    arrays, exact = with_saved(problem, problem.draw(style, seed), held, problem.draw_hidden(style, seed))
-    here, there = (arrange(problem, arrays, m, patterns=patterns).run() for m in (memory, other))
+    types = problem.stored_types()
+    arrays, exact = with_saved(problem, problem.draw(style, seed), types, problem.draw_hidden(style, seed))
+    first, second = (arrange(problem, arrays, m, patterns=patterns).run() for m in (memory, other))
     promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_across_arch" in rungs}
-    kept = {n: a for n, a in here.items() if n in promised}
-    _require_same(problem, kept, there, promised, f"{other.name} instead of {memory.name}")
-    for where, outputs in ((memory.name, here), (other.name, there)) if kept.keys() != here.keys() else ():
-        for name, accuracy in _compared(problem, arrays, exact, outputs, held).items():
+    comparable = {n: a for n, a in first.items() if n in promised}
+    _require_same(problem, comparable, second, promised, f"{other.name} instead of {memory.name}")
+    for device, outputs in ((memory.name, first), (other.name, second)) if comparable.keys() != first.keys() else ():
+        for name, accuracy in _compared(problem, arrays, exact, outputs, types).items():
             if accuracy.worst_ratio > 1:
-                raise AssertionError(f"{_of(problem)}, {style} inputs on {where}: {name!r} is wrong, {accuracy}")
+                raise AssertionError(f"{_of(problem)}, {style} inputs on {device}: {name!r} is wrong, {accuracy}")
 
 
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
@@ -278,18 +278,18 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
         return
     for name in (n for n in problem.arguments if n in problem.spec.inputs and n not in problem.saved):
         drawn = problem.draw(seed=8)
-        if not problem.held()[name].row.unit_roundoff or drawn[name].dtype.kind == "c" or not drawn[name].size:
+        if not problem.stored_types()[name].row.unit_roundoff or drawn[name].dtype.kind == "c" or not drawn[name].size:
             continue
-        clean, usual = with_saved(problem, drawn, problem.held(), problem.draw_hidden(seed=8))
-        calm = tolerances(problem, clean, usual, problem.held())
+        clean, usual = with_saved(problem, drawn, problem.stored_types(), problem.draw_hidden(seed=8))
+        calm = tolerances(problem, clean, usual, problem.stored_types())
         for turn, value in enumerate(SPECIAL):
             if np.isinf(value) and _finite_only(problem):
                 continue
             arrays = {**drawn, name: drawn[name].copy()}
             arrays[name].flat[(7 * turn + 1) % arrays[name].size] = value
-            full, exact = with_saved(problem, arrays, problem.held(), problem.draw_hidden(seed=8))
+            full, exact = with_saved(problem, arrays, problem.stored_types(), problem.draw_hidden(seed=8))
             outputs = arrange(problem, full, memory).run()
-            allowed = tolerances(problem, full, exact, problem.held())
+            allowed = tolerances(problem, full, exact, problem.stored_types())
             for argument, result in problem.results.items():
                 got = problem.flat(argument, as_float(outputs[argument]))
                 expected = np.asarray(exact[result], np.float64)
@@ -301,7 +301,7 @@ def check_special_values(problem: Problem, memory: Memory) -> None:
                 if np.isinf(value) and _skips_zeros(problem):  # its weight may underflow to 0 in a half type
                     expected = np.where(np.isnan(got) & np.isinf(expected), got, expected)
                 bound = np.where(np.isfinite(allowed[argument]), allowed[argument], calm[argument])
-                accuracy = compare(got, expected, bound, problem.held()[argument])
+                accuracy = compare(got, expected, bound, problem.stored_types()[argument])
                 if not accuracy.worst_ratio <= 1:
                     raise AssertionError(f"{_of(problem)}, {value} in {name!r}: {argument!r} is wrong, {accuracy}")
 
@@ -319,9 +319,9 @@ def _finite_only(problem: Problem) -> bool:
 
 
 def _check_special_rows(problem: RowProblem, memory: Memory) -> None:
-    whole = [n for n in problem.arguments if n in problem.spec.inputs and problem.shape_of(n) == problem.shape]
-    element = [n for n in whole if problem.held()[n].row.unit_roundoff]  # integers have no special values
-    clean, _ = with_saved(problem, problem.draw(seed=8), problem.held(), problem.draw_hidden(seed=8))
+    full_shape = [n for n in problem.arguments if n in problem.spec.inputs and problem.shape_of(n) == problem.shape]
+    element = [n for n in full_shape if problem.stored_types()[n].row.unit_roundoff]  # integers have no special values
+    clean, _ = with_saved(problem, problem.draw(seed=8), problem.stored_types(), problem.draw_hidden(seed=8))
     base = arrange(problem, clean, memory).run()
     subnormal = problem.element.row.smallest_normal / 4
     for name in element:
@@ -345,37 +345,37 @@ def _with_overflow(problem: Problem, arrays: Arrays) -> dict[str, Any]:
     return {n: np.where(np.isfinite(narrow[n]), exact[n], narrow[n]) for n in problem.results.values()}
 
 
-def _require_kinds(problem: Problem, arrays: Arrays, outputs: Arrays, exact: Mapping[str, Any], what: str) -> None:
-    for name, accuracy in _compared(problem, arrays, exact, outputs, problem.held(), {}).items():
+def _require_kinds(problem: Problem, arrays: Arrays, outputs: Arrays, exact: Mapping[str, Any], change: str) -> None:
+    for name, accuracy in _compared(problem, arrays, exact, outputs, problem.stored_types(), {}).items():
         if not np.isfinite(accuracy.worst_ratio) or accuracy.worst_ratio > 1:
-            raise AssertionError(f"{_of(problem)}, {what}: {name!r} is not what the formula gives, {accuracy}")
+            raise AssertionError(f"{_of(problem)}, {change}: {name!r} is not what the formula gives, {accuracy}")
 
 
-def _require_others_untouched(problem: RowProblem, base: Arrays, outputs: Arrays, row: int, what: str) -> None:
+def _require_others_untouched(problem: RowProblem, base: Arrays, outputs: Arrays, row: int, change: str) -> None:
     for name, output in outputs.items():
         if problem.row_dim not in problem.spec.tensors[name].dims:
             continue
         others = np.delete(np.arange(problem.rows), row)
         if not same_bits(problem.flat(name, base[name])[others], problem.flat(name, output)[others]):
-            raise AssertionError(f"{_of(problem)}, {what}: rows of {name!r} beside row {row} changed")
+            raise AssertionError(f"{_of(problem)}, {change}: rows of {name!r} beside row {row} changed")
 
 
-def _require_same(problem: Problem, base: Arrays, other: Arrays, promised: set[str], what: str) -> None:
+def _require_same(problem: Problem, base: Arrays, other: Arrays, promised: set[str], change: str) -> None:
     for name, expected in base.items():
         if name in promised and not same_bits(expected, other[name]):
-            raise AssertionError(f"{_of(problem)}: {name!r} has other bits with {what}")
+            raise AssertionError(f"{_of(problem)}: {name!r} has other bits with {change}")
         if name not in promised:
-            _require_near(problem, expected, other[name], f"{name!r} with {what}")
+            _require_near(problem, expected, other[name], f"{name!r} with {change}")
 
 
-def _require_near(problem: Problem, expected: np.ndarray[Any, Any], other: np.ndarray[Any, Any], what: str) -> None:
+def _require_near(problem: Problem, expected: np.ndarray[Any, Any], other: np.ndarray[Any, Any], label: str) -> None:
     """Where bits are not guaranteed, values must be close."""
     a, b = as_float(expected), as_float(other)
     scale = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
-    np.testing.assert_allclose(b, a, rtol=1e-2, atol=1e-2 * float(scale), err_msg=f"{_of(problem)}: {what}")
+    np.testing.assert_allclose(b, a, rtol=1e-2, atol=1e-2 * float(scale), err_msg=f"{_of(problem)}: {label}")
 
 
-def _said(choice: Choice) -> str:
+def _listed(choice: Choice) -> str:
     return ", ".join(f"{name} in {kind}" for name, kind in choice.items())
 
 

@@ -35,8 +35,8 @@ def check_declarations(subject: Subject) -> None:
     if isinstance(spec, RowSpec):
         expected, got = _sums(spec), Counter(flag for flag in plan.COLUMN_SUMS if flag)
         if expected != got:
-            said = f"must have {dict(expected)} of each flag, got {dict(got)}"
-            raise AssertionError(f"{plan.__name__}.COLUMN_SUMS {said}")
+            needs = f"must have {dict(expected)} of each flag, got {dict(got)}"
+            raise AssertionError(f"{plan.__name__}.COLUMN_SUMS {needs}")
 
 
 def _sums(spec: RowSpec) -> Counter[str]:
@@ -66,30 +66,31 @@ def _over(spec: OpSpec, tensor: TensorSpec) -> str:
 
 def check_order(problem: Problem, memory: Memory) -> None:
     """Of several wrong arguments, the error names the first in the spec's order."""
-    arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+    arrays, _ = with_saved(problem, problem.draw(), problem.stored_types(), problem.draw_hidden())
     arranged = arrange(problem, arrays, memory)
-    given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+    arguments: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
     order = [n for n in problem.spec.check_order or problem.spec.arguments if n in arranged.arguments]
     for place in range(len(order)):
-        wrong = {n: given[n]._replace(element=stranger(problem, n)) for n in order[place:]}
-        call = partial(problem.plan.run, **{**given, **wrong}, workspace=arranged.workspace)
+        wrong = {n: arguments[n]._replace(element=stranger(problem, n)) for n in order[place:]}
+        call = partial(problem.plan.run, **{**arguments, **wrong}, workspace=arranged.workspace)
         try:
             call()
         except Unsupported as error:
             if repr(order[place]) in str(error):
                 continue
-            raise AssertionError(f"{order[place:]} are wrong, so {order[place]!r} is named; got {error}") from None
-        raise AssertionError(f"{order[place:]} are of types they may not have, and nothing is said")
+            needs = f"the error must name {order[place]!r}"
+            raise AssertionError(f"{order[place:]} are wrong, so {needs}; got {error}") from None
+        raise AssertionError(f"{order[place:]} have wrong element types, but run accepts them")
 
 
 def check_entry_points(problem: Problem, memory: Memory) -> None:
     """`run_unchecked` and `bind` do what `run` does."""
-    arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+    arrays, _ = with_saved(problem, problem.draw(), problem.stored_types(), problem.draw_hidden())
     base = arrange(problem, arrays, memory).run()
     for name in ("run_unchecked", "bind"):
         arranged = arrange(problem, arrays, memory)
-        given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
-        started = getattr(problem.plan, name)(**given, workspace=arranged.workspace)
+        arguments: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+        started = getattr(problem.plan, name)(**arguments, workspace=arranged.workspace)
         if started is not None:
             started()
         memory.finish()

@@ -81,7 +81,7 @@ def check_requirements(subject: Subject) -> None:
         if first.that in missing and unclaimed:
             error = _error(partial(_select, subject, values, unclaimed))
         if type(error) is not kind:
-            raise AssertionError(f"{values}: {first.that!r} is violated first, so {first.raises} is due; got {error!r}")
+            raise AssertionError(f"{values}: {first.that!r} comes first, so it raises {first.raises}; got {error!r}")
         condition = read_condition(first.that, subject.spec.descriptor)
         for text in (f"needs {in_words(condition)}", *(f"{f}={values[f]!r}" for f in fields_of(condition))):
             if text not in str(error):
@@ -152,7 +152,7 @@ def check_types(subject: Subject) -> None:
         for value in _STRANGERS[field.type]:
             error = _error(partial(_select, subject, {**base, name: value}, element))
             if type(error) is not InvalidProblem or name not in str(error) or short_repr(value) not in str(error):
-                raise AssertionError(f"{name}={value!r} is no {field.type}, so InvalidProblem is due; got {error!r}")
+                raise AssertionError(f"{name}={value!r} is no {field.type}, so it raises InvalidProblem; got {error!r}")
 
 
 def check_elements(subject: Subject) -> None:
@@ -164,14 +164,14 @@ def check_elements(subject: Subject) -> None:
         if claimed and error is not None:
             raise AssertionError(f"element {kind} is claimed, but select says {error!r}")
         if not claimed and (type(error) is not Unsupported or f"got element={kind.value!r}" not in str(error)):
-            raise AssertionError(f"element {kind} is not claimed, so Unsupported is due and says so; got {error!r}")
+            raise AssertionError(f"element {kind} is not claimed, so it must raise Unsupported; got {error!r}")
 
 
 @dataclass(frozen=True)
-class _Spoilt:
+class _BadCall:
     """Arguments with one defect, and the expected error."""
 
-    what: str
+    label: str
     kind: type[BaracudaError]
     arguments: dict[str, Any]
     workspace: Any
@@ -180,57 +180,57 @@ class _Spoilt:
 
 def check_arguments(problem: Problem, memory: Memory) -> None:
     """Each argument with each defect raises its error and changes no output, and `can_implement` agrees."""
-    arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+    arrays, _ = with_saved(problem, problem.draw(), problem.stored_types(), problem.draw_hidden())
     arranged = arrange(problem, arrays, memory)
-    given: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
-    verdict = problem.plan.can_implement(**given, workspace=arranged.workspace)
+    arguments: dict[str, Any] = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+    verdict = problem.plan.can_implement(**arguments, workspace=arranged.workspace)
     if not verdict:
         raise AssertionError(f"can_implement refuses good arguments: {verdict}")
     before = {n: p.buffer.read() for n, p in arranged.placed.items()}
-    for spoilt in _spoilt(problem, given, arranged.workspace):
-        error = _error(partial(problem.plan.run, **spoilt.arguments, workspace=spoilt.workspace))
-        if type(error) is not spoilt.kind:
-            raise AssertionError(f"{spoilt.what}: {spoilt.kind.__name__} is due, got {error!r}")
-        for text in (f"{type(problem.plan).__name__}: ", *spoilt.says):
+    for call in _bad_calls(problem, arguments, arranged.workspace):
+        error = _error(partial(problem.plan.run, **call.arguments, workspace=call.workspace))
+        if type(error) is not call.kind:
+            raise AssertionError(f"{call.label}: {call.kind.__name__} is expected, got {error!r}")
+        for text in (f"{type(problem.plan).__name__}: ", *call.says):
             if text not in str(error):
-                raise AssertionError(f"{spoilt.what}: the message {str(error)!r} does not say {text!r}")
-        verdict = problem.plan.can_implement(**spoilt.arguments, workspace=spoilt.workspace)
-        if verdict or type(verdict.error) is not spoilt.kind or str(verdict.error) != str(error):
-            raise AssertionError(f"{spoilt.what}: can_implement says {verdict}, run says {error!r}")
+                raise AssertionError(f"{call.label}: the message {str(error)!r} does not say {text!r}")
+        verdict = problem.plan.can_implement(**call.arguments, workspace=call.workspace)
+        if verdict or type(verdict.error) is not call.kind or str(verdict.error) != str(error):
+            raise AssertionError(f"{call.label}: can_implement says {verdict}, run says {error!r}")
     memory.finish()
     for name, placed in arranged.placed.items():
         if not np.array_equal(before[name], placed.buffer.read()):
             raise AssertionError(f"a refused call wrote to {name!r}")
-    problem.plan.run(**given, workspace=arranged.workspace)
+    problem.plan.run(**arguments, workspace=arranged.workspace)
     memory.finish()
 
 
-def _spoilt(problem: Problem, given: dict[str, Any], workspace: TensorView | None) -> Iterator[_Spoilt]:
+def _bad_calls(problem: Problem, good: dict[str, Any], workspace: TensorView | None) -> Iterator[_BadCall]:
     for name in problem.spec.arguments:
-        there: TensorView | None = given[name]
-        if there is None:
-            stray = next(v for v in given.values() if v is not None)
-            for what, view in _strays(problem, name, stray):
-                arguments = {**given, name: view}
-                yield _Spoilt(f"{name} {what}", InvalidProblem, arguments, workspace, (name, "must be absent"))
+        tensor: TensorView | None = good[name]
+        if tensor is None:
+            stray = next(v for v in good.values() if v is not None)
+            for label, view in _unexpected_arrays(problem, name, stray):
+                arguments = {**good, name: view}
+                yield _BadCall(f"{name} {label}", InvalidProblem, arguments, workspace, (name, "must be absent"))
             continue
-        yield _Spoilt(f"{name} missing", InvalidProblem, {**given, name: None}, workspace, (name, "is required"))
-        for what, due, view, says in _spoilt_views(problem, name, there):
-            yield _Spoilt(f"{name} {what}", due, {**given, name: view}, workspace, says)
+        yield _BadCall(f"{name} missing", InvalidProblem, {**good, name: None}, workspace, (name, "is required"))
+        for label, due, view, says in _bad_views(problem, name, tensor):
+            yield _BadCall(f"{name} {label}", due, {**good, name: view}, workspace, says)
         if problem.plan.ARGUMENTS[name].written:
-            yield from _spoilt_aliases(problem, name, given, workspace)
+            yield from _bad_aliases(problem, name, good, workspace)
     if workspace is not None:
         needed = problem.plan.workspace_bytes
-        yield _Spoilt("no workspace", WorkspaceTooSmall, given, None, (f"needs {needed} bytes, got none",))
+        yield _BadCall("no workspace", WorkspaceTooSmall, good, None, (f"needs {needed} bytes, got none",))
         short = workspace._replace(shape=(needed - 1,))
-        yield _Spoilt("short workspace", WorkspaceTooSmall, given, short, (f"needs {needed} bytes, got {needed - 1}",))
-        yield _Spoilt("odd workspace", MisalignedOperand, given, workspace._replace(pointer=workspace.pointer + 8))
+        yield _BadCall("short workspace", WorkspaceTooSmall, good, short, (f"needs {needed} bytes, got {needed - 1}",))
+        yield _BadCall("odd workspace", MisalignedOperand, good, workspace._replace(pointer=workspace.pointer + 8))
         backwards = workspace._replace(pointer=workspace.pointer + needed - 1, strides=(-1,))
-        yield _Spoilt("backward workspace", InvalidProblem, given, backwards, ("workspace", "contiguous"))
+        yield _BadCall("backward workspace", InvalidProblem, good, backwards, ("workspace", "contiguous"))
         cut = workspace._replace(capacity=(0, needed - 1))
-        yield _Spoilt("cut workspace", BufferTooSmall, given, cut, ("workspace", f"needs {needed}, got {needed - 1}"))
+        yield _BadCall("cut workspace", BufferTooSmall, good, cut, ("workspace", f"needs {needed}, got {needed - 1}"))
         locked = workspace._replace(readonly=True)
-        yield _Spoilt("read-only workspace", InvalidProblem, given, locked, ("workspace", "read-only"))
+        yield _BadCall("read-only workspace", InvalidProblem, good, locked, ("workspace", "read-only"))
 
 
 def stranger(problem: Problem, name: str) -> ElementKind:
@@ -238,64 +238,64 @@ def stranger(problem: Problem, name: str) -> ElementKind:
     return next(k for k in (ElementKind.I16, ElementKind.I8) if k not in problem.plan.elements_of(name))
 
 
-def _spoilt_views(
-    problem: Problem, name: str, there: TensorView
+def _bad_views(
+    problem: Problem, name: str, tensor: TensorView
 ) -> Iterator[tuple[str, type[BaracudaError], TensorView, tuple[str, ...]]]:
     wrong = stranger(problem, name)
-    yield f"of {wrong}", Unsupported, there._replace(element=wrong), (name, f"got {wrong}")
-    longer = (*there.shape[:-1], there.shape[-1] + 1)
-    yield "too long", InvalidProblem, there._replace(shape=longer), (name, f"{there.shape}", f"got {longer}")
-    deeper = (1, *there.shape)
-    yield "too deep", InvalidProblem, there._replace(shape=deeper, strides=(0, *there.strides)), (name,)
-    if 0 in there.shape:
+    yield f"of {wrong}", Unsupported, tensor._replace(element=wrong), (name, f"got {wrong}")
+    longer = (*tensor.shape[:-1], tensor.shape[-1] + 1)
+    yield "too long", InvalidProblem, tensor._replace(shape=longer), (name, f"{tensor.shape}", f"got {longer}")
+    deeper = (1, *tensor.shape)
+    yield "too deep", InvalidProblem, tensor._replace(shape=deeper, strides=(0, *tensor.strides)), (name,)
+    if 0 in tensor.shape:
         return
-    size = int(np.prod(there.shape))
+    size = int(np.prod(tensor.shape))
     needed, got = size + 5, size + 4
-    yield "past its end", BufferTooSmall, there._replace(capacity=(5, size - 1)), (f"needs {needed}, got {got}",)
+    yield "past its end", BufferTooSmall, tensor._replace(capacity=(5, size - 1)), (f"needs {needed}, got {got}",)
     if size > 1:
         layout = problem.arguments[name].layout
-        flipped = tuple(-s for s in there.strides)
+        flipped = tuple(-s for s in tensor.strides)
         if layout == "inner":
-            flipped = (*flipped[:-1], there.strides[-1])
-            yield "stepping", InvalidProblem, there._replace(strides=(*there.strides[:-1], 2)), (name, "stride 1")
-        if layout != "contiguous" and any(n > 1 and s < 0 for n, s in zip(there.shape, flipped, strict=True)):
-            yield "before its start", BufferTooSmall, there._replace(strides=flipped, capacity=(0, size)), (name,)
+            flipped = (*flipped[:-1], tensor.strides[-1])
+            yield "stepping", InvalidProblem, tensor._replace(strides=(*tensor.strides[:-1], 2)), (name, "stride 1")
+        if layout != "contiguous" and any(n > 1 and s < 0 for n, s in zip(tensor.shape, flipped, strict=True)):
+            yield "before its start", BufferTooSmall, tensor._replace(strides=flipped, capacity=(0, size)), (name,)
     if problem.plan.ARGUMENTS[name].written:
-        yield "read-only", InvalidProblem, there._replace(readonly=True), (name, "read-only")
-        free = there.shape[:-1] if problem.arguments[name].layout == "inner" else there.shape
+        yield "read-only", InvalidProblem, tensor._replace(readonly=True), (name, "read-only")
+        free = tensor.shape[:-1] if problem.arguments[name].layout == "inner" else tensor.shape
         if max(free, default=1) > 1:
             axis = free.index(max(free))
-            flat = tuple(0 if a == axis else s for a, s in enumerate(there.strides))
-            yield "overlapping itself", InvalidProblem, there._replace(strides=flat), (name, "overlap")
+            flat = tuple(0 if a == axis else s for a, s in enumerate(tensor.strides))
+            yield "overlapping itself", InvalidProblem, tensor._replace(strides=flat), (name, "overlap")
 
 
-def _strays(problem: Problem, name: str, there: TensorView) -> Iterator[tuple[str, TensorView]]:
-    """Arrays for an argument that must be absent: one that would do, and others."""
+def _unexpected_arrays(problem: Problem, name: str, tensor: TensorView) -> Iterator[tuple[str, TensorView]]:
+    """Arrays for an argument that must be absent: one of the right shape and type, and others."""
     shape, kinds = problem.shape_of(name), problem.plan.elements_of(name)
-    fitting = there._replace(shape=shape, strides=(0,) * len(shape), element=kinds[0], readonly=True)
+    fitting = tensor._replace(shape=shape, strides=(0,) * len(shape), element=kinds[0], readonly=True)
     yield "given", fitting
     yield "of another shape given", fitting._replace(shape=(*shape, 1), strides=(0,) * (len(shape) + 1))
     yield "of another type given", fitting._replace(element=next(kind for kind in ElementKind if kind not in kinds))
 
 
-def _spoilt_aliases(
-    problem: Problem, name: str, given: dict[str, Any], workspace: TensorView | None
-) -> Iterator[_Spoilt]:
-    out: TensorView = given[name]
+def _bad_aliases(
+    problem: Problem, name: str, good: dict[str, Any], workspace: TensorView | None
+) -> Iterator[_BadCall]:
+    out: TensorView = good[name]
     if 0 in out.shape:
         return
-    for other, there in given.items():
-        if there is None or other == name or 0 in there.shape:
+    for other, tensor in good.items():
+        if tensor is None or other == name or 0 in tensor.shape:
             continue
         allowed = other in problem.plan.ARGUMENTS[name].may_alias
-        same = (there.shape, there.element) == (out.shape, out.element)
-        moved = out._replace(pointer=there.pointer, strides=out.strides)
+        same = (tensor.shape, tensor.element) == (out.shape, out.element)
+        moved = out._replace(pointer=tensor.pointer, strides=out.strides)
         if allowed and same:
             continue
-        yield _Spoilt(f"{name} over {other}", InvalidProblem, {**given, name: moved}, workspace, ("overlaps",))
+        yield _BadCall(f"{name} over {other}", InvalidProblem, {**good, name: moved}, workspace, ("overlaps",))
     if workspace is not None:
         over = workspace._replace(pointer=out.pointer // 16 * 16)
-        yield _Spoilt(f"workspace over {name}", InvalidProblem, given, over, ("workspace overlaps",))
+        yield _BadCall(f"workspace over {name}", InvalidProblem, good, over, ("workspace overlaps",))
 
 
 def check_preferences(problem: Problem) -> None:
@@ -307,17 +307,17 @@ def check_preferences(problem: Problem) -> None:
     frugal = plan.select(descriptor, PlanPreference(max_workspace_bytes=least))
     if frugal.workspace_bytes > least:
         raise AssertionError(f"max_workspace_bytes={least} gave a plan that needs {frugal.workspace_bytes}")
-    asked = {
+    preferences = {
         "max_workspace_bytes": (PlanPreference(max_workspace_bytes=max(0, least - 1)), least > 0),
         "archs": (PlanPreference(archs=frozenset({"sm_61"})), True),
         "rungs": (PlanPreference(rungs=frozenset({"bit_stable_across_arch"})), not stable),
     }
-    for what, (preference, must_refuse) in asked.items():
+    for label, (preference, must_refuse) in preferences.items():
         error = _error(partial(plan.select, descriptor, preference))
         if must_refuse and type(error) is not Unsupported:
-            raise AssertionError(f"{what} cannot be honoured, so Unsupported is due; got {error!r}")
+            raise AssertionError(f"{label} cannot be honoured, so Unsupported is expected; got {error!r}")
         if not must_refuse and error is not None:
-            raise AssertionError(f"{what} can be honoured, but select says {error!r}")
+            raise AssertionError(f"{label} can be honoured, but select says {error!r}")
     held_to = PlanPreference(archs=frozenset({problem.arch})) if problem.arch else None
     chosen, selected = plan.explain(descriptor, held_to).chosen, plan.select(descriptor, held_to).sku
     if chosen != selected:

@@ -25,12 +25,12 @@ def main(op: str, element: str) -> None:
     memory = memory_of(os.environ.get(DEVICE, "cuda"))
     subject = next(s for s in subjects() if s.spec.op == op)
     for sku in (x for x in skus(subject) if x.element == element):
-        found = problems_of(op, sku.symbol)
+        problems = problems_of(op, sku.symbol)
         vec = 16 // sku.element.row.bytes
         for layout, pattern in _LAYOUTS.items():
-            fit = [p for p in found if p.several and (layout != "packed" or fills_packs(p, vec))]
-            problem = min(fit or found, key=lambda p: p.size)
-            arrays, _ = with_saved(problem, problem.draw(), problem.held(), problem.draw_hidden())
+            fit = [p for p in problems if p.several and (layout != "packed" or fills_packs(p, vec))]
+            problem = min(fit or problems, key=lambda p: p.size)
+            arrays, _ = with_saved(problem, problem.draw(), problem.stored_types(), problem.draw_hidden())
             patterns = dict.fromkeys(problem.arguments, pattern)
             arrange(problem, arrays, memory, patterns=patterns, poison_workspace=False).run()
             print(f"{sku.symbol} {layout} {problem.descriptor}", flush=True)

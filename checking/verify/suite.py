@@ -30,9 +30,9 @@ HERE = Path(__file__).resolve().parents[2] / "specs"
 def subjects() -> tuple[Subject, ...]:
     """The ops under test."""
     loaded = load_folder(Path(os.environ.get(SPECS, HERE)))
-    wanted = os.environ.get(OPS, "").split()
+    chosen = os.environ.get(OPS, "").split()
     package = os.environ.get(PACKAGE, "baracuda.generated")
-    return tuple(Subject(one, loaded, package) for op, one in loaded.items() if not wanted or op in wanted)
+    return tuple(Subject(subject, loaded, package) for op, subject in loaded.items() if not chosen or op in chosen)
 
 
 @cache
@@ -48,16 +48,16 @@ def _device() -> str:
 
 def _small(sku: KernelSku) -> Problem:
     """The smallest problem of a SKU with several rows, cells or samples."""
-    found = [p for p in problems_of(sku.op, sku.symbol) if p.several] or problems_of(sku.op, sku.symbol)
-    return min(found, key=lambda p: p.size)
+    problems = [p for p in problems_of(sku.op, sku.symbol) if p.several] or problems_of(sku.op, sku.symbol)
+    return min(problems, key=lambda p: p.size)
 
 
 def _few(sku: KernelSku) -> list[Problem]:
     """For bodies the smallest problem and the one with most arguments; for other families all."""
-    found = problems_of(sku.op, sku.symbol)
+    problems = problems_of(sku.op, sku.symbol)
     if subject_of(sku).spec.family != "body":
-        return list(found)
-    most = max((p for p in found if p.size <= SMALL), key=lambda p: len(p.arguments), default=_small(sku))
+        return list(problems)
+    most = max((p for p in problems if p.size <= SMALL), key=lambda p: len(p.arguments), default=_small(sku))
     return [_small(sku)] if most == _small(sku) else [_small(sku), most]
 
 

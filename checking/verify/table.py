@@ -79,19 +79,20 @@ def traits(subject: Subject, sku: KernelSku) -> dict[str, Hashable]:
 
 def numbers(sku: KernelSku) -> frozenset[str]:
     """The names of a schedule's numbers, which distinguish the algorithms of a body."""
-    known = sku.schedule.numbers if isinstance(sku.schedule, Schedule) else ()
-    return frozenset(name for name, _ in known) - {"blocks_per_sm"}
+    entries = sku.schedule.numbers if isinstance(sku.schedule, Schedule) else ()
+    return frozenset(name for name, _ in entries) - {"blocks_per_sm"}
 
 
 def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
     """The kernels that `check` runs on with the host device, in the order of `subjects`."""
     row = TABLE[check]
-    chosen = {one.spec.op: _first_of_each(row, one) for one in subjects if one.spec.family in row.families}
+    fitting = [subject for subject in subjects if subject.spec.family in row.families]
+    chosen = {subject.spec.op: _first_of_each(row, subject) for subject in fitting}
     if (seed := os.environ.get(SAMPLE)) is None:
         return [sku for skus in chosen.values() for sku in skus]
-    known = {one.spec.op: one for one in subjects}
+    by_op = {subject.spec.op: subject for subject in subjects}
     differing = {
-        op: spread(skus, _traits_of(known[op]), lambda sku: f"{seed} {sku.symbol}")
+        op: spread(skus, _traits_of(by_op[op]), lambda sku: f"{seed} {sku.symbol}")
         for op, skus in chosen.items()
     }
     sampled = set(share(differing, row.sampled, seed, os.environ.get(FIRST, "").split()))
@@ -103,20 +104,20 @@ def ops(check: str, subjects: Sequence[Subject]) -> list[Subject]:
     if (seed := os.environ.get(SAMPLE)) is None:
         return list(subjects)
     first = os.environ.get(FIRST, "").split()
-    sampled = share({one.spec.op: [one.spec.op] for one in subjects}, TABLE[check].sampled, seed, first)
-    return [one for one in subjects if one.spec.op in sampled]
+    sampled = share({subject.spec.op: [subject.spec.op] for subject in subjects}, TABLE[check].sampled, seed, first)
+    return [subject for subject in subjects if subject.spec.op in sampled]
 
 
 def _first_of_each(row: Row, subject: Subject) -> list[KernelSku]:
     seen: set[Hashable] = set()
-    found = []
+    chosen = []
     for sku in skus(subject, "host"):
-        known = traits(subject, sku)
-        new = {(names, *(known[name] for name in names.split())) for names in row.one_for_each} - seen
+        values = traits(subject, sku)
+        new = {(names, *(values[name] for name in names.split())) for names in row.one_for_each} - seen
         seen |= new
         if new:
-            found.append(sku)
-    return found
+            chosen.append(sku)
+    return chosen
 
 
 def _traits_of(subject: Subject) -> Callable[[KernelSku], set[Hashable]]:

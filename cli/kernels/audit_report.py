@@ -39,7 +39,7 @@ class Audit:
     audited: list[Audited]
     violations: list[Violation]
     seconds: float
-    known: int = 0
+    remembered: int = 0  # clean kernels of an earlier run
     listed: int = 0  # kernels that there are, where these are a sample of them
 
     @classmethod
@@ -74,7 +74,7 @@ class Audit:
     def facts(self, loaded: Mapping[str, Loaded]) -> Row:
         """The content of `show`, for JSON."""
         broken = [
-            {"sku": str(s.sku), "layout": s.layout, "arch": s.arch, "rule": v.rule, "what": v.what}
+            {"sku": str(s.sku), "layout": s.layout, "arch": s.arch, "rule": v.rule, "what": v.message}
             for v in self.violations
             for s in (v.subject,)
         ]
@@ -85,13 +85,13 @@ class Audit:
     @property
     def kernels(self) -> int:
         """The number of kernels."""
-        return len(self.audited) + self.known
+        return len(self.audited) + self.remembered
 
     @property
     def cached(self) -> int:
         """How many came from the cache."""
         facts = [a.outcome for a in self.audited if isinstance(a.outcome, Facts)]
-        return sum(not f.resources.seconds for f in facts) + self.known
+        return sum(not f.resources.seconds for f in facts) + self.remembered
 
     def __str__(self) -> str:
         sampled = f" of {self.listed}" if self.listed > self.kernels else ""

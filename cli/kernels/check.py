@@ -20,7 +20,7 @@ from baracuda.runtime.compile.cubin import cubin_key, supported_archs
 
 from ..make.generate import facts, show_changes, show_renewed, summary
 from ..make.schema import renew
-from ..make.settled import Known
+from ..make.settled import Remembered
 from ..memo import Question
 from ..reading import list_kernels, read_project
 from ..terminal import show_json
@@ -50,9 +50,9 @@ def check(
     question = Question(specs, templates, parameters, _compilers(chosen))
     warnings: list[str] = []
     loaded: dict[str, Loaded] = {}
-    if known := Known.read(question.recall()):
-        count, audit = known.ops, Audit([], [], 0.0, known.kernels, known.listed)
-        changes, renewed = known.changes(specs, out), list[Path]()
+    if remembered := Remembered.read(question.recall()):
+        count, audit = remembered.ops, Audit([], [], 0.0, remembered.kernels, remembered.listed)
+        changes, renewed = remembered.changes(specs, out), list[Path]()
         if changes is None:
             project = read_project(specs, templates)
             changes, renewed = compare(project.files, out), renew(specs, project.schema, check=True)
@@ -75,7 +75,7 @@ def check(
         audit = Audit.of(variants if all_kernels else sample(variants), project.ops, listed=len(variants))
         if not (warnings or audit.failed or audit.violations):
             kernels = audit.kernels, len(variants)
-            question.remember(Known.of(count, *kernels, project.files, specs, renewed=bool(renewed)))
+            question.remember(Remembered.of(count, *kernels, project.files, specs, renewed=bool(renewed)))
     seconds = time.perf_counter() - start
     if as_json:
         report = {"ops": count, **facts(changes, out, renewed), "warnings": warnings, **audit.facts(loaded)}

@@ -92,16 +92,16 @@ def diff(
             raise Unsupported(f"no generated kernels in {out}, nor there in {revision!r}; give their folder with --out")
         rows = list(_compare(*sides))
     count = Counter(str(row["what"]) for row in rows)
-    shown = [row for row in rows if row["what"] not in ("source only", "PTX only")] if machine_code else rows
+    listed = [row for row in rows if row["what"] not in ("source only", "PTX only")] if machine_code else rows
     if as_json:
-        show_json(shown)
-        return not shown
-    if shown:
-        show_table([{name: _step(value) for name, value in row.items()} for row in shown])
-    same = len(sides[1]) - sum(n for what, n in count.items() if what != "removed")
+        show_json(listed)
+        return not listed
+    if listed:
+        show_table([{name: _step(value) for name, value in row.items()} for row in listed])
+    same = len(sides[1]) - sum(n for change, n in count.items() if change != "removed")
     counts = [f"{same} kernels are as in {revision}", *(f"{n} {what}" for what, n in sorted(count.items()))]
     click.echo(", ".join(counts))
-    return not shown
+    return not listed
 
 
 def _specs_in(repository: Path) -> Path:
@@ -182,14 +182,14 @@ def _compare(old: Kernels, new: Kernels) -> Iterator[Row]:
     facts = iter(_facts(sides))
     for key in keys:
         sku, kernel, layout, arch, constants = key
-        before, after = (_shown(kernels[key], next(facts)) if key in kernels else {} for kernels in (old, new))
+        before, after = (_compared_facts(kernels[key], next(facts)) if key in kernels else {} for kernels in (old, new))
         yield {
             "sku": sku,
             "kernel": kernel,
             "layout": layout,
             "for": arch,
             "constants": constants,
-            "what": _what(before, after),
+            "what": _change(before, after),
             **{name: (before.get(name), after.get(name)) for name in after or before},
         }
 
@@ -210,7 +210,7 @@ def _facts(jobs: Sequence[Job]) -> list[Outcome]:
     return [outcomes[index] for index in range(len(jobs))]
 
 
-def _shown(kernel: Kernel, outcome: Outcome) -> Row:
+def _compared_facts(kernel: Kernel, outcome: Outcome) -> Row:
     """What is compared; a kernel that does not compile has a source only."""
     facts = outcome if isinstance(outcome, Facts) else None
     return {
@@ -221,7 +221,7 @@ def _shown(kernel: Kernel, outcome: Outcome) -> Row:
     }
 
 
-def _what(before: Row, after: Row) -> str:
+def _change(before: Row, after: Row) -> str:
     if not before or not after:
         return "removed" if before else "added"
     if after["digest"] is None:

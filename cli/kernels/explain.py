@@ -71,8 +71,8 @@ def portability(sku: KernelSku, device: Device | None) -> str:
     """One line: which architecture the kernel was made for, and where else it runs."""
     if not is_portable(sku, device):
         return f"made for {sku.arch}, which is the device's"
-    where = f"compiled for {device.arch}" if device else "runs there and on later architectures"
-    return f"portable: made for {sku.arch}, {where}"
+    coverage = f"compiled for {device.arch}" if device else "runs there and on later architectures"
+    return f"portable: made for {sku.arch}, {coverage}"
 
 
 def _row(verdict: Verdict, chosen: KernelSku | None) -> Row:

@@ -133,5 +133,5 @@ def _show(plan: Any, arch: str, store: CubinStore, lookups: Sequence[Lookup]) ->
 
 def _row(answer: Lookup, named: Container[str]) -> Row:
     place = {"kernel": answer.kernel, "layout": answer.layout, "arch": answer.arch}
-    shown = {name: value for name, value in place.items() if name == "layout" or name in named}
-    return {**shown, "cache": "hit" if answer.hit else "miss", "why": answer.why}
+    columns = {name: value for name, value in place.items() if name == "layout" or name in named}
+    return {**columns, "cache": "hit" if answer.hit else "miss", "why": answer.why}

@@ -17,7 +17,7 @@ from ..memo import Question
 from ..reading import read_project
 from ..terminal import show_json
 from .schema import renew
-from .settled import Known
+from .settled import Remembered
 
 
 def generate(
@@ -27,15 +27,15 @@ def generate(
     start = time.perf_counter()
     _check_out(out, specs)
     question = Question(specs, templates, ("generate",))
-    known = Known.read(question.recall())
-    changes = known and known.changes(specs, out)
-    if known and changes:
-        ops, renewed = known.ops, list[Path]()
+    remembered = Remembered.read(question.recall())
+    changes = remembered and remembered.changes(specs, out)
+    if remembered and changes:
+        ops, renewed = remembered.ops, list[Path]()
     else:
         project = read_project(specs, templates)
         ops, renewed = len(project.ops), renew(specs, project.schema, check=check)
         changes = (compare if check else write)(project.files, out)
-        question.remember(Known.of(ops, 0, 0, project.files, specs, renewed=check and bool(renewed)))
+        question.remember(Remembered.of(ops, 0, 0, project.files, specs, renewed=check and bool(renewed)))
     if as_json:
         show_json({"ops": ops, **facts(changes, out, renewed), "seconds": time.perf_counter() - start})
     else:
@@ -59,7 +59,7 @@ def _check_out(out: Path, specs: Path) -> None:
 def facts(changes: Changes, out: Path, renewed: Sequence[Path]) -> dict[str, list[str]]:
     """The files by kind of change, for JSON."""
     kinds = {"written": changes.written, "removed": changes.removed, "unchanged": changes.unchanged}
-    files = {what: [str(out / path) for path in paths] for what, paths in kinds.items()}
+    files = {change: [str(out / path) for path in paths] for change, paths in kinds.items()}
     return {**files, "written": [*map(str, renewed), *files["written"]]}
 
 
@@ -71,13 +71,13 @@ def show_renewed(renewed: Sequence[Path], tense: str = "") -> None:
 
 def show_changes(changes: Changes, out: Path, tense: str = "") -> None:
     """One line per stale file."""
-    for what, paths in (("written", changes.written), ("removed", changes.removed)):
+    for change, paths in (("written", changes.written), ("removed", changes.removed)):
         for path in paths:
-            click.echo(f"{tense}{what}: {out / path}")
+            click.echo(f"{tense}{change}: {out / path}")
 
 
 def summary(ops: int, changes: Changes) -> str:
     """Counts of ops and files."""
     counts = {"written": changes.written, "removed": changes.removed, "unchanged": changes.unchanged}
-    files = ", ".join(f"{len(paths)} {what}" for what, paths in counts.items() if paths)
+    files = ", ".join(f"{len(paths)} {change}" for change, paths in counts.items() if paths)
     return f"{ops} op{'s' * (ops != 1)}; files: {files}"

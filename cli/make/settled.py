@@ -15,7 +15,7 @@ from .schema import FILE, start_of
 _LARGEST = 64 << 20  # bytes of generated files that are looked at again; ours have a few
 
 
-class Known(NamedTuple):
+class Remembered(NamedTuple):
     """For a folder of specs: counts of ops, audited and listed kernels, digests of its generated files and schema."""
 
     ops: int
@@ -25,7 +25,7 @@ class Known(NamedTuple):
     schema: str
 
     @classmethod
-    def read(cls, answer: object) -> Known | None:
+    def read(cls, answer: object) -> Remembered | None:
         """The remembered answer, or None."""
         match answer:
             case [int(ops), int(kernels), int(listed), str(files), str(schema)]:
@@ -35,12 +35,12 @@ class Known(NamedTuple):
     @classmethod
     def of(
         cls, ops: int, kernels: int, listed: int, files: Mapping[str, str], specs: Path, *, renewed: bool
-    ) -> Known:
-        """Where the schema is still to be `renewed`, it is none that will be found."""
+    ) -> Remembered:
+        """If the schema is still to be `renewed`, its digest matches no file."""
         return cls(ops, kernels, listed, _digest_of(files), "" if renewed else _schema_of(specs))
 
     def changes(self, specs: Path, out: Path) -> Changes | None:
-        """None at all, where `out` holds those files and no more of ours; elsewhere what there are is unknown."""
+        """No changes if `out` holds exactly those files; None if that is unknown."""
         present = compare({}, out).removed
         if sum((out / path).lstat().st_size for path in present) > _LARGEST:
             return None

@@ -43,20 +43,20 @@ def bench(
     """Measure what `state` lacks; true if our plan was timed in every case."""
     from baracuda.benchmarks.ceilings import ceilings
     from baracuda.benchmarks.machine import TorchMachine
-    from baracuda.benchmarks.peers import found
+    from baracuda.benchmarks.peers import available
     from baracuda.benchmarks.state import State
 
     plans_of(package)
     cases = chosen_cases(ops, specs, package, case=case, sweep=sweep)
     machine = TorchMachine()
-    makers, missing = found(tuple(peers.split(",")) if peers is not None else ())
+    makers, missing = available(tuple(peers.split(",")) if peers is not None else ())
     for name, reason in missing.items():
         click.echo(f"no peers of {name}: {reason}", err=True)
     if peers and (unknown := set(peers.split(",")) - set(makers)):
         click.echo(f"unknown peers {', '.join(sorted(unknown))}; available: {', '.join(makers) or 'none'}", err=True)
     record = State(state, digest_of([installed("baracuda.runtime"), _folder(package)]))
     facts = machine.facts()
-    left = [c for c in cases if record.known(c.op, c.label, facts["device"], makers) is None]
+    left = [c for c in cases if record.results_of(c.op, c.label, facts["device"], makers) is None]
     tops = ceilings(machine) if left else {}
     measure(left, makers, machine, record, facts, tops)
     results = [m for c in cases for m in record.measured.get((c.op, c.label), [])]
@@ -142,8 +142,8 @@ def write_report(paths: Sequence[Path], out: Path | None, csv: Path | None, plot
 
     results = latest(paths)
     command = f"baracuda-gen bench{' --sweep' if sweep else ''} --state {shlex.join(p.name for p in paths)}"
-    shown = os.path.relpath(plot, out.parent) if plot and out else ""
-    text = markdown(results, command, "Benchmarks by the length of rows" if sweep else "Benchmarks", shown)
+    plot_link = os.path.relpath(plot, out.parent) if plot and out else ""
+    text = markdown(results, command, "Benchmarks by the length of rows" if sweep else "Benchmarks", plot_link)
     if out is None:
         click.echo(text, nl=False)
     else:

@@ -65,7 +65,7 @@ def tried_all(cases: Sequence[Case], machine: Machine, state: Path | None) -> Tr
     trials: dict[str, list[Trial]] = {op: [] for op in states}
     with progress("tuning", len(cases)) as step:
         for case in cases:
-            lines = states[case.op].known(case.op, case.label, facts["device"], ())
+            lines = states[case.op].results_of(case.op, case.label, facts["device"], ())
             if lines is None:
                 lines = [replace(m, facts=facts) for m in tried(case, machine)]
                 states[case.op].add(lines)

@@ -64,7 +64,7 @@ def cache_faults(count: int, seed: int, state: Path | None, as_json: bool) -> bo
     if state is not None:
         add_faults(state, rows)
     (show_json if as_json else show_table)(rows)
-    return all(row["held"] == row["tried"] for row in rows)
+    return all(row["contained"] == row["tried"] for row in rows)
 
 
 def write_report(paths: Sequence[Path], out: Path | None) -> None:
@@ -123,7 +123,7 @@ def _show_one(targets: Sequence[str], seed: int, index: int, folder: Path, as_js
         target = Target.kinds[name](seed, target_folder)
         verdict = target.verdict(index)
         failed |= verdict.what == FAILED
-        case = target.shown(target.drawn(index))
+        case = target.describe(target.drawn(index))
         if as_json:
             show_json({"target": name, "index": index, "what": verdict.what, "why": verdict.why, "case": case})
         else:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from baracuda.checking.mutation.mutants.kernels import Mutant, digest_of
-from baracuda.checking.mutation.report import Report, said
+from baracuda.checking.mutation.report import Report, percent
 from baracuda.checking.mutation.run import run
 from baracuda.checking.mutation.sample import sample, shard
 from baracuda.checking.mutation.state import State
@@ -56,7 +56,7 @@ def mutate(
         run(left, environment(specs, package, (), "host"), jobs or len(os.sched_getaffinity(0)), judged)
     report = Report(chosen, record.outcomes, declared())
     is_whole = not ops and count is None and part == "1/1"
-    stale = unused(report.known, report.survivors) if is_whole else []
+    stale = unused(report.declared, report.survivors) if is_whole else []
     _show(report, stale, as_json)
     return (report.score is None or report.score >= at_least) and not stale
 
@@ -95,7 +95,7 @@ def _show(report: Report, stale: Sequence[str], as_json: bool) -> None:
     for line in stale:
         click.echo(line)
     left = sum(report.fate(mutant) == SURVIVED for mutant in report.mutants)
-    click.echo(f"{len(report.mutants)} mutants, {left} survived without a reason: {said(report.score)} killed")
+    click.echo(f"{len(report.mutants)} mutants, {left} survived without a reason: {percent(report.score)} killed")
 
 
 def _operator(mutant: Mutant) -> str:

@@ -81,8 +81,8 @@ def _histogram(axis: Any, outcomes: Sequence[Outcome]) -> None:
     bars = [10 ** (k / _BARS - _DECADES) for k in range(_DECADES * _BARS + 2)]
     for output in dict.fromkeys(name for o in outcomes for name in o.outputs):
         ratios = [o.outputs[output].ratio for o in outcomes if output in o.outputs]
-        shown = [min(max(r, bars[0]), bars[-1]) for r in ratios if math.isfinite(r)]
-        axis.hist(shown, bins=bars, histtype="step", label=output)
+        clipped = [min(max(r, bars[0]), bars[-1]) for r in ratios if math.isfinite(r)]
+        axis.hist(clipped, bins=bars, histtype="step", label=output)
     axis.axvline(1, color="k", lw=1)
     axis.set_xscale("log")
     axis.grid(True, alpha=0.25)

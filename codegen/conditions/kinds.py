@@ -106,23 +106,23 @@ class _Reader:
         read = {"tuple": self._tuple, "int": self._int, "number": self._scalar}
         return gives(*(read[kind](part, f"an operand of {name}") for kind, part in zip(takes, arguments, strict=True)))
 
-    def _require(self, node: ast.AST, kinds: Iterable[str], needs: str, what: str) -> Kind:
+    def _require(self, node: ast.AST, kinds: Iterable[str], needs: str, subject: str) -> Kind:
         kind = self.kind(node)
         if kind.name not in kinds:
-            raise ConditionError(f"{what} must be {needs}, got {ast.unparse(node)[:60]!r}, a {kind.name}")
+            raise ConditionError(f"{subject} must be {needs}, got {ast.unparse(node)[:60]!r}, a {kind.name}")
         return kind
 
-    def _scalar(self, node: ast.AST, what: str) -> Kind:
-        return self._require(node, ("bool", "int", "float"), "a number or a bool", what)
+    def _scalar(self, node: ast.AST, subject: str) -> Kind:
+        return self._require(node, ("bool", "int", "float"), "a number or a bool", subject)
 
-    def _int(self, node: ast.AST, what: str) -> Kind:
-        return self._require(node, ("bool", "int"), "an int", what)
+    def _int(self, node: ast.AST, subject: str) -> Kind:
+        return self._require(node, ("bool", "int"), "an int", subject)
 
-    def _strict_int(self, node: ast.AST, what: str) -> Kind:
-        return self._require(node, ("int",), "an int", what)
+    def _strict_int(self, node: ast.AST, subject: str) -> Kind:
+        return self._require(node, ("int",), "an int", subject)
 
-    def _tuple(self, node: ast.AST, what: str) -> Kind:
-        return self._require(node, ("tuple",), "a tuple", what)
+    def _tuple(self, node: ast.AST, subject: str) -> Kind:
+        return self._require(node, ("tuple",), "a tuple", subject)
 
 
 def _constant(value: object) -> Kind:

@@ -65,9 +65,9 @@ def parsed(text: str, fields: Collection[str]) -> ast.Expression:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name), keywords=[]):
-                _require_known(name, FUNCTIONS, "function")
+                _require_name(name, FUNCTIONS, "function")
             case ast.Name(id=name) if node not in called:
-                _require_known(name, fields, "field")
+                _require_name(name, fields, "field")
             case ast.Constant(value=int() as value) if not -(2**63) <= value < 2**63:
                 raise ConditionError("a literal must fit in 64 bits")
             case ast.Constant(value=float() as value) if not math.isfinite(value):
@@ -75,11 +75,11 @@ def parsed(text: str, fields: Collection[str]) -> ast.Expression:
             case ast.Constant(value=bool() | int() | float()):
                 pass
             case ast.BinOp(op=op) | ast.UnaryOp(op=op) if not isinstance(op, _NODES):
-                raise ConditionError(f"{_shown(node)} is not allowed here")
+                raise ConditionError(f"{_excerpt(node)} is not allowed here")
             case ast.Constant() | ast.Call():
-                raise ConditionError(f"{_shown(node)} is not allowed here")
+                raise ConditionError(f"{_excerpt(node)} is not allowed here")
             case _ if not isinstance(node, _NODES):
-                raise ConditionError(f"{_shown(node)} is not allowed here")
+                raise ConditionError(f"{_excerpt(node)} is not allowed here")
     return tree
 
 
@@ -92,7 +92,7 @@ def _tree(text: str) -> ast.Expression:
         raise ConditionError(f"not an expression: {getattr(error, 'msg', error)}") from None
 
 
-def _shown(node: ast.AST) -> str:
+def _excerpt(node: ast.AST) -> str:
     text = ast.unparse(node)
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
@@ -109,15 +109,15 @@ def evaluate_condition(text: str, values: Mapping[str, Any]) -> Any:
     try:
         return meaning(text)(values)
     except NO_VALUE as error:  # the runtime's own for axes are ValueErrors
-        raise ConditionError(f"has no value for {_values_shown(text, values)}: {error}") from None
+        raise ConditionError(f"has no value for {_values_text(text, values)}: {error}") from None
 
 
-def _values_shown(text: str, values: Mapping[str, Any]) -> str:
+def _values_text(text: str, values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={short_repr(values[name])}" for name in fields_of(text)) or "any problem"
 
 
-def _require_known(name: str, allowed: Collection[str], what: str) -> None:
+def _require_name(name: str, allowed: Collection[str], kind: str) -> None:
     if name not in allowed:
         near = get_close_matches(name[:64], list(allowed), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(allowed)}"
-        raise ConditionError(f"unknown {what} {name[:64]!r}; {hint}")
+        raise ConditionError(f"unknown {kind} {name[:64]!r}; {hint}")

@@ -109,7 +109,7 @@ def _function(
     return Op(name, 1, f"math::{name}({{}})", numpy, 2 * ulps, spread or _at_the_ends(numpy, lowest))
 
 
-def _whole(name: str, numpy: str) -> Op:
+def _integral(name: str, numpy: str) -> Op:
     return Op(name, 1, f"math::{name}({{}})", _call(numpy), 0, _at_the_ends(_call(numpy)))
 
 
@@ -136,9 +136,9 @@ OPS: dict[str, Op] = {
         Op("abs", 1, "math::abs({})", _call("abs"), 0, _added, kind="same"),
         _extreme("maximum"),
         _extreme("minimum"),
-        _whole("floor", "floor"),
-        _whole("ceil", "ceil"),
-        _whole("round", "rint"),
+        _integral("floor", "floor"),
+        _integral("ceil", "ceil"),
+        _integral("round", "rint"),
         _function("sqrt", 0.5, lowest=0.0),
         _function("rsqrt", 2, lambda xp, a: 1 / xp.sqrt(a), lowest=0.0),
         replace(_function("exp", 2), cuda="math::exp_for<T>({})"),

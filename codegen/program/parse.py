@@ -50,26 +50,26 @@ class ProgramError(ValueError):
 
 def parse(text: str, scope: Scope) -> tuple[Line, ...]:
     """Return the lines of `text`, each of which may read the scope's values and the names above it."""
-    known = dict(scope.values)
+    names = dict(scope.values)
     lines: list[Line] = []
     nodes = 0
     for statement in _statements(text):
         try:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    line = Line(name, _Reader(scope, known).expression(value), statement.lineno)
+                    line = Line(name, _Reader(scope, names).expression(value), statement.lineno)
                 case _:
-                    raise ProgramError(f"expected `name = expression`, got {_shown(statement)}")
+                    raise ProgramError(f"expected `name = expression`, got {_excerpt(statement)}")
             nodes += sum(1 for _ in walk(line.expr))
             if nodes > MAX_NODES:
                 raise ProgramError(f"the program has more than {MAX_NODES} operations, powers written out")
             if not _IDENTIFIER.fullmatch(name):
                 raise ProgramError(f"{name!r} is not a name; use lower-case letters, digits and underscores")
-            if name in known or name in scope.dims or name in (*FUNCTIONS, *REDUCTIONS, *QUERIES, *CASTS):
+            if name in names or name in scope.dims or name in (*FUNCTIONS, *REDUCTIONS, *QUERIES, *CASTS):
                 raise ProgramError(f"{name!r} already means something; choose another name")
         except ProgramError as error:
             raise ProgramError(str(error), statement.lineno) from None
-        known[name] = varies(line.expr, known)
+        names[name] = varies(line.expr, names)
         lines.append(line)
     return tuple(lines)
 
@@ -108,7 +108,7 @@ def excess(tree: ast.AST) -> str:
     return f"nests deeper than {MAX_DEPTH} operators; write it in shorter parts"
 
 
-def _shown(node: ast.AST) -> str:
+def _excerpt(node: ast.AST) -> str:
     text = ast.unparse(node)
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
@@ -116,13 +116,13 @@ def _shown(node: ast.AST) -> str:
 class _Reader:
     """Checks a Python syntax tree against the white list while turning it into ours."""
 
-    def __init__(self, scope: Scope, known: dict[str, frozenset[str]]) -> None:
-        self.scope, self.known = scope, known
+    def __init__(self, scope: Scope, names: dict[str, frozenset[str]]) -> None:
+        self.scope, self.names = scope, names
 
     def expression(self, node: ast.expr) -> Expr:
         match node:
             case ast.Name(id=name):
-                return Name(self._choice(name, self.known, "name"))
+                return Name(self._choice(name, self.names, "name"))
             case ast.Constant(value=bool() | int() | float() as value):
                 return Const(self._constant(value))
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int() as power)):
@@ -141,7 +141,7 @@ class _Reader:
                 return self._fold(_BINARY[type(op)], [self.expression(v) for v in values])
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(name, args)
-        raise ProgramError(f"{_shown(node)} is not allowed here")
+        raise ProgramError(f"{_excerpt(node)} is not allowed here")
 
     def _call(self, name: str, args: list[ast.expr]) -> Expr:
         if name in REDUCTIONS:
@@ -167,22 +167,22 @@ class _Reader:
 
     def _dim(self, node: ast.expr) -> str:
         if not isinstance(node, ast.Name):
-            raise ProgramError(f"{_shown(node)} is not a dim; this op has {', '.join(self.scope.dims)}")
+            raise ProgramError(f"{_excerpt(node)} is not a dim; this op has {', '.join(self.scope.dims)}")
         return self._choice(node.id, self.scope.dims, "dim")
 
     def _optional(self, node: ast.expr) -> str:
         if not isinstance(node, ast.Name):
-            raise ProgramError(f"present takes the name of an optional tensor, got {_shown(node)}")
+            raise ProgramError(f"present takes the name of an optional tensor, got {_excerpt(node)}")
         return self._choice(node.id, sorted(self.scope.optional), "optional tensor")
 
     @staticmethod
-    def _choice(name: str, allowed: object, what: str) -> str:
+    def _choice(name: str, allowed: object, kind: str) -> str:
         names = [str(n) for n in allowed]  # type: ignore[attr-defined]
         if name in names:
             return name
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
-        raise ProgramError(f"unknown {what} {name!r}; {hint}")
+        raise ProgramError(f"unknown {kind} {name!r}; {hint}")
 
     @staticmethod
     def _constant(value: bool | int | float) -> bool | int | float:

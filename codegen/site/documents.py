@@ -32,7 +32,7 @@ class Documents:
         return readme | {path: path for path in self._below_docs(".md")}
 
     @property
-    def known(self) -> dict[str, str]:
+    def files(self) -> dict[str, str]:
         """All files in the tree besides source pages."""
         return self.pages | {path: path for suffix in _PICTURES for path in self._below_docs(suffix)}
 
@@ -50,7 +50,7 @@ class Documents:
 
     def add(self, tree: Tree, sources: SourcePages) -> None:
         """Add pages and pictures to the tree, and a page for every file and folder that they link to."""
-        for path, page in self.known.items():
+        for path, page in self.files.items():
             content = (self.root / path).read_bytes()
             tree.add(page, self._for_page(path, page, self.text(path), sources) if path in self.pages else content)
 

@@ -20,11 +20,11 @@ Resources = Callable[[Registered], Sequence[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one element type; `held` is what those that were compiled occupy."""
+    """The kernels of one element type; `resources` has what the compiled ones occupy."""
 
     element: Name
     rows: list[Row]
-    held: list[Row]
+    resources: list[Row]
 
 
 def kernels_by_element(op: Op, kernels: Sequence[Registered], resources: Resources) -> list[Kernels]:

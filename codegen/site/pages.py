@@ -48,7 +48,7 @@ class Catalogue:
 def pages(catalogue: Catalogue) -> Tree:
     """The Markdown, the pictures and the assets."""
     env, tree = _environment(), Tree()
-    sources = SourcePages(env, tree, catalogue.documents.root, catalogue.documents.known)
+    sources = SourcePages(env, tree, catalogue.documents.root, catalogue.documents.files)
     for op in catalogue.ops.values():
         extras = Extras(
             sources=_sources(catalogue, op, sources),
@@ -88,10 +88,10 @@ def _grouped(catalogue: Catalogue) -> list[tuple[str, list[Op]]]:
 def _sources(catalogue: Catalogue, op: Op, sources: SourcePages) -> list[Named]:
     """Pages of all sources of the op, generated kernels first."""
     paths = [(f"{op.category}/{op.name}{suffix}", kind) for suffix, kind in ((".cu", "kernels"), (".py", "plan"))]
-    shown = [(kind, f"generated/{path}", catalogue.files[path]) for path, kind in paths]
-    shown.append(("spec", op.spec_path, catalogue.loaded[op.name].source.path.read_text(encoding="utf-8")))
-    shown += [("device code", f"runtime/include/{name}", text) for name, text in _headers(shown[0][2]).items()]
-    return [(f"{kind}: {path}", sources.text(path, text)) for kind, path, text in shown]
+    files = [(kind, f"generated/{path}", catalogue.files[path]) for path, kind in paths]
+    files.append(("spec", op.spec_path, catalogue.loaded[op.name].source.path.read_text(encoding="utf-8")))
+    files += [("device code", f"runtime/include/{name}", text) for name, text in _headers(files[0][2]).items()]
+    return [(f"{kind}: {path}", sources.text(path, text)) for kind, path, text in files]
 
 
 def _headers(text: str) -> dict[str, str]:

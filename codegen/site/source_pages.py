@@ -20,10 +20,10 @@ _LANGUAGES = {
 class SourcePages:
     """Adds pages of files to a tree, each once; `known` says which files below `root` are in it by other names."""
 
-    def __init__(self, env: jinja2.Environment, tree: Tree, root: Path, known: Mapping[str, str]) -> None:
+    def __init__(self, env: jinja2.Environment, tree: Tree, root: Path, pages: Mapping[str, str]) -> None:
         self._template = env.get_template("source.md.jinja")
-        self._tree, self._root, self._known = tree, root, known
-        self._shown: dict[str, str] = dict(known)
+        self._tree, self._root, self._pages = tree, root, pages
+        self._page_of: dict[str, str] = dict(pages)
         self._folders: set[str] = set()
 
     def text(self, path: str, text: str) -> str:
@@ -33,14 +33,14 @@ class SourcePages:
             language = _LANGUAGES.get(PurePosixPath(path).suffix, "text")
             block = fenced(text, language, 'linenums="1"')
             self._tree.add(page, self._template.render(title=Text(path), text=block))
-            self._shown[path] = page
+            self._page_of[path] = page
         return page
 
     def on_disk(self, path: str) -> str:
         """The page of a file or folder of the repository."""
         file = self._root / path
-        if path in self._known:
-            return self._known[path]
+        if path in self._pages:
+            return self._pages[path]
         return self._folder(path) if file.is_dir() else self.text(path, file.read_text(encoding="utf-8"))
 
     def _folder(self, path: str) -> str:
@@ -52,15 +52,15 @@ class SourcePages:
         """Make the pages of linked folders: their files and subfolders that have pages."""
         for folder in sorted(self._folders):
             page = f"source/{folder}/folder.md"
-            direct = {f"{folder}/{child.name}" for child in (self._root / folder).iterdir() if _is_shown(child)}
-            below = {path for path in self._shown if path.startswith(f"{folder}/")}
+            direct = {f"{folder}/{child.name}" for child in (self._root / folder).iterdir() if _is_listed(child)}
+            below = {path for path in self._page_of if path.startswith(f"{folder}/")}
             lines = [self._entry(page, folder, path) for path in sorted(direct | below)]
             self._tree.add(page, self._template.render(title=Text(f"{folder}/"), text=Ready("\n".join(lines))))
 
     def _entry(self, page: str, folder: str, path: str) -> str:
         name = code(path.removeprefix(f"{folder}/"))
-        return f"- [{name}]({link(page, self._shown[path])})" if path in self._shown else f"- {name}"
+        return f"- [{name}]({link(page, self._page_of[path])})" if path in self._page_of else f"- {name}"
 
 
-def _is_shown(path: Path) -> bool:
+def _is_listed(path: Path) -> bool:
     return path.name[0] not in "._" and path.is_file() and path.suffix in _LANGUAGES

@@ -81,21 +81,21 @@ def _one_branch_each(problems: list[Problem], depth: int) -> list[Problem]:
     unions: dict[Loc, dict[str, list[Problem]]] = {}
     for problem in problems:
         if len(problem.branches) > depth:
-            where, branch = problem.branches[depth]
-            unions.setdefault(where, {}).setdefault(branch, []).append(problem)
-    for where, complaints in unions.items():
-        meant = [ps for ps in complaints.values() if not any(_wrong_shape(p, where) for p in ps)]
+            location, branch = problem.branches[depth]
+            unions.setdefault(location, {}).setdefault(branch, []).append(problem)
+    for location, complaints in unions.items():
+        meant = [ps for ps in complaints.values() if not any(_wrong_shape(p, location) for p in ps)]
         if meant:
             selected += _one_branch_each(min(meant, key=len), depth + 1)
         else:
-            selected.append(_none_of(where, [p for ps in complaints.values() for p in ps if p.path == where]))
+            selected.append(_none_of(location, [p for ps in complaints.values() for p in ps if p.path == location]))
     return selected
 
 
-def _none_of(where: Loc, complaints: list[Problem]) -> Problem:
+def _none_of(location: Loc, complaints: list[Problem]) -> Problem:
     shapes = " or ".join(dict.fromkeys(SHAPES[p.kind] for p in complaints if p.kind in SHAPES))
-    return Problem("union", where, False, (), complaints[0].value, "", {"needs": shapes})
+    return Problem("union", location, False, (), complaints[0].value, "", {"needs": shapes})
 
 
-def _wrong_shape(problem: Problem, where: Loc) -> bool:
-    return problem.path == where and problem.kind in SHAPES
+def _wrong_shape(problem: Problem, location: Loc) -> bool:
+    return problem.path == location and problem.kind in SHAPES

@@ -54,8 +54,8 @@ def checked(source: YamlSource, display_path: str) -> Loaded:
 def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:
     if not below:
         return str(source.error(place, text))
-    where = source.place(place).rpartition(":")[0]
-    return f"{where}:{source.text_line(place) + below - 1}: {text}"
+    file = source.place(place).rpartition(":")[0]
+    return f"{file}:{source.text_line(place) + below - 1}: {text}"
 
 
 def load_folder(root: Path) -> dict[str, Loaded]:
@@ -107,14 +107,14 @@ def _tuned(loaded: dict[str, Loaded], tables: Mapping[str, Tables]) -> tuple[dic
 
 
 def _plan_clashes(loaded: Iterable[Loaded]) -> list[str]:
-    seen: dict[str, Loaded] = {}
+    by_plan: dict[str, Loaded] = {}
     errors = []
     for entry in loaded:
         for plan, place in _plans_of(entry.spec):
-            if plan in seen:
-                text = f"plan {plan!r} is already in {seen[plan].source.path}; rename one"
+            if plan in by_plan:
+                text = f"plan {plan!r} is already in {by_plan[plan].source.path}; rename one"
                 errors.append(str(entry.source.error(place, text)))
-            seen.setdefault(plan, entry)
+            by_plan.setdefault(plan, entry)
     return errors
 
 

@@ -159,6 +159,6 @@ def _check_output(name: str, spec: MapSpec, parts: Parts) -> None:
         raise ProgramError(text, line.number)
     expected = frozenset(spec.dims) - frozenset(parts.summed if name in parts.late else ())
     if listed != expected:
-        what = "made of sums" if name in parts.late else "a value of each cell"
+        kind = "made of sums" if name in parts.late else "a value of each cell"
         dims = ", ".join(dim for dim in spec.dims if dim in expected) or "none"
-        raise ProgramError(f"{name!r} is {what}, so its dims must be {dims}", line.number)
+        raise ProgramError(f"{name!r} is {kind}, so its dims must be {dims}", line.number)

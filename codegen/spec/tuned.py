@@ -16,7 +16,7 @@ from baracuda.runtime.compile.headers import header_digest
 from baracuda.runtime.plans.tuned import MARK
 
 from .spec import OpSpec
-from .yaml_text import is_below, read_bytes, report, shown
+from .yaml_text import display_path, is_below, read_bytes, report
 
 FOLDER = "tuned"
 MAX_BYTES = 1 << 20
@@ -34,9 +34,9 @@ def read_tables(specs: Path) -> dict[str, dict[str, tuple[Measurement, ...]]]:
     tables: dict[str, dict[str, tuple[Measurement, ...]]] = {}
     for path in sorted((specs / FOLDER).glob("*/*.json")):
         if not _ARCH.fullmatch(path.parent.name):
-            raise SpecError(f"{shown(path)}: its folder is no architecture; call it as in '{FOLDER}/sm_90'")
+            raise SpecError(f"{display_path(path)}: its folder is no architecture; call it as in '{FOLDER}/sm_90'")
         if not is_below(path, specs):
-            raise SpecError(f"{shown(path)}: is a link that leads out of the specs; put the file itself there")
+            raise SpecError(f"{display_path(path)}: is a link that leads out of the specs; put the file itself there")
         tables.setdefault(path.stem, {})[path.parent.name] = read_table(path)
     return tables
 
@@ -56,7 +56,7 @@ def read_table(path: Path) -> tuple[Measurement, ...]:
     first: dict[object, int] = {}
     for i, measurement in enumerate(measurements):
         if first.setdefault(measurement.key, i) != i:
-            raise SpecError(f"{shown(path)}:{_line_of(i, raw)}: measures a problem twice; remove one of them")
+            raise SpecError(f"{display_path(path)}:{_line_of(i, raw)}: measures a problem twice; remove one of them")
     return measurements
 
 
@@ -83,7 +83,8 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _refusal(path: Path, line: int, why: object) -> SpecError:
-    return report([f"{shown(path)}:{line}: holds no measurements ({why}); remove it and run 'baracuda-gen tune'"])
+    place = f"{display_path(path)}:{line}"
+    return report([f"{place}: holds no measurements ({why}); remove it and run 'baracuda-gen tune'"])
 
 
 def write_table(path: Path, measurements: Iterable[Measurement]) -> None:

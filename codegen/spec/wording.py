@@ -77,15 +77,15 @@ _LISTED = 30  # names in a message; kernels have hundreds
 _COMPARED = 100  # characters of a misspelt name
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The fix for a misspelt `name`: the nearest of the `known` names, whatever the case, or the first of them."""
-    name, known = name[:_COMPARED], sorted(known)
-    plain = {_plain(k): k for k in known}
-    near = get_close_matches(name, known, n=1) or [plain[k] for k in get_close_matches(_plain(name), plain, n=1)]
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The fix for a misspelt `name`: the nearest of the `names`, whatever the case, or the first of them."""
+    name, names = name[:_COMPARED], sorted(names)
+    plain = {_plain(k): k for k in names}
+    near = get_close_matches(name, names, n=1) or [plain[k] for k in get_close_matches(_plain(name), plain, n=1)]
     if near:
         return f"did you mean {near[0]!r}?"
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"needs one of {', '.join(map(repr, known[:_LISTED]))}{more}" if known else "remove it"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"needs one of {', '.join(map(repr, names[:_LISTED]))}{more}" if names else "remove it"
 
 
 def _plain(name: str) -> str:
@@ -96,7 +96,7 @@ def _dotted(path: Loc) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
-def _shown(value: Any) -> str:
+def _described(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -112,10 +112,10 @@ def _shown(value: Any) -> str:
             return repr(value)
 
 
-def _needs(problem: Problem, what: str) -> str:
-    quotes = " in quotes" if what == "a string" and isinstance(problem.value, int | float) else ""
-    clause = "" if problem.on_key else f" is {_shown(problem.value)}"
-    return f"{problem.subject}{clause}; needs {what}{quotes}"
+def _needs(problem: Problem, expected: str) -> str:
+    quotes = " in quotes" if expected == "a string" and isinstance(problem.value, int | float) else ""
+    clause = "" if problem.on_key else f" is {_described(problem.value)}"
+    return f"{problem.subject}{clause}; needs {expected}{quotes}"
 
 
 def _choice(problem: Problem) -> str:
@@ -124,7 +124,7 @@ def _choice(problem: Problem) -> str:
     if problem.on_key and names:
         return f"unknown key {problem.path[-1]!r}; needs one of {', '.join(map(repr, names))}"
     if isinstance(problem.value, str) and names:
-        return f"{problem.subject} is {_shown(problem.value)}; {did_you_mean(problem.value, names)}"
+        return f"{problem.subject} is {_described(problem.value)}; {did_you_mean(problem.value, names)}"
     return _needs(problem, expected if len(names) < 2 else f"one of {', '.join(map(repr, names))}")
 
 
@@ -140,12 +140,12 @@ def _tag(problem: Problem) -> str:
     if "tag" not in problem.context:
         return f"{subject} is missing; add it"
     tags = re.findall(r"'([^']*)'", str(problem.context["expected_tags"]))
-    return f"{subject} is {_shown(problem.context['tag'])}; {did_you_mean(str(problem.context['tag']), tags)}"
+    return f"{subject} is {_described(problem.context['tag'])}; {did_you_mean(str(problem.context['tag']), tags)}"
 
 
 def _fallback(problem: Problem) -> str:
     text = problem.message[:1].lower() + problem.message[1:]
-    return f"{problem.subject} is {_shown(problem.value)}; {text.replace('input should', 'it should')}"
+    return f"{problem.subject} is {_described(problem.value)}; {text.replace('input should', 'it should')}"
 
 
 def _limit(problem: Problem) -> str:

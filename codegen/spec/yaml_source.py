@@ -27,7 +27,7 @@ from ruamel.yaml.events import (
 from baracuda.runtime.errors import SpecError
 
 from .yaml_scalar import plain_scalar
-from .yaml_text import about_character, read_text, refuse, report, shown
+from .yaml_text import about_character, display_path, read_text, refuse, report
 
 Loc = tuple[str | int, ...]
 
@@ -76,7 +76,7 @@ class YamlSource:
 
     def place(self, loc: Loc) -> str:
         """``path:line`` of `loc`, the prefix of messages."""
-        return f"{shown(self.path)}:{self.line(loc)}"
+        return f"{display_path(self.path)}:{self.line(loc)}"
 
     def error(self, loc: Loc, message: str) -> SpecError:
         """The error `message` ("what is wrong; the fix") about `loc`."""

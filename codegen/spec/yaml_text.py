@@ -16,7 +16,7 @@ _LONGEST = 600  # characters of one finding
 _PATH = 200  # characters of a path in it
 
 
-def read_bytes(path: Path, most: int, what: str = "yaml file") -> bytes:
+def read_bytes(path: Path, most: int, kind: str = "yaml file") -> bytes:
     """The bytes of a regular file; raises `SpecError` for anything else, and for more than `most` bytes.
 
     The file is opened without blocking (it may be a pipe) and checked before it is read.
@@ -25,9 +25,9 @@ def read_bytes(path: Path, most: int, what: str = "yaml file") -> bytes:
         raw = _read_regular(path, most + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise SpecError(f"{shown(path)}: cannot read it: {reason}; needs a readable {what}") from None
+        raise SpecError(f"{display_path(path)}: cannot read it: {reason}; needs a readable {kind}") from None
     if raw is None:
-        raise SpecError(f"{shown(path)}: this is no file; needs a {what}")
+        raise SpecError(f"{display_path(path)}: this is no file; needs a {kind}")
     if len(raw) > most:
         refuse(path, 1, f"the file is larger than {most} bytes; split it")
     return raw
@@ -73,7 +73,7 @@ def is_below(path: Path, root: Path) -> bool:
         return False
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """`path` as messages show it: in one line, relative if below the current directory."""
     absolute, cwd = path.absolute(), Path.cwd()
     text = str(absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else path)
@@ -92,4 +92,4 @@ def report(lines: Iterable[str]) -> SpecError:
 
 def refuse(path: Path, line: int, message: str) -> NoReturn:
     """Raise the `SpecError` that says `message` about `line` (from 1) of `path`."""
-    raise report([f"{shown(path)}:{line}: {message}"]) from None
+    raise report([f"{display_path(path)}:{line}: {message}"]) from None

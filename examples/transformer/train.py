@@ -68,13 +68,13 @@ def train(
     if moved:
         _move(model, torch.finfo(setting.dtype).eps / 2)
     step = _step_of(torch.compile(model, fullgraph=True, mode=mode) if mode else model, setting, steps, device)
-    where = text().to(device)
+    data = text().to(device)
     order = torch.Generator().manual_seed(1)
     losses, half, begin = [], steps // 2, 0.0
     for number in range(steps):
         if number == half:
             begin = _now(device)
-        losses.append(step(_batch(where, setting, order)))
+        losses.append(step(_batch(data, setting, order)))
     took = _now(device) - begin
     return Run(tuple(float(loss) for loss in losses), (steps - half) * setting.tokens / took)
 
@@ -104,11 +104,11 @@ def _step_of(model: Any, setting: Setting, steps: int, device: str) -> Any:
     return step
 
 
-def _batch(where: Any, setting: Setting, order: Any) -> Any:
+def _batch(data: Any, setting: Setting, order: Any) -> Any:
     """Pieces of the text, one token longer than the context."""
     length = setting.size.context + 1
-    begins = torch.randint(len(where) - length, (setting.batch, 1), generator=order)
-    return where[(begins + torch.arange(length)).to(where.device)].long()
+    begins = torch.randint(len(data) - length, (setting.batch, 1), generator=order)
+    return data[(begins + torch.arange(length)).to(data.device)].long()
 
 
 def _now(device: str) -> float:
@@ -117,9 +117,9 @@ def _now(device: str) -> float:
     return time.perf_counter()
 
 
-def distance(one: Run, other: Run) -> float:
+def distance(first: Run, second: Run) -> float:
     """The largest difference of two runs' losses at any step."""
-    return max(abs(a - b) for a, b in zip(one.losses, other.losses, strict=True))
+    return max(abs(a - b) for a, b in zip(first.losses, second.losses, strict=True))
 
 
 def report(runs: Mapping[str, Run]) -> str:
@@ -160,17 +160,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--compile", nargs="?", const="default", metavar="MODE", help="compile, as torch.compile says")
     parser.add_argument("--plot", type=Path, help="draw the losses: an .svg or .png")
-    given = parser.parse_args(arguments)
-    setting = SETTINGS[torch.device(given.device).type]
+    options = parser.parse_args(arguments)
+    setting = SETTINGS[torch.device(options.device).type]
     title = f"{setting.size}\nbatches of {setting.batch}, {setting.dtype}"
     print(title, f"{len(text())} bytes of text", sep="\n", flush=True)
     runs = {
-        name: train(setting, ops, given.steps, given.device, mode=given.compile, moved=moved)
+        name: train(setting, ops, options.steps, options.device, mode=options.compile, moved=moved)
         for name, ops, moved in (("torch", TORCHS, False), ("ours", OURS, False), ("torch, moved", TORCHS, True))
     }
     print(report(runs))
-    if given.plot:
-        draw(runs, given.plot, title)
+    if options.plot:
+        draw(runs, options.plot, title)
 
 
 if __name__ == "__main__":

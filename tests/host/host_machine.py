@@ -42,9 +42,10 @@ class HostMachine:
     def copy(self, array: Any) -> Any:
         return array.copy()
 
-    def error(self, got: Any, wanted: Any) -> float:
-        there = np.asarray(wanted, np.float64)
-        return float(np.linalg.norm(np.asarray(got, np.float64).reshape(there.shape) - there) / np.linalg.norm(there))
+    def error(self, got: Any, reference: Any) -> float:
+        expected = np.asarray(reference, np.float64)
+        error = np.asarray(got, np.float64).reshape(expected.shape) - expected
+        return float(np.linalg.norm(error) / np.linalg.norm(expected))
 
     def finish(self) -> None:
         return None

@@ -101,21 +101,21 @@ def _fits(leaf: Mapping[str, Any], value: Any) -> bool:
     return False
 
 
-def sample(family: str, path: Path, rng: Random, known: Collection[str] = ()) -> Any:
-    """Something that the model takes at `path`, with `known` names and words where it takes those."""
+def sample(family: str, path: Path, rng: Random, words: Collection[str] = ()) -> Any:
+    """Something that the model takes at `path`, with names and words of `words` where it takes those."""
     schemas = leaves(family, path)
-    return _sample(schema(family), rng.choice(schemas), rng, sorted(known), 0) if schemas else None
+    return _sample(schema(family), rng.choice(schemas), rng, sorted(words), 0) if schemas else None
 
 
-def _sample(root: Mapping[str, Any], part: Mapping[str, Any], rng: Random, known: list[str], depth: int) -> Any:
+def _sample(root: Mapping[str, Any], part: Mapping[str, Any], rng: Random, names: list[str], depth: int) -> Any:
     part = rng.choice(_choices(root, part))
     if "const" in part or "enum" in part:
         words = part.get("enum", [part.get("const")])
-        return rng.choice([word for word in words if word in known] or words)
+        return rng.choice([word for word in words if word in names] or words)
     match part.get("type"):
         case "string":
             pattern = part.get("pattern", "")
-            fitting = [text for text in known if re.search(pattern, text)] if rng.random() < 0.6 else []
+            fitting = [text for text in names if re.search(pattern, text)] if rng.random() < 0.6 else []
             return rng.choice(fitting or [text for text in _EXAMPLES if re.search(pattern, text)] or ["some"])
         case "integer" | "number":
             return max(part.get("minimum", 0), 64 if "multipleOf" in part else 1)
@@ -123,41 +123,41 @@ def _sample(root: Mapping[str, Any], part: Mapping[str, Any], rng: Random, known
             return rng.random() < 0.5
         case "array":
             items = part.get("prefixItems") or [part.get("items", {})] * max(1, part.get("minItems", 0))
-            return [_sample(root, item, rng, known, depth + 1) for item in items]
+            return [_sample(root, item, rng, names, depth + 1) for item in items]
         case "object":
-            return _object(root, part, rng, known, depth)
+            return _object(root, part, rng, names, depth)
     return 1
 
 
-def _object(root: Mapping[str, Any], part: Mapping[str, Any], rng: Random, known: list[str], depth: int) -> Any:
+def _object(root: Mapping[str, Any], part: Mapping[str, Any], rng: Random, names: list[str], depth: int) -> Any:
     properties, required = part.get("properties", {}), part.get("required", [])
-    result = {n: _sample(root, inner, rng, known, depth + 1) for n, inner in properties.items() if n in required}
+    result = {n: _sample(root, inner, rng, names, depth + 1) for n, inner in properties.items() if n in required}
     keys = _inner(part, KEY) or [{"type": "string"}]
     for inner in _values(part) if depth < 6 else ():
-        result[_sample(root, rng.choice(keys), rng, known, depth + 1)] = _sample(root, inner, rng, known, depth + 1)
+        result[_sample(root, rng.choice(keys), rng, names, depth + 1)] = _sample(root, inner, rng, names, depth + 1)
     return result
 
 
-def put(data: Any, family: str, path: Path, given: Any, rng: Random) -> None:
-    """Put `given(old)` at a place of `path` in `data`; what is missing on the way is made."""
-    here, known = data, words(data)
+def put(data: Any, family: str, path: Path, replace: Any, rng: Random) -> None:
+    """Put `replace(old)` at a place of `path` in `data`; what is missing on the way is made."""
+    here, vocabulary = data, words(data)
     for step, name in enumerate(path[:-1]):
         key = _key(here, name, rng)
         inner = here.get(key) if isinstance(here, dict) else here[key]
         container = list if path[step + 1] == ITEM else dict
         if not isinstance(inner, container):  # missing, or another of several forms that the model allows
-            inner = sample(family, path[: step + 1], rng, known)
+            inner = sample(family, path[: step + 1], rng, vocabulary)
             inner = here[key] = inner if isinstance(inner, container) else container()
         here = inner
     if path[-1] == KEY:
         old = rng.choice(list(here) or ["some"])
-        new = given(old)
+        new = replace(old)
         if isinstance(new, str):
             _rename(here, old, new, keep=rng.random() < 0.5)
     else:
         key = _key(here, path[-1], rng)
         old = here.get(key) if isinstance(here, dict) else here[key]
-        here[key] = given(sample(family, path, rng, known) if old is None else old)
+        here[key] = replace(sample(family, path, rng, vocabulary) if old is None else old)
 
 
 def words(data: Any) -> frozenset[str]:

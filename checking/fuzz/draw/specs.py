@@ -101,8 +101,8 @@ def _injected(turn: int, rng: Random) -> Case:
         return f"{old}  # {payloads.EVERYWHERE}" if as_comment else payloads.EVERYWHERE
 
     places.put(data, base.data["family"], path, payload, rng)
-    shown = ".".join(path)
-    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"a payload in {shown} of {base.path.name}")
+    place = ".".join(path)
+    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"a payload in {place} of {base.path.name}")
 
 
 @cache
@@ -119,8 +119,8 @@ def _at_a_place(turn: int, rng: Random) -> Case:
     base, data = _copy(rng, family)
 
     places.put(data, family, path, lambda old: _fitting(family, path, old, rng), rng)
-    shown = ".".join(path)
-    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"{shown} of {base.path.name}")
+    place = ".".join(path)
+    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"{place} of {base.path.name}")
 
 
 def _fitting(family: str, path: places.Path, old: Any, rng: Random) -> Any:

@@ -89,14 +89,14 @@ class Calls(Target):
             return refusal(error)
         return ""
 
-    def shown(self, case: object) -> str:
+    def describe(self, case: object) -> str:
         assert isinstance(case, Call)
         rng = Random(case.seed)
-        arguments = (f"{name}={_shown(hostile(rng, case.good.arguments[name]))}" for name in case.replaced)
+        arguments = (f"{name}={_safe_repr(hostile(rng, case.good.arguments[name]))}" for name in case.replaced)
         return f"{case.good.name}({', '.join(arguments)})"
 
 
-def _shown(value: Any) -> str:
+def _safe_repr(value: Any) -> str:
     try:
         return f"<{type(value).__name__}> {value!r:.200}"
     except Exception as error:  # it is hostile
@@ -118,7 +118,7 @@ def _calls_of(subject: Subject) -> Iterator[Good]:
     workspace = np.zeros(plan.workspace_bytes, np.uint8) if plan.workspace_bytes else None
     for method in ("run", "bind", "can_implement"):
         arguments = {**arrays, "workspace": workspace, "stream": None}
-        yield Good(f"{plan_of.__name__}.{method}", partial(_seen, getattr(plan, method)), arguments)
+        yield Good(f"{plan_of.__name__}.{method}", partial(_raise_refusal, getattr(plan, method)), arguments)
     yield Good(f"{plan_of.__name__}.prepare", plan.prepare, {"device": "host", "dtypes": None})
     function = getattr(ops, spec.op)
     parameters = inspect.signature(function).parameters
@@ -136,7 +136,7 @@ def _checked(kind: Any, **fields: Any) -> None:
     kind(**fields).check()
 
 
-def _seen(method: Callable[..., Any], **arguments: Any) -> None:
+def _raise_refusal(method: Callable[..., Any], **arguments: Any) -> None:
     """A verdict may contain an error, which must be one of ours, too."""
     verdict = method(**arguments)
     if (error := getattr(verdict, "error", None)) is not None:

@@ -55,7 +55,7 @@ class Target:
         """Use a case as a user would; return "" or the refusal. Raises Fault for forbidden behaviour."""
         raise AssertionError("targets define this")
 
-    def shown(self, case: object) -> str:
+    def describe(self, case: object) -> str:
         """A readable description of a case."""
         return repr(case)[:_SHOWN]
 
@@ -112,7 +112,7 @@ class Read(Target):
         for name, data in case.files.items():
             (self.specs / name).write_bytes(data)
 
-    def shown(self, case: object) -> str:
+    def describe(self, case: object) -> str:
         assert isinstance(case, Case)
         return f"{case.how}\n{next(iter(case.files.values())).decode('utf-8', 'replace')[:_SHOWN]}"
 

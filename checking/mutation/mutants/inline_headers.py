@@ -15,7 +15,7 @@ def with_headers(text: str, path: str) -> str:
     return "".join(_pasted(text, path, set()))
 
 
-def _pasted(text: str, path: str, seen: set[str]) -> list[str]:
+def _pasted(text: str, path: str, included: set[str]) -> list[str]:
     lines, file, number = [], path, 0
     for line in text.splitlines(keepends=True):
         number += 1
@@ -25,9 +25,9 @@ def _pasted(text: str, path: str, seen: set[str]) -> list[str]:
         if not (include := _INCLUDED.fullmatch(bare)):
             lines.append("\n" if bare.strip() == "#pragma once" else line)
             continue
-        if include[1] not in seen:
-            seen.add(include[1])
+        if include[1] not in included:
+            included.add(include[1])
             header = INCLUDE.joinpath(include[1]).read_text(encoding="utf-8")
-            lines += [f'#line 1 "{include[1]}"\n', *_pasted(header, include[1], seen)]
+            lines += [f'#line 1 "{include[1]}"\n', *_pasted(header, include[1], included)]
         lines.append(f'#line {number + 1} "{file}"\n')
     return lines

@@ -10,8 +10,8 @@ from .scopes import closing
 
 _TWINS = {
     **{"rows": "cols", "cols": "rows", "row": "first", "first": "row"},
-    **{f"row_{what}": f"col_{what}" for what in ("axes", "extent", "stride")},
-    **{f"col_{what}": f"row_{what}" for what in ("axes", "extent", "stride")},
+    **{f"row_{part}": f"col_{part}" for part in ("axes", "extent", "stride")},
+    **{f"col_{part}": f"row_{part}" for part in ("axes", "extent", "stride")},
     **{"LANES": "ROWS", "ROWS": "LANES", "THREADS": "LANES", "block": "blocks", "blocks": "block"},
 }
 _FUNCTIONS = {

@@ -25,9 +25,9 @@ class Statement:
     alone: bool
 
 
-def statements(found: Sequence[Definition]) -> list[Statement]:
-    """The statements of the functions in `found`, in order of their beginning."""
-    bodies = (d for d in found if d.is_function and d.body < len(d.tokens))
+def statements(definitions: Sequence[Definition]) -> list[Statement]:
+    """The statements of the functions in `definitions`, in order of their beginning."""
+    bodies = (d for d in definitions if d.is_function and d.body < len(d.tokens))
     listed = [s for d in bodies if d.tokens[d.body].text == "{" for s in _block(d.tokens, d.body)]
     return sorted(listed, key=lambda s: (s.start, -s.end))
 
@@ -76,10 +76,10 @@ def _end(tokens: Sequence[Token], at: int) -> int:
     return at + 1
 
 
-def marked(text: str, found: Sequence[Statement]) -> str:
+def marked(text: str, listed: Sequence[Statement]) -> str:
     """`text` with a mark in front of each statement, numbered in order."""
     inserted = []
-    for number, statement in enumerate(found):
+    for number, statement in enumerate(listed):
         inserted.append((statement.after, number, ("{" if statement.alone else "") + _MARK.format(number)))
         if statement.alone:
             inserted.append((statement.end, -number, "}"))  # inner ones close before outer ones
@@ -95,7 +95,7 @@ def marks(library: bytes) -> frozenset[int]:
     return frozenset(int(number) for number in _FOUND.findall(library))
 
 
-def statement_at(found: Sequence[Statement], start: int) -> int | None:
+def statement_at(listed: Sequence[Statement], start: int) -> int | None:
     """The number of the innermost statement in which the text at `start` stands, or None outside of them."""
-    within = [number for number, statement in enumerate(found) if statement.start <= start < statement.end]
+    within = [number for number, statement in enumerate(listed) if statement.start <= start < statement.end]
     return within[-1] if within else None

@@ -101,10 +101,10 @@ def _named(tokens: Sequence[Token]) -> str:
     return ""
 
 
-def reached(found: Sequence[Definition], entry: str) -> list[Definition]:
+def reached(definitions: Sequence[Definition], entry: str) -> list[Definition]:
     """The definitions that `entry` names, directly or through others; overloads go together."""
     by_name: dict[str, list[Definition]] = {}
-    for definition in found:
+    for definition in definitions:
         by_name.setdefault(definition.name, []).append(definition)
     seen, waiting = {entry}, [entry]
     while waiting:
@@ -112,4 +112,4 @@ def reached(found: Sequence[Definition], entry: str) -> list[Definition]:
             named = {t.text for t in definition.tokens if t.kind == "name" and t.text in by_name} - seen
             seen |= named
             waiting += named
-    return [definition for definition in found if definition.name in seen]
+    return [definition for definition in definitions if definition.name in seen]

@@ -90,10 +90,10 @@ def _weights(fields: Fields, arrays: Arrays, sums: _Sums) -> _Weights:
     if "mask" in arrays:
         size = size + np.where(np.isinf(arrays["mask"]), 0, np.abs(arrays["mask"]))
     score = scores(np, fields, arrays)
-    seen = visible(fields) & (score != -np.inf)
-    size, error = np.where(seen, size, 0), np.where(seen, error, 0)
+    visible_keys = visible(fields) & (score != -np.inf)
+    size, error = np.where(visible_keys, size, 0), np.where(visible_keys, error, 0)
     error = error + 3 * u * (size + size.max(axis=-1, keepdims=True, initial=0))
-    return _Weights(*softmax(np, score, visible(fields)), np.where(seen, error, 0), bend, bend_error)
+    return _Weights(*softmax(np, score, visible(fields)), np.where(visible_keys, error, 0), bend, bend_error)
 
 
 def _forward_errors(fields: Fields, arrays: Arrays, units: Units, tensor_cores: bool) -> dict[str, Any]:

@@ -24,12 +24,12 @@ def scores(xp: Any, fields: Fields, arrays: Arrays) -> Any:
 
 def softmax(xp: Any, score: Any, may_see: Any) -> tuple[Any, Any]:
     """Probabilities and lse, the logarithm of their denominator; zeros and -inf for queries that see no key."""
-    seen = may_see & (score != -np.inf)
+    visible_keys = may_see & (score != -np.inf)
     lowest = np.full((*score.shape[:-1], 1), -np.inf, score.dtype)
-    largest = xp.max(xp.concatenate([xp.where(seen, score, -np.inf), lowest], axis=-1), axis=-1, keepdims=True)
+    largest = xp.max(xp.concatenate([xp.where(visible_keys, score, -np.inf), lowest], axis=-1), axis=-1, keepdims=True)
     some = largest != -np.inf
     base = xp.where(some, largest, 0.0)
-    power = xp.where(seen, xp.exp(xp.where(seen, score - base, 0.0)), 0.0)
+    power = xp.where(visible_keys, xp.exp(xp.where(visible_keys, score - base, 0.0)), 0.0)
     total = xp.where(some, xp.sum(power, axis=-1, keepdims=True), 1.0)
     return power / total, xp.where(some, base + xp.log(total), -np.inf)[..., 0]
 
@@ -50,12 +50,12 @@ def visible(fields: Fields) -> Any:
     """Which keys a query may see; causal excludes later ones whatever the window."""
     left, right = fields.get("window_left", -1), 0 if fields["is_causal"] else fields.get("window_right", -1)
     after = distance(fields)
-    seen = np.ones_like(after, dtype=bool)
+    visible_keys = np.ones_like(after, dtype=bool)
     if left >= 0:
-        seen &= after >= -left
+        visible_keys &= after >= -left
     if right >= 0:
-        seen &= after <= right
-    return seen
+        visible_keys &= after <= right
+    return visible_keys
 
 
 def turned(x: Any) -> Any:

@@ -25,11 +25,11 @@ def expressions(spec: BodySpec) -> Iterator[Finding]:
     sizes = [scratch.size for scratch in spec.workspace.values()]
     everything = [*spec.settings.values(), *spec.terms.values(), *sizes, *launched, *shapes]
     count, fits = sum(len(str(text)) for text in everything), sum(len(row.fits or "") for row in spec.schedules)
-    what = "shapes, settings, terms, workspaces and kernels"
-    yield from _over("kernels", what, count, MAX_EXPRESSIONS)
-    yield from _over("schedules", f"{what}, for all schedules", count * len(spec.schedules) + fits, MAX_IN_SCHEDULES)
+    subject = "shapes, settings, terms, workspaces and kernels"
+    yield from _over("kernels", subject, count, MAX_EXPRESSIONS)
+    yield from _over("schedules", f"{subject}, for all schedules", count * len(spec.schedules) + fits, MAX_IN_SCHEDULES)
 
 
-def _over(key: str, what: str, count: int, most: int) -> Iterator[Finding]:
+def _over(key: str, subject: str, count: int, most: int) -> Iterator[Finding]:
     if count > most:
-        yield (key,), 0, f"evaluates {count} characters of {what}; the most is {most}"
+        yield (key,), 0, f"evaluates {count} characters of {subject}; the most is {most}"

@@ -25,18 +25,18 @@ def names(spec: OpSpec) -> Iterator[Finding]:
         yield ("op",), 0, _taken(spec.op)
     if is_reserved_category(spec.category):
         yield ("category",), 0, _taken(spec.category)
-    seen: dict[str, str] = {}
+    section_of: dict[str, str] = {}
     for section in ("descriptor", "dims", "inputs", "outputs", "workspace"):
         for name in getattr(spec, section, ()):
             if reserved(name):
                 yield (section, name), 0, _taken(name)
-            elif name in seen:
-                yield (section, name), 0, f"{name!r} is already a name of {seen[name]}; choose another name"
-            seen[name] = section
+            elif name in section_of:
+                yield (section, name), 0, f"{name!r} is already a name of {section_of[name]}; choose another name"
+            section_of[name] = section
     for name, output in _made_of_types(spec).items():
-        if name in seen:
+        if name in section_of:
             text = f"{name!r} is how functions call the type of {output!r}; choose another name"
-            yield (seen[name], name), 0, text
+            yield (section_of[name], name), 0, text
     if not spec.outputs:
         yield ("outputs",), 0, "an op needs at least one output"
 
@@ -213,13 +213,13 @@ def cases(spec: OpSpec) -> Iterator[Finding]:
     for place, cases in sections:
         for i, case in enumerate(cases):
             for name, value in case.items():
-                where = (*place, name) if place[1] == "defaults" else (*place, i, name)
+                key_path = (*place, name) if place[1] == "defaults" else (*place, i, name)
                 if place[0] == "bench" and name == "arch":
                     continue
                 if name not in keys:
-                    yield where, 0, f"unknown field {name!r}; {near(name, keys)}"
+                    yield key_path, 0, f"unknown field {name!r}; {near(name, keys)}"
                 elif name != "dtype" and not fits(spec.descriptor[name].type, value):
-                    yield where, 0, f"{name!r} must be of type {spec.descriptor[name].type}, got {value!r}"
+                    yield key_path, 0, f"{name!r} must be of type {spec.descriptor[name].type}, got {value!r}"
     for name, (low, high) in spec.tests.ranges.items():
         if name not in spec.inputs:
             yield ("tests", "ranges", name), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"

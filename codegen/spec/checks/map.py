@@ -58,14 +58,14 @@ def tensors(spec: MapSpec) -> Iterator[Finding]:
 def _product(
     spec: MapSpec, place: tuple[str, str], group: tuple[str, ...], product_of: dict[str, tuple[str, ...]]
 ) -> Iterator[Finding]:
-    where, text = (*place, "dims"), " * ".join(group)
+    key_path, text = (*place, "dims"), " * ".join(group)
     for dim in group:
         field = spec.descriptor[spec.dims[dim].of] if dim in spec.dims else None
         if field is not None and field.type != "shape":
-            yield where, 0, f"{text!r} multiplies axis by axis, so {dim!r} must be the axes of a shape"
+            yield key_path, 0, f"{text!r} multiplies axis by axis, so {dim!r} must be the axes of a shape"
         if product_of.setdefault(dim, group) != group:
             other = " * ".join(product_of[dim])
-            yield where, 0, f"{dim!r} is part of {other!r} already; it can be part of one product only"
+            yield key_path, 0, f"{dim!r} is part of {other!r} already; it can be part of one product only"
 
 
 def contradictions(spec: MapSpec) -> Iterator[Finding]:

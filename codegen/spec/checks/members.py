@@ -39,7 +39,7 @@ def _variant(spec: BodySpec) -> Iterator[tuple[str, Place]]:
 
 
 def _duplicates(who: str, names: Iterator[tuple[str, Place]]) -> Iterator[Finding]:
-    seen: dict[str, Place] = {}
+    first_places: dict[str, Place] = {}
     for name, place in names:
-        if (first := seen.setdefault(name, place)) != place:
+        if (first := first_places.setdefault(name, place)) != place:
             yield place, 0, f"{who} {name!r} already, for {'.'.join(map(str, first))}; choose another name"

@@ -263,7 +263,7 @@ def test_short_calls_are_replayed_over_buffers_larger_than_the_cache() -> None:
 def test_plans_of_every_kind_are_timed(case: Case) -> None:
     """Gradients get what their forward saves; nothing that a plan writes is left poisoned."""
     plan = case.plan("host")
-    first = contests.Buffers.made(case, plan, case.tensors(plan), HostMachine())
+    first = contests.Buffers.allocate(case, plan, case.tensors(plan), HostMachine())
     first.bound()
     assert all(np.isfinite(np.asarray(array, np.float64)).all() for array in first.results().values())
     (ours,) = contest(case, {}, HostMachine({OURS: 200.0}))
@@ -301,13 +301,13 @@ def test_peers_are_found_when_they_can_be_imported(monkeypatch: pytest.MonkeyPat
     ours = "baracuda.benchmarks.peers._torch_ops"  # what it has imported it keeps
     for name in (ours, "torch", "torch.nn.attention", "quack", "liger_kernel", "causal_conv1d_cuda", "flash_attn"):
         monkeypatch.setitem(sys.modules, name, None)
-    makers, missing = peer_modules.found()
+    makers, missing = peer_modules.available()
     assert not makers and set(missing) == set(peer_modules.modules())
     assert all(reason.startswith(("ModuleNotFoundError", "ImportError")) for reason in missing.values())
     fake = ModuleType("causal_conv1d_cuda")
     monkeypatch.setitem(sys.modules, "causal_conv1d_cuda", fake)
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
-    assert list(peer_modules.found(("causal-conv1d",))[0]) == ["causal-conv1d"]
+    assert list(peer_modules.available(("causal-conv1d",))[0]) == ["causal-conv1d"]
 
 
 ATTENTION = {"batch_size": 2, "num_heads": 4, "query_len": 32, "key_len": 32, "d_k": 16, "d_v": 16, "scale": 0.25}
@@ -346,8 +346,8 @@ class TorchHostMachine(HostMachine):
     def copy(self, array: Any) -> Any:
         return array.clone()
 
-    def error(self, got: Any, wanted: Any) -> float:
-        return TorchMachine.error(self, got, wanted)  # type: ignore[arg-type]
+    def error(self, got: Any, reference: Any) -> float:
+        return TorchMachine.error(self, got, reference)  # type: ignore[arg-type]
 
     def _dtype(self, kind: ElementKind) -> Any:
         return TorchMachine._dtype(self, kind)  # type: ignore[arg-type]
@@ -359,7 +359,7 @@ class TorchHostMachine(HostMachine):
 def test_torch_computes_what_plans_do(op: str, element: str) -> None:
     """Every op has a peer in torch that agrees, gradients included."""
     machine = TorchHostMachine()
-    makers, _ = peer_modules.found(("torch", "math"))
+    makers, _ = peer_modules.available(("torch", "math"))
     ours, theirs = contest(small(op, element, **PROBLEMS[op]), makers, machine)
     assert (ours.problem, theirs.problem) == ("", "")
     assert theirs.us is not None
@@ -505,12 +505,12 @@ def test_measuring_continues_where_it_stopped(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"op": "torn')
     again = State(path, "texts")
-    found = again.known("rms_norm", "bf16 8x4", "NVIDIA H200", ["quack"]) or []
+    found = again.results_of("rms_norm", "bf16 8x4", "NVIDIA H200", ["quack"]) or []
     assert sorted(found, key=MEASURED.index) == MEASURED[:4]
-    assert again.known("rms_norm", "bf16 8x4", "NVIDIA H200", ["quack", "new"]) is None
-    assert again.known("rms_norm", "bf16 8x4", "other", ["quack"]) is None
-    assert again.known("rms_norm", "bf16 9x4", "NVIDIA H200", []) is None
-    assert State(path, "other texts").known("rms_norm", "bf16 8x4", "NVIDIA H200", []) is None
+    assert again.results_of("rms_norm", "bf16 8x4", "NVIDIA H200", ["quack", "new"]) is None
+    assert again.results_of("rms_norm", "bf16 8x4", "other", ["quack"]) is None
+    assert again.results_of("rms_norm", "bf16 9x4", "NVIDIA H200", []) is None
+    assert State(path, "other texts").results_of("rms_norm", "bf16 8x4", "NVIDIA H200", []) is None
     again.add([replace(MEASURED[0], us=3.0)])
     assert {m.peer: m.us for m in latest([path])} == {OURS: 3.0, "quack": 1.25, "torch": 2.0, "liger": None}
     assert latest([path])[0].asked == ("quack", "torch")
@@ -526,7 +526,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> HostMachine:
     machine = HostMachine({OURS: 200.0, "numpy": 300.0})
     monkeypatch.setattr("baracuda.benchmarks.machine.TorchMachine", lambda: machine)
     monkeypatch.setattr("baracuda.benchmarks.ceilings.ceilings", lambda machine: TOPS)
-    monkeypatch.setattr("baracuda.benchmarks.peers.found", lambda names: ({"numpy": numpy_peer()}, {"quack": "gone"}))
+    peers = {"numpy": numpy_peer()}, {"quack": "gone"}
+    monkeypatch.setattr("baracuda.benchmarks.peers.available", lambda names: peers)
     monkeypatch.setattr(commanded, "chosen_cases", lambda *_, **__: [ROWS])
     return machine
 

@@ -229,7 +229,7 @@ def test_a_block_has_no_more_registers_than_a_multiprocessor() -> None:
     facts = look(source)
     large = replace(row.sku, schedule=replace(row.sku.schedule, lanes=1024, rows=1))
     held = replace(facts, resources=replace(facts.resources, registers=72))
-    assert [v.what for v in violations(Subject(op, large, "strided", "sm_90", held))] == [
+    assert [v.message for v in violations(Subject(op, large, "strided", "sm_90", held))] == [
         "73728 registers a block, sm_90 has 65536"
     ]
 

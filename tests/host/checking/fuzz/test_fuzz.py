@@ -272,7 +272,7 @@ def test_every_parameter_of_a_call_takes_its_turn(tmp_path: Path, monkeypatch: p
     target = Calls(0, tmp_path)
     drawn = [target.drawn(index) for index in range(3)]
     assert [call.replaced[0] for call in drawn if isinstance(call, Call)] == ["a", "b", "c"]
-    assert target.judge(drawn[0]) == "" and target.shown(drawn[0]).startswith("f(a=")
+    assert target.judge(drawn[0]) == "" and target.describe(drawn[0]).startswith("f(a=")
 
 
 def test_hostile_values_are_made_without_harm() -> None:

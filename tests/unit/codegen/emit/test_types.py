@@ -107,7 +107,7 @@ def test_a_function_is_called_as_its_stub_says(op: str) -> None:
     wanted += [(a.arg, "KEYWORD_ONLY", d is not None) for a, d in zip(stub.kwonlyargs, stub.kw_defaults, strict=True)]
     assert [(p.name, p.kind.name, p.default is not p.empty) for p in shown.parameters.values()] == wanted
     function = getattr(baracuda.ops, op)
-    assert {name for name, _, _ in wanted} == {*function._known, "stream"}
+    assert {name for name, _, _ in wanted} == {*function._keywords, "stream"}
 
 
 def test_the_stub_has_every_function() -> None:

@@ -219,7 +219,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     os.mkfifo(pipe)
     with large.open("wb") as file:
         file.truncate(bundle.LARGEST + 1)
-    assert "is no file" in refused(run(pipe), pipe)
+    assert "is not a regular file" in refused(run(pipe), pipe)
     assert "bytes; a bundle has" in refused(run(large), large)
 
 

@@ -36,6 +36,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except BaracudaError as error:
             click.echo(str(error), err=True)
+        except BrokenPipeError:  # click exits without a word
+            raise
         except OSError as error:
             if error.strerror is None:
                 raise

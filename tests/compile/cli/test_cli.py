@@ -457,6 +457,15 @@ def on_terminal(*arguments: str, columns: int = 100, **variables: str) -> str:
     return shown.decode().replace("\r\n", "\n")
 
 
+def test_a_closed_pipe_is_no_error() -> None:
+    """As in `baracuda-gen list | head -1`."""
+    command = [sys.executable, "-c", "from baracuda.cli.main import main; main()", "list"]
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        assert not subprocess.run(command, stdout=closed, stderr=subprocess.PIPE).stderr
+
+
 def test_a_terminal_gets_colours_unless_told_otherwise() -> None:
     """NO_COLOR leaves bold type and nothing else; neither is there in a pipe."""
     command = [*EXPLAIN, "input_shape=3,4", *FIELDS]

@@ -226,12 +226,23 @@ def sanitize(**options: Any) -> None:
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
 @click.option("--shard", "part", default="1/1", show_default=True, help="I/N: the I-th of N equal shares.")
 @click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent to kill.")
+@click.option("--table", type=arguments.THERE, help="Plant the defects that STRATUM.yaml files in this folder list.")
+@click.option("--stratum", "strata", multiple=True, help="With --table: only these; repeatable.")
+@click.option("--only", multiple=True, metavar="ID", help="With --table: only these defects; repeatable.")
+@click.option("--out", type=arguments.FILE, help="With --table: write the report here, in Markdown.")
 @arguments.JSON
-def mutate(**options: Any) -> None:
+def mutate(
+    table: Path | None, strata: tuple[str, ...], only: tuple[str, ...], out: Path | None, **options: Any
+) -> None:
     """Mutation testing: plant defects in kernels and plans, one at a time, and run the spec-driven tests."""
-    from .prove.mutate import mutate
+    if table is None:
+        from .prove.mutate import mutate
 
-    arguments.end(mutate(**options))
+        arguments.end(mutate(**options))
+    from .prove.mutate_table import mutate_table
+
+    shared = {name: options[name] for name in ("ops", "state", "jobs", "at_least", "as_json")}
+    arguments.end(mutate_table(table, strata=strata, only=only, out=out, **shared))
 
 
 @main.command()
@@ -316,9 +327,7 @@ def repro(**options: Any) -> None:
 @click.option("--compile", "compiling", is_flag=True, help="Measure compilation, cold and warm.")
 @click.option("--report", is_flag=True, help="Do not measure: the arguments are state files; write a report.")
 @click.option("--out", type=arguments.FILE, help="Output file of --report; default: stdout.")
-def bench(
-    ops: tuple[str, ...], host: bool, compiling: bool, report: bool, out: Path | None, **options: Any
-) -> None:
+def bench(ops: tuple[str, ...], host: bool, compiling: bool, report: bool, out: Path | None, **options: Any) -> None:
     """Time plans and other libraries on a GPU, interleaved, with a cold L2; exit 1 if a plan could not be timed."""
     from .measure.bench import bench, show_apart, write_report
 

@@ -28,7 +28,7 @@ _FIRST = (
 )
 _LAST = ("accuracy",)
 _SHORTENED = "accesses"  # on two problems: on all it takes as long as everything else and kills no more
-_ORDERS = ("reverse", "random")
+ORDERS = ("reverse", "random")
 _PATIENCE = 60.0  # seconds for a launch of the slowest tests; mutants that hang are killed before
 
 
@@ -43,17 +43,17 @@ class Stage:
 def of_kernel(sku: KernelSku, memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
     """The stages of a kernel: quick ones, and the rest."""
     first, *tests = _tests(sku, memory)
-    orders = [Stage(f"{order} order", partial(_ordered, sku, memory, order)) for order in _ORDERS]
+    orders = [Stage(f"{order} order", partial(in_order, sku, memory, order)) for order in ORDERS]
     dear = [stage for stage in tests if stage.name in _LAST]
     cheap = [stage for stage in tests if stage not in dear]
-    quick = [Stage("smallest", partial(_smallest, sku, memory)), first]
+    quick = [Stage("smallest", partial(smallest, sku, memory)), first]
     return quick, [*cheap, Stage(_SHORTENED, partial(_patiently, partial(_accesses, sku), memory)), *orders, *dear]
 
 
 def of_plan(subject: Subject, skus: list[KernelSku], memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
     """The stages of a plan: tests of the op, then those of some of its kernels."""
     quick = []
-    for name, test in _functions():
+    for name, test in suite_tests():
         if "subject" in inspect.signature(test).parameters:
             quick.append(Stage(name, partial(test, subject)))
     first, *others = ([*_tests(sku, memory)] for sku in skus)
@@ -62,7 +62,9 @@ def of_plan(subject: Subject, skus: list[KernelSku], memory: HostMemory) -> tupl
 
 
 def _tests(sku: KernelSku, memory: HostMemory) -> Iterator[Stage]:
-    for name, test in _functions():
+    for name, test in suite_tests():
+        if name == _SHORTENED:
+            continue
         parameters = inspect.signature(test).parameters
         if "sku" in parameters:
             arguments = {"sku": sku, "memory": memory}
@@ -70,11 +72,11 @@ def _tests(sku: KernelSku, memory: HostMemory) -> Iterator[Stage]:
             yield Stage(name, partial(_patiently, run, memory) if name in _LAST else run)
 
 
-def _functions() -> list[tuple[str, Callable[..., None]]]:
-    tests = [(name.removeprefix("test_"), test) for name, test in vars(suite).items() if name.startswith("test_")]
-    tests = [entry for entry in tests if entry[0] != _SHORTENED]
-    order = {name: place for place, name in enumerate((*_FIRST, "", *_LAST))}
-    return sorted(tests, key=lambda entry: order.get(entry[0], len(_FIRST)))
+def suite_tests() -> list[tuple[str, Callable[..., None]]]:
+    """The suite's tests by name, the most telling for their time first."""
+    named = [(name.removeprefix("test_"), test) for name, test in vars(suite).items() if name.startswith("test_")]
+    order = {name: place for place, name in enumerate((*_FIRST, "", _SHORTENED, *_LAST))}
+    return sorted(named, key=lambda entry: order.get(entry[0], len(_FIRST)))
 
 
 def _patiently(run: Callable[[], None], memory: HostMemory) -> None:
@@ -96,7 +98,7 @@ def _accesses(sku: KernelSku) -> None:
                 accesses.check_accesses(problem, watched, thoroughly=False)
 
 
-def _smallest(sku: KernelSku, memory: HostMemory, count: int = 3) -> None:
+def smallest(sku: KernelSku, memory: HostMemory, count: int = 3) -> None:
     """The accuracy of ordinary inputs on a few small problems of several rows, and on the smallest of all."""
     problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     several = [p for p in problems if p.several]
@@ -106,10 +108,10 @@ def _smallest(sku: KernelSku, memory: HostMemory, count: int = 3) -> None:
                 raise AssertionError(f"{sku.symbol} on {problem.descriptor}: {name!r} is off by {accuracy}")
 
 
-def _ordered(sku: KernelSku, memory: HostMemory, order: str) -> None:
+def in_order(sku: KernelSku, memory: HostMemory, order: str) -> None:
     memory.device.order = order
     try:
-        _smallest(sku, memory)
+        smallest(sku, memory)
         suite.test_layouts(sku, memory)
     finally:
         memory.device.order = "forward"

@@ -1,0 +1,187 @@
+"""Judging defects of a table: each in a copy of the source tree, by the commands that a project runs without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.util import find_spec
+from itertools import zip_longest
+from pathlib import Path
+from threading import Lock, Timer
+from typing import Any
+
+from .table import Defect
+from .tree_trial import Question
+from .verdict import KILLED, SAME, SURVIVED, Verdict
+from .worker import Outcome
+
+_SECONDS = 3600.0  # that a command may take: one that takes longer does not end
+_GENERATING = ("codegen/", "specs/", "templates/")  # where a change may show in generated/
+_HEADERS = "runtime/include/"
+_OF_KERNELS = (_HEADERS, "templates/")  # where a change shows in machine code or not at all
+_PROBLEMS = 40  # that `compare` draws for each op
+_SAID = 300  # characters of what a command says
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A copy of a checkout, in which commands run as if it were installed."""
+
+    root: Path
+    variables: Mapping[str, str]
+
+    @classmethod
+    def copy_of(cls, root: Path, to: Path, variables: Mapping[str, str]) -> Tree:
+        """Copy the packages of the checkout `root` into the folder `to`."""
+        for link in sorted((root / ".imports" / "baracuda").iterdir()):
+            shutil.copytree(root / link.name, to / link.name)
+        shutil.copytree(root / ".imports", to / ".imports", symlinks=True)
+        return cls(to, variables)
+
+    def command(self, *arguments: str) -> list[str]:
+        """`baracuda-gen` with `arguments`."""
+        return [sys.executable, "-c", "from baracuda.cli.main import main; main()", *arguments]
+
+    def start(self, command: Sequence[str], **pipes: Any) -> subprocess.Popen[str]:
+        """Start a Python command that imports the packages of this tree."""
+        environment = {**os.environ, **self.variables, "PYTHONPATH": str(self.root / ".imports")}
+        return subprocess.Popen(command, cwd=self.root, env=environment, text=True, **pipes)
+
+    def refusal(self, *arguments: str) -> str | None:
+        """What `baracuda-gen` says in the end when it does not exit with 0."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with self.start(self.command(*arguments), stdin=subprocess.DEVNULL, **pipes) as process:
+            said, _ = process.communicate()
+            return _last_line(said) if process.returncode else None
+
+
+def judge(defect: Defect, root: Path, variables: Mapping[str, str], without: Sequence[str]) -> Verdict:
+    """What objects first to a defect of the checkout `root`, or that nothing does; some cases are not asked.
+
+    SAME where every kernel of its ops has the same machine code.
+    """
+    with tempfile.TemporaryDirectory(prefix="baracuda-defect-") as folder:
+        tree = Tree.copy_of(root, Path(folder), variables)
+        defect.apply(tree.root)
+        files = [edit.file for edit in defect.edits]
+        if any(file.startswith(_GENERATING) for file in files) and (said := tree.refusal("generate")):
+            return Verdict(KILLED, "generate", said)
+        of_headers = all(file.startswith(_HEADERS) for file in files)
+        question = Question(defect.ops, tuple(without), str(root / _HEADERS) if of_headers else "")
+        with closing(_tested(tree, question)) as found:
+            verdict = next(found, Verdict(SURVIVED))
+        if verdict.what not in (SURVIVED, SAME):
+            return verdict
+        if verdict.what != SAME and find_spec("torch") is not None:
+            arguments = "--device", "host", "--count", str(_PROBLEMS), "--jobs", "1"
+            if said := tree.refusal("compare", *defect.ops, *arguments):
+                return Verdict(KILLED, "compare", said)
+        if said := tree.refusal("check", *defect.ops):
+            return Verdict(KILLED, "check", said)
+        of_kernels = all(file.startswith(_OF_KERNELS) for file in files)
+        return Verdict(SAME if of_kernels and _same_code(tree, Tree(root, variables), defect.ops) else SURVIVED)
+
+
+def _same_code(tree: Tree, other: Tree, ops: Sequence[str]) -> bool:
+    """Whether all kernels of `ops` have the same machine code in two trees."""
+    command, pipes = [sys.executable, "-m", "baracuda.checking.mutation.tree_code", *ops], {"stdout": subprocess.PIPE}
+    with tree.start(command, **pipes) as ours, other.start(command, **pipes) as theirs:
+        assert ours.stdout is not None and theirs.stdout is not None
+        same = all(one == another for one, another in zip_longest(ours.stdout, theirs.stdout))
+        ours.kill()
+        theirs.kill()
+        return same
+
+
+def _tested(tree: Tree, question: Question) -> Generator[Verdict]:
+    """What the cases of `tree_trial` say that object; a crash is an objection, too."""
+    command = [sys.executable, "-m", "baracuda.checking.mutation.tree_trial"]
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as stderr,
+        tree.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None
+        impatient = Timer(_SECONDS, process.kill)
+        impatient.start()
+        try:
+            json.dump(asdict(question), process.stdin)
+            process.stdin.close()
+            case = "test"
+            for line in process.stdout:
+                record = json.loads(line)
+                case = record.get("case", case)
+                if "verdict" in record:
+                    yield Verdict(*record["verdict"])
+                if "end" in record:
+                    return
+            stderr.seek(0)
+            yield Verdict(KILLED, case, f"the process ended with {process.wait()}: {_last_line(stderr.read())}")
+        finally:
+            impatient.cancel()
+            process.kill()
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["nothing"]
+    return lines[-1][:_SAID]
+
+
+def unchanged(op: str, root: Path, variables: Mapping[str, str]) -> Verdict:
+    """What the tests of an op say of the checkout `root` as it is: the names of the cases that object, one a line."""
+    with tempfile.TemporaryDirectory(prefix="baracuda-defect-") as folder:
+        tree = Tree.copy_of(root, Path(folder), variables)
+        found = list(_tested(tree, Question((op,))))
+        cases = "\n".join(verdict.stage for verdict in found)
+        return Verdict(KILLED, cases, found[0].said) if found else Verdict(SURVIVED)
+
+
+def run(
+    defects: Sequence[Defect],
+    root: Path,
+    variables: Mapping[str, str],
+    workers: int,
+    known: Mapping[str, Outcome],
+    report: Callable[[Outcome], None],
+) -> None:
+    """Judge `defects` of the checkout `root`, and before them the unchanged tree for each op that is not `known`.
+
+    Its outcomes have the names of ops as their ids.
+    """
+    lock = Lock()
+    cleared = dict(known)
+
+    def timed(name: str, work: Callable[[], Verdict]) -> None:
+        start = time.monotonic()
+        verdict = work()
+        with lock:
+            cleared[name] = outcome = Outcome(name, verdict, round(time.monotonic() - start, 2))
+            report(outcome)
+
+    def judged(defect: Defect) -> None:
+        without = [case for op in defect.ops for case in cleared[op].verdict.stage.splitlines()]
+        timed(defect.id, partial(judge, defect, root, variables, without))
+
+    def all_of(calls: Iterable[Callable[[], None]]) -> None:
+        futures = [pool.submit(call) for call in calls]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+    with ThreadPoolExecutor(workers) as pool:
+        ops = dict.fromkeys(op for defect in defects for op in defect.ops if op not in known)
+        all_of(partial(timed, op, partial(unchanged, op, root, variables)) for op in ops)
+        all_of(partial(judged, defect) for defect in defects)

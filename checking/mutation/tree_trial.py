@@ -1,0 +1,137 @@
+"""Judging the source tree whose packages this process imports, by the spec-driven tests on the host device.
+
+``python -m baracuda.checking.mutation.tree_trial`` reads a `Question` as JSON. It writes a line of JSON for each case
+before it begins, so that the caller knows which one a crash was in, one for each verdict, and one at the end.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
+from pathlib import Path
+
+from baracuda.runtime import CompileError, KernelSku
+from baracuda.runtime.compile.cubin import INCLUDE
+from baracuda.runtime.device import KernelSource
+from baracuda.runtime.host.toolchain import find_toolchain
+
+from ..oracles.memo import memo
+from ..trials.memory import HostMemory, check_mode
+from ..verify import suite, table
+from . import stages
+from .stages import Stage
+from .verdict import KILLED, SAME, STILLBORN, Verdict, in_one_line
+
+_LAUNCH_SECONDS = 30.0  # which no launch takes that ends
+_HOST_HEADERS = INCLUDE.parent / "host" / "include"
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which ops to test, and which cases not, since they object to the unchanged tree, too.
+
+    `unchanged` is the folder of device headers before the change, if only those differ.
+    """
+
+    ops: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    unchanged: str = ""
+
+
+def objections(question: Question, begins: Callable[[str], None]) -> Iterator[Verdict]:
+    """What the cases say that object; `begins` gets the name of each case. SAME if the host device sees no change."""
+    if question.unchanged and not _differs(question.ops, Path(question.unchanged)):
+        yield Verdict(SAME)
+        return
+    for case in cases(question.ops):
+        if case.name in question.without:
+            continue
+        begins(case.name)
+        try:
+            case.run()
+        except CompileError as error:
+            yield Verdict(STILLBORN, case.name, in_one_line(error))
+        except Exception as error:  # what a defect leads to is not known beforehand
+            yield Verdict(KILLED, case.name, in_one_line(error))
+
+
+def cases(ops: Sequence[str]) -> Iterator[Stage]:
+    """The tests of `test` and of `test --check` for `ops`, in the sample that the environment asks for."""
+    memory, subjects = HostMemory(), suite.subjects()
+    memory.device.workers, memory.device.timeout = 1, _LAUNCH_SECONDS
+    chosen = [subject for subject in subjects if subject.spec.op in ops]
+    accurate = _kernels("accuracy", ops)
+    for sku in accurate:
+        yield Stage(f"test smallest[{sku.symbol}]", partial(stages.smallest, sku, memory))
+    for name, test in stages.suite_tests():
+        if "subject" in inspect.signature(test).parameters:
+            for subject in chosen:
+                if subject in table.ops(name, subjects):
+                    yield Stage(f"test {name}[{subject.spec.op}]", partial(test, subject))
+        else:
+            yield from _of_kernels("test", name, test, ops, memory)
+    for order in stages.ORDERS:
+        for sku in accurate:
+            yield Stage(f"test {order} order[{sku.symbol}]", partial(stages.in_order, sku, memory, order))
+    with check_mode() as watched:
+        watched.device.timeout = 2 * _LAUNCH_SECONDS
+        for name, test in stages.suite_tests():
+            if {"sku", "memory"} <= set(inspect.signature(test).parameters):
+                yield from _of_kernels("test --check", name, test, ops, watched)
+
+
+def _of_kernels(
+    command: str, name: str, test: Callable[..., None], ops: Sequence[str], memory: HostMemory
+) -> Iterator[Stage]:
+    for sku in _kernels(name, ops):
+        arguments = {"sku": sku, "memory": memory}
+        run = partial(test, **{key: arguments[key] for key in inspect.signature(test).parameters})
+        yield Stage(f"{command} {name}[{sku.symbol}]", run)
+
+
+def _kernels(check: str, ops: Sequence[str]) -> list[KernelSku]:
+    return [sku for sku in table.kernels(check, suite.subjects()) if sku.op in ops]
+
+
+def _differs(ops: Sequence[str], include: Path) -> bool:
+    """Whether the host compiler sees another text of any kernel with the headers in `include`."""
+    sources: dict[object, KernelSource] = {}
+    for sku in _kernels("accuracy", ops):
+        source = next(iter(suite.problems_of(sku.op, sku.symbol)[0].plan.sources()))
+        sources.setdefault((source.path, *(define.partition("=")[0] for define in source.defines)), source)
+    texts = [(_preprocessed(source, INCLUDE), _preprocessed(source, include)) for source in sources.values()]
+    return any(now is None or now != before for now, before in texts)
+
+
+def _preprocessed(source: KernelSource, include: Path) -> str | None:
+    """What the host compiler sees of a kernel; None where that is an error."""
+    folders = f"-I{_HOST_HEADERS}", f"-I{include}"
+    flags = [*folders, "-include", "baracuda_host.h", *(f"-D{define}" for define in source.defines)]
+    command = [*find_toolchain().command, "-E", "-P", "-std=c++17", *flags, "-xc++", "-"]
+    done = subprocess.run(command, input=source.text, capture_output=True, text=True)
+    return None if done.returncode else done.stdout
+
+
+def main() -> None:
+    question = Question(**json.load(sys.stdin))
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what tests print is no answer
+
+    def say(**record: object) -> None:
+        answers.write(json.dumps(record) + "\n")
+        answers.flush()
+
+    with memo():
+        for verdict in objections(question, lambda case: say(case=case)):
+            say(verdict=astuple(verdict))
+    say(end=True)
+
+
+if __name__ == "__main__":
+    main()

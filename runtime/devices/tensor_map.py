@@ -16,6 +16,7 @@ from ..arrays.element import ELEMENTS, ElementKind
 from ..arrays.tensor_view import TensorView
 from ..errors import DriverError, Unsupported
 from .driver import driver, error_text
+from .named import get_device
 
 __all__ = ["WORDS", "cannot_map", "encode"]
 
@@ -80,12 +81,17 @@ def encode(view: TensorView, box: Sequence[int]) -> tuple[int, ...]:
     last one needs. Coordinates are (column, row, and the axes before in reverse order). Raises Unsupported for what
     `cannot_map` names and for boxes beyond the hardware, DriverError if the driver refuses.
     """
-    return _encoded(view.pointer, view.shape, view.strides, view.element, tuple(box))
+    return _encoded(view.pointer, view.shape, view.strides, view.element, tuple(box), view.device == "host")
 
 
 @lru_cache(maxsize=4096)
 def _encoded(
-    pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], element: ElementKind, box: tuple[int, ...]
+    pointer: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    element: ElementKind,
+    box: tuple[int, ...],
+    on_host: bool,
 ) -> tuple[int, ...]:
     # No owner: the cache must keep no memory alive.
     view = TensorView(pointer, shape, strides, element, "", True, None, None)
@@ -103,7 +109,7 @@ def _encoded(
     pitches = [_ALIGNMENT if fixed else stride * size for stride, fixed in zip(strides, still, strict=True)]
     memory = (c_int64 * (WORDS + 8))()
     start = -(-ctypes.addressof(memory) // 64) * 64
-    function = _function()
+    function = _function_of_host() if on_host else _function()
     code = function(
         start,
         _TYPES[element],
@@ -119,7 +125,7 @@ def _encoded(
         _FILL_ZERO,
     )
     if code:
-        text = error_text(driver(), "cuTensorMapEncodeTiled", code)
+        text = f"code {code}" if on_host else error_text(driver(), "cuTensorMapEncodeTiled", code)
         raise DriverError(f"{text}: shape {shape}, strides {strides}, box {box}")
     first = (start - ctypes.addressof(memory)) // 8
     return tuple(memory[first : first + WORDS])
@@ -132,3 +138,9 @@ def _function() -> Any:
         raise DriverError("this CUDA driver knows no tensor maps; install one of CUDA 12 or newer")
     function.argtypes = (c_void_p, c_int, c_uint32, *[c_void_p] * 5, *[c_int] * 4)
     return function
+
+
+def _function_of_host() -> Any:
+    """The host device's encoder, which is called as the driver's."""
+    device: Any = get_device("host")
+    return device.tensor_map_encoder

@@ -32,6 +32,11 @@ _EXPORT = """
 #else
 #define BARACUDA_HOST_DYNAMIC_SHARED 0
 #endif
+#ifdef BARACUDA_BLOCKS_PER_SM
+#define BARACUDA_HOST_BLOCKS (BARACUDA_BLOCKS_PER_SM)
+#else
+#define BARACUDA_HOST_BLOCKS 1
+#endif
 BARACUDA_HOST_EXPORT({symbol})
 """
 T = TypeVar("T")

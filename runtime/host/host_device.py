@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy.typing as npt
 
@@ -27,6 +28,7 @@ from .places import with_places
 from .toolchain import find_toolchain
 
 _ORDERS = {"forward": 0, "reverse": 1, "random": 2}
+_ASYNCHRONIES = {"late": 0, "early": 1, "random": 2}
 _MAX_X, _MAX_YZ = 2**31 - 1, 65535
 _MAX_BLOCK = 1024
 _MAX_STATIC_SHARED = 48 << 10
@@ -50,7 +52,7 @@ class HostDevice:
         self.name = self.arch = "host"
         self.check = check
         self.multiprocessors = 3  # few, and no power of two: what a persistent kernel does with it shows
-        self.order, self.seed, self.timeout = "forward", 0, 60.0
+        self.order, self.asynchrony, self.seed, self.timeout = "forward", "late", 0, 60.0
         self.workers = min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
         toolchain = find_toolchain(compiler)
         self.compiler = shlex.join(toolchain.command)
@@ -75,6 +77,11 @@ class HostDevice:
     def is_loaded(self, source: KernelSource) -> bool:
         """Whether `load` would return without compiling or reading a file."""
         return (source, self.check) in self._kernels
+
+    @property
+    def tensor_map_encoder(self) -> Any:
+        """What encodes tensor maps for kernels of this device, with the arguments of cuTensorMapEncodeTiled."""
+        return self._builder.runtime().tensor_map_encoder
 
     def is_capturing(self, stream: int) -> bool:
         """Never: there are no streams."""
@@ -172,6 +179,9 @@ class HostKernel:
             raise DriverError(f"{name!r} takes {self._argument_bytes} argument bytes, got {args_bytes}")
         if device.order not in _ORDERS:
             raise InvalidProblem(f"unknown thread order {device.order!r}; known are {', '.join(_ORDERS)}")
+        if device.asynchrony not in _ASYNCHRONIES:
+            known = ", ".join(_ASYNCHRONIES)
+            raise InvalidProblem(f"unknown asynchrony {device.asynchrony!r}; known are {known}")
         with device.watched_memory() if self._check else nullcontext() as memory:
             self._launch(grid, block, args, memory)
 
@@ -184,6 +194,7 @@ class HostKernel:
             block,
             order=_ORDERS[device.order],
             seed=device.seed & 0xFFFFFFFF,
+            asynchrony=_ASYNCHRONIES[device.asynchrony],
             workers=max(1, min(device.workers, math.prod(grid))),
             timeout=device.timeout,
             memory=memory,

@@ -22,6 +22,7 @@ class Exported(ctypes.Structure):
         ("library", ctypes.c_char_p),
         ("image", ctypes.c_void_p),
         ("image_end", ctypes.c_void_p),
+        ("blocks_per_multiprocessor", ctypes.c_uint32),
     )
 
 
@@ -55,7 +56,7 @@ class RuntimeLibrary:
         self._library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)  # kernel libraries find its symbols
         pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
         self._launch = self._library.baracuda_host_launch
-        self._launch.argtypes = (pointer, pointer, *[ctypes.c_uint] * 6, ctypes.c_int, ctypes.c_double, pointer)
+        self._launch.argtypes = (pointer, pointer, *[ctypes.c_uint] * 7, ctypes.c_int, ctypes.c_double, pointer)
         self._launch.restype = text
         self._library.baracuda_host_free.argtypes = (text,)
         self._library.baracuda_host_bind.argtypes = (pointer,)
@@ -64,6 +65,9 @@ class RuntimeLibrary:
         self._library.baracuda_host_unwatch.argtypes = (pointer,)
         self._library.baracuda_host_unwritten.argtypes = (pointer,)
         self._library.baracuda_host_unwritten.restype = text
+        self.tensor_map_encoder = self._library.baracuda_host_tensor_map
+        # The map, type, rank, first element, four arrays, and four modes.
+        self.tensor_map_encoder.argtypes = (pointer, ctypes.c_int, ctypes.c_uint32, *[pointer] * 5, *[ctypes.c_int] * 4)
 
     def bind(self, kernel: Exported) -> None:
         """Complete the description of a newly loaded kernel."""
@@ -78,12 +82,13 @@ class RuntimeLibrary:
         *,
         order: int,
         seed: int,
+        asynchrony: int,
         workers: int,
         timeout: float,
         memory: int | None,
     ) -> str:
         """Run a bound kernel and return findings; with `memory`, from `watch`, in check mode."""
-        return self._text(self._launch(kernel, args, *grid, block, order, seed, workers, timeout, memory))
+        return self._text(self._launch(kernel, args, *grid, block, order, seed, asynchrony, workers, timeout, memory))
 
     def watch(self, arrays: Sequence[WatchedArray]) -> int:
         """Memory for checked launches, to be released with `unwatch`."""

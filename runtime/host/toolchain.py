@@ -17,14 +17,18 @@ from ..errors import CompileError
 
 _X86 = platform.machine() in ("x86_64", "AMD64")
 _LANGUAGE = ("-std=c++17", "-fPIC", "-pthread", "-U_FORTIFY_SOURCE")  # fortified longjmp refuses other stacks
-RUNTIME_FLAGS = (*_LANGUAGE, "-O2", "-g1", "-fvisibility=hidden", "-fno-omit-frame-pointer")
+_NATIVE = ("-march=native", "-fcf-protection=none") if _X86 else ("-mcpu=native",)
+RUNTIME_FLAGS = (
+    *(*_LANGUAGE, "-O3", "-g1", "-fvisibility=hidden", "-fno-omit-frame-pointer"),
+    *(*_NATIVE, "-ffp-contract=off", "-fno-trapping-math"),
+)
 # Kernels pun types and wrap integers as they do on a GPU; a frame larger than a page must touch each of its
 # pages, so that it cannot step over the no-access page below its stack. Nothing here changes the value of a
 # floating-point operation.
 KERNEL_FLAGS = (
     *(*_LANGUAGE, "-O2", "-fvisibility=hidden", "-w", "-fno-exceptions", "-fno-rtti"),
     *("-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fstack-clash-protection"),
-    *(("-march=native", "-fcf-protection=none") if _X86 else ("-mcpu=native",)),
+    *_NATIVE,
 )
 # Check mode: the compiler calls the runtime at each access to memory, and neither moves nor adds any.
 _CHECK_FLAGS = (

@@ -344,5 +344,9 @@ def listed(refused: Sequence[tuple[KernelSku, str]]) -> str:
 
 
 def own_first(rows: Sequence[Registered], device: Device) -> list[Registered]:
-    """`rows` with those made for the device's own architecture first, except for those marked `first`."""
-    return sorted(rows, key=lambda row: not row.first and row.sku.arch.rstrip("a") != device.arch)
+    """`rows` with those made for the device's own architecture first, except for those marked `first`.
+
+    Portable kernels are the host device's own.
+    """
+    own = "sm_80" if device.arch == "host" else device.arch
+    return sorted(rows, key=lambda row: not row.first and row.sku.arch.rstrip("a") != own)

@@ -8,12 +8,12 @@ namespace baracuda_host {
 Checker* checker = nullptr;
 
 static const char* verb(Access kind) {
-  static const char* const verbs[] = {"read", "write", "atomic read", "atomic write", "atomic update"};
+  static const char* const verbs[] = {"read", "write", "atomic read", "atomic write", "atomic update", "read"};
   return verbs[static_cast<int>(kind)];
 }
 static bool reads(Access kind) { return kind != Access::Write && kind != Access::AtomicWrite; }
-static bool writes(Access kind) { return kind != Access::Read && kind != Access::AtomicRead; }
-static bool is_atomic(Access kind) { return kind != Access::Read && kind != Access::Write; }
+static bool writes(Access kind) { return kind != Access::Read && kind != Access::AtomicRead && kind != Access::Peek; }
+static bool is_atomic(Access kind) { return kind != Access::Read && kind != Access::Write && kind != Access::Peek; }
 
 Checker::Checker(WatchedMemory& memory, const Kernel& kernel)
     : memory_(memory),
@@ -160,7 +160,7 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
                                     : cell.written || cell.filled || (region.sole >= 0 && memory_.buffer_of(region, cell).filled);
   if (reads(kind) && !filled) say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which was never written");
   if (!writes(kind)) {
-    if (is_atomic(kind)) return;
+    if (is_atomic(kind) || kind == Access::Peek) return;
     if (cell.read_block != block_) {
       if (cell.read_block >= first_block_) cell.earlier_reader = cell.read_block;
       cell.read_block = block_;
@@ -225,6 +225,16 @@ void Checker::lanes_meet(uint32_t first, uint32_t lanes) {
   Clocks::Clock meeting;
   for (uint32_t left = lanes; left; left &= left - 1) clocks_.tell(first + __builtin_ctz(left), meeting);
   for (uint32_t left = lanes; left; left &= left - 1) clocks_.learn(first + __builtin_ctz(left), meeting);
+}
+
+void Checker::bulk_copy_ends(const char* shared, size_t bytes) {
+  if (Region* region = find(shared); region && region->shared)
+    for (size_t i = 0; i < bytes; i++) region->cells[shared - region->low + i].in_flight = false;
+}
+
+void Checker::warp_knows(uint32_t first, uint32_t reader) {
+  const uint32_t time = clocks_.pass(reader);
+  for (uint32_t lane = first; lane < first + 32; lane++) clocks_.learn(lane, reader, time);
 }
 
 void Checker::copy_begins(const char* shared, size_t bytes) {

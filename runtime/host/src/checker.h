@@ -40,6 +40,16 @@ class Checker {
   void copy_begins(const char* shared, size_t bytes);
   void copy_ends(const char* shared, size_t bytes);
 
+  // cp.async.bulk: who waits at its barrier knows `clock`, what its thread knew.
+  void bulk_copy_begins(char* shared, size_t bytes, Clocks::Clock& clock) {
+    copy_begins(shared, bytes);
+    clocks_.tell(running().linear, clock);
+  }
+  void bulk_copy_ends(const char* shared, size_t bytes);
+  void pass_on(Clocks::Clock& barrier, const Clocks::Clock& clock) { Clocks::raise(barrier, clock); }
+  // The lanes of a warp from `first` on have waited for what the matrix unit read as `reader`.
+  void warp_knows(uint32_t first, uint32_t reader);
+
   void say(const std::string& what);  // of the running thread, where it is; once for each place
   Calls calls() const;
   std::string at(const Calls& calls) const;  // " at pc 0x... <- pc 0x..."; Python makes lines of it

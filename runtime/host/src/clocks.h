@@ -35,6 +35,18 @@ class Clocks {
     knows_more_[thread] = 1;
     raise(seen_[thread], clock);
   }
+  // Ends a stretch of time of `thread`, which is returned.
+  uint32_t pass(uint32_t thread) { return time_[thread]++; }
+  void learn(uint32_t thread, uint32_t other, uint32_t time) {
+    if (thread == other) return;
+    if (!knows_more_[thread]) seen_[thread] = floor_;
+    knows_more_[thread] = 1;
+    seen_[thread][other] = std::max(seen_[thread][other], time);
+  }
+  static void raise(Clock& to, const Clock& from) {
+    if (to.size() < from.size()) to.resize(from.size());
+    for (size_t i = 0; i < from.size(); i++) to[i] = std::max(to[i], from[i]);
+  }
   void everybody_meets() {
     floor_ = time_;
     for (uint32_t& time : time_) time++;
@@ -42,9 +54,6 @@ class Clocks {
   }
 
  private:
-  static void raise(Clock& to, const Clock& from) {
-    for (size_t i = 0; i < from.size(); i++) to[i] = std::max(to[i], from[i]);
-  }
   Clock time_, floor_;
   std::vector<uint8_t> knows_more_;
   std::vector<Clock> seen_;

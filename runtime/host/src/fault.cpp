@@ -44,11 +44,12 @@ std::string whoami() { return block_name() + " thread " + triple(running().index
   siglongjmp(worker->abandoned, 1);
 }
 
-void fail(const char* what, Site site) {
+void fail(const std::string& what, Site site) {
   if (checker) checker->say(what);
   else report(whoami() + ": " + what + " at " + place(site));
   abandon();
 }
+void fail(const char* what, Site site) { fail(std::string(what), site); }
 
 static const char* access_kind(const void* context) {
 #if defined(__x86_64__) && defined(REG_ERR)

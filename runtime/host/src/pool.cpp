@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "checker.h"
@@ -59,6 +60,21 @@ static void prepare(Worker& w, const Launch& launch) {
   map_dynamic_shared(w, launch.kernel->dynamic_shared);
 }
 
+// A copy of the kernel's parameter, aligned as any type may need.
+class AlignedArguments {
+ public:
+  AlignedArguments(const void* arguments, size_t bytes) : memory_(aligned_alloc(128, (bytes + 127) / 128 * 128)) {
+    if (!memory_) abort();
+    memcpy(memory_, arguments, bytes);
+  }
+  ~AlignedArguments() { free(memory_); }
+  AlignedArguments(const AlignedArguments&) = delete;
+  const void* get() const { return memory_; }
+
+ private:
+  void* memory_;
+};
+
 static void run_job(Worker& w, const Launch& launch) {
   prepare(w, launch);
   const uint64_t blocks = launch.blocks();
@@ -71,6 +87,8 @@ static void run_job(Worker& w, const Launch& launch) {
     w.in_kernel = false;
     w.stacks.reclaim();
     for (Thread& t : w.threads) forget_copies(t);
+    forget_copies(w);
+    forget_products(w);
   }
 }
 
@@ -132,8 +150,10 @@ static void wait_for_workers(std::unique_lock<std::mutex>& guard,
 
 // The caller runs blocks too, so that a small launch costs no switch between OS threads: workers that wake
 // when nothing is left do not join.
-std::string run_launch(const Launch& launch, int workers, double timeout) {
+std::string run_launch(Launch launch, int workers, double timeout) {
   using Clock = std::chrono::steady_clock;
+  const AlignedArguments arguments(launch.arguments, launch.kernel->argument_bytes);
+  launch.arguments = arguments.get();
   const std::lock_guard<std::mutex> launching(pool->launching);
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout));

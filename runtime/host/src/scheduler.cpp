@@ -2,8 +2,8 @@
 #include <sched.h>
 #include <string.h>
 
+#include "async_proxy.h"
 #include "checker.h"
-#include "state.h"
 
 namespace baracuda_host {
 
@@ -16,10 +16,15 @@ void make_ready(Worker& w, uint32_t index) {
   w.ready.add(index);
 }
 
-static uint32_t next_random(Worker& w) {  // xorshift32
+uint32_t next_random(Worker& w) {  // xorshift32
   w.random ^= w.random << 13;
   w.random ^= w.random >> 17;
   return w.random ^= w.random << 5;
+}
+
+bool happens_now(Worker& w) {
+  const Asynchrony asynchrony = w.launch->asynchrony;
+  return asynchrony == Asynchrony::Early || (asynchrony == Asynchrony::Random && next_random(w) % 2);
 }
 
 static uint32_t random_bit(Worker& w, uint32_t set) {
@@ -30,6 +35,8 @@ static uint32_t random_bit(Worker& w, uint32_t set) {
 // Takes the next runnable thread, null if there is none. Forward order stays in a warp while it can, then
 // takes the next higher one: a warp's threads share cache lines.
 static Thread* pick(Worker& w) {
+  while (!w.ready.warps && finish_awaited_copy(w)) {
+  }
   if (!w.ready.warps) {
     if (!w.yielded.warps) return nullptr;
     std::swap(w.ready, w.yielded);
@@ -71,8 +78,9 @@ static void report_deadlock(Worker& w) {
   std::vector<std::pair<std::string, std::vector<uint32_t>>> groups;
   for (uint32_t i = 0; i < w.thread_count; i++) {
     const Thread& t = w.threads[i];
-    const std::string where =
-        t.state == State::Done ? "exited" : "in " + std::string(t.what) + " at " + place(t.site);
+    std::string where = t.state == State::Done ? "exited" : "in " + std::string(t.what) + " at " + place(t.site);
+    if (t.state == State::AtMbarrier) where += " " + lacking(*t.awaited);
+    if (t.state == State::AtRegisters) where += " " + registers_lacking(w, t);
     size_t g = 0;
     while (g < groups.size() && groups[g].first != where) g++;
     if (g == groups.size()) groups.push_back({where, {}});
@@ -90,10 +98,13 @@ static void report_deadlock(Worker& w) {
 
 static void exit_thread(Worker& w, Thread& t) {
   require_copies_awaited(t);
+  require_sources_read(t);
+  require_products_awaited(t.linear / 32);
   t.state = State::Done;
   w.live--;
   w.live_lanes[t.linear / 32] &= ~(1u << t.linear % 32);
   forget_copies(t);
+  if (!w.live) drain_copies(w);
   release_if_complete(w);
   release_warp_groups(w, t.linear / 32);
 }
@@ -157,7 +168,10 @@ static void reset_block(Worker& w, uint64_t number) {
   w.view.index = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
                   static_cast<unsigned>(number / grid.x / grid.y)};
   w.ready = w.yielded = ThreadSet{};
-  for (uint32_t i = 0; i < w.thread_count; i++) w.threads[i].state = State::Fresh;
+  for (uint32_t i = 0; i < w.thread_count; i++) {
+    w.threads[i].state = State::Fresh;
+    w.threads[i].bulk_group = 0;
+  }
   for (uint32_t i = 0; i < w.warp_count; i++) {
     const uint32_t lanes = w.thread_count - i * 32 >= 32 ? ~0u : (1u << w.thread_count % 32) - 1;
     w.ready.add_lanes(i, lanes);
@@ -169,6 +183,10 @@ static void reset_block(Worker& w, uint64_t number) {
     barrier.waiting.clear();
     barrier.clock.clear();
   }
+  w.mbarriers.clear();
+  forget_copies(w);
+  forget_products(w);
+  reset_registers(w);
   w.live = w.thread_count;
   w.current_warp = w.at_barrier = w.predicates = 0;
   w.random = static_cast<uint32_t>(number * 2654435761u) ^ launch.seed * 747796405u;

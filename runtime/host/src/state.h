@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "../include/baracuda_host/interface.h"
@@ -13,10 +14,15 @@
 
 namespace baracuda_host {
 
-enum class State : uint8_t { Fresh, Running, Ready, AtBlockBarrier, AtNamedBarrier, AtWarp, Done };
+enum class State : uint8_t { Fresh, Running, Ready, AtBlockBarrier, AtNamedBarrier, AtMbarrier, AtRegisters, AtWarp, Done };
 enum class Order : uint32_t { Forward, Reverse, Random };
+enum class Asynchrony : uint32_t { Late, Early, Random };  // when the copy engine and the matrix units do their work
 
 struct AsyncCopies;  // of one thread, not yet waited for
+struct CopyEngine;   // of a block, as is what follows
+struct WarpProducts;
+
+struct Mbarrier;
 
 struct Thread : ThreadView {
   State state = State::Fresh;
@@ -27,6 +33,8 @@ struct Thread : ThreadView {
   AsyncCopies* copies = nullptr;  // allocated on first use, kept for the worker's life
   const char* what = "";          // what it waits in, and where
   Site site{};
+  const Mbarrier* awaited = nullptr;
+  uint32_t bulk_group = 0;  // cp.async.bulk.commit_group: how many
 };
 
 struct NamedBarrier {
@@ -34,6 +42,16 @@ struct NamedBarrier {
   std::vector<uint32_t> waiting;
   Site first{};                 // where the first of them arrived
   std::vector<uint32_t> clock;  // what those who arrived did, in check mode
+};
+
+// A barrier in shared memory.
+struct Mbarrier {
+  uint32_t address = 0, arrivals = 0, missing = 0, made_by = 0;
+  int64_t bytes = 0;  // expected and not yet come, of the current phase
+  uint64_t phase = 0;
+  bool published = false;  // whether the copy engine sees it
+  std::vector<uint32_t> waiting;
+  std::vector<uint32_t> clock, seen;  // in check mode: of the arrivals in this phase and in the last
 };
 
 // A set of threads of the block, by warp.
@@ -53,6 +71,7 @@ struct Launch {
   uint32_t block_threads;
   Order order;
   uint32_t seed;
+  Asynchrony asynchrony;
   class WatchedMemory* memory;  // null unless the launch is checked
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }
 };
@@ -68,6 +87,11 @@ struct Worker {
   uint32_t at_barrier = 0, predicates = 0, predicates_result = 0;
   bool predicates_all = false;
   NamedBarrier named[16];
+  std::unordered_map<const void*, Mbarrier> mbarriers;  // by their place in memory
+  CopyEngine* engine = nullptr;                         // allocated on first use, as are products
+  std::vector<WarpProducts*> products;                  // of each warp
+  std::vector<uint32_t> registers;                      // of a thread of each warp; 0: as launched
+  uint32_t free_registers = 0;
   FiberStacks stacks;
   Fiber home{};             // the OS thread's own stack
   char* dynamic = nullptr;  // mapping that holds dynamic shared memory, then a no-access page
@@ -92,6 +116,19 @@ void make_ready(Worker& w, uint32_t index);
 void release_if_complete(Worker& w);
 void release_warp_groups(Worker& w, uint32_t warp);
 
+uint32_t next_random(Worker& w);
+bool happens_now(Worker& w);  // whether something asynchronous is done when it is issued
+
+// copy_engine.cpp, wgmma.cpp and registers.cpp
+bool finish_awaited_copy(Worker& w);
+void require_sources_read(const Thread& t);
+void drain_copies(Worker& w);
+void forget_copies(Worker& w);
+void require_products_awaited(uint32_t warp);
+void forget_products(Worker& w);
+void reset_registers(Worker& w);
+std::string registers_lacking(const Worker& w, const Thread& t);
+
 // async_copy.cpp
 void require_copies_awaited(Thread& t);
 void forget_copies(Thread& t);
@@ -100,6 +137,7 @@ void forget_copies(Thread& t);
 std::string place(Site site);  // "file.cu:12"
 std::string whoami();          // "block (1,0,0) thread (33,0,0)"
 std::string block_name();
+[[noreturn]] void fail(const std::string& what, Site site);
 void report(std::string finding);
 std::string take_findings();  // all of them, one per line
 [[noreturn]] void abandon();  // leaves the block for good; nothing on this stack is destroyed
@@ -108,6 +146,6 @@ void handle_fault(int signal, siginfo_t* info, void* context);
 extern std::atomic<bool> aborting;  // a worker abandoned its block, so the launch is lost
 
 // pool.cpp
-std::string run_launch(const Launch& launch, int workers, double timeout);  // returns its findings
+std::string run_launch(Launch launch, int workers, double timeout);  // returns its findings
 
 }  // namespace baracuda_host

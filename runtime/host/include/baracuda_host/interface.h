@@ -31,6 +31,7 @@ struct Kernel {  // exported by a kernel library, completed by bind()
   size_t argument_bytes, dynamic_shared;
   size_t static_shared, anchor_offset;  // extent of static shared memory, where the anchor is in it
   const char *library, *image, *image_end;  // its file, and where that is mapped
+  uint32_t blocks_per_multiprocessor;       // that it promises to fit, which bounds its registers
 };
 
 // Library-local thread storage would cost a call per access to threadIdx.
@@ -69,7 +70,8 @@ void copy_async_commit();
 void copy_async_wait(int groups_still_pending);
 
 // What check mode is told of memory; the compiler reports plain loads and stores by itself.
-enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic };  // the last does both
+// Atomic does both; Peek is a read of which it is not yet known when it ends.
+enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic, Peek };
 void access(const void* address, size_t bytes, Access kind);
 enum class Space : uint8_t { Global, Shared };
 void need(Space space, const void* address, const char* instruction);  // its name and a preposition, for findings

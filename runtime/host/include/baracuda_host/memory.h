@@ -5,7 +5,7 @@
 #include <string.h>
 #include <type_traits>
 
-#include "interface.h"
+#include "interface_sm90.h"
 
 #define BARACUDA_HOST_LOAD(name)                              \
   template <class T> static inline T name(const T* address) { \
@@ -39,9 +39,11 @@ BARACUDA_HOST_UNCHECKED static inline void __threadfence_block() {
   __asm__ volatile("" ::: "memory");
   BARACUDA_HOST_FENCE(false);
 }
-static inline size_t __cvta_generic_to_shared(const void* address) {
-  BARACUDA_HOST_NEED(Shared, address, "__cvta_generic_to_shared of");
-  return reinterpret_cast<size_t>(address);
+static inline size_t __cvta_generic_to_shared(const void* pointer, BARACUDA_SITE) {
+  return baracuda_host::shared_address(pointer, BARACUDA_HERE);
+}
+static inline void* __cvta_shared_to_generic(size_t address, BARACUDA_SITE) {
+  return baracuda_host::shared_pointer(static_cast<uint32_t>(address), 0, "__cvta_shared_to_generic of", BARACUDA_HERE);
 }
 
 namespace baracuda_host {

@@ -34,6 +34,17 @@ BARACUDA_LDMATRIX(ldmatrix_x4_trans, 4, true, "x4.trans", "%0, %1, %2, %3", "%4"
 #undef BARACUDA_WORD
 #undef BARACUDA_LDMATRIX
 
+// The transpose of 8 by 8 halves, of which a lane has two neighbours of row lane / 4.
+#ifdef BARACUDA_HOST
+using baracuda_host::movmatrix_trans;
+#else
+__device__ __forceinline__ unsigned movmatrix_trans(unsigned pair) {
+    unsigned to;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(pair));
+    return to;
+}
+#endif
+
 // D += A B, where A is row-major and B column-major; a name says shape and element type, of A and B where they differ.
 // The sum is f32, for integers s32, which wraps around, and for f64 f64.
 #ifdef BARACUDA_HOST

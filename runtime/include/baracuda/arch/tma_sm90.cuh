@@ -15,6 +15,12 @@ constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000ull, EVICT_LAST = 0
 
 // Copies the map's box at element (column, row, head, batch) to the shared address `to`. What lies beyond the tensor's
 // edges becomes zero, and all bytes of the box arrive at `barrier`, those zeros included.
+#ifdef BARACUDA_HOST
+inline void load_box(unsigned to, const TensorMap& map, Barrier barrier, int column, int row, int head, int batch,
+                     unsigned long long, BARACUDA_SITE) {
+    baracuda_host::bulk_load_box(to, {&map, {column, row, head, batch}, 4}, barrier.address, BARACUDA_HERE);
+}
+#else
 __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, Barrier barrier, int column, int row,
                                          int head, int batch, unsigned long long policy) {
     asm volatile(
@@ -23,12 +29,51 @@ __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, Barr
         "l"(&map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(barrier.address), "l"(policy)
         : "memory");
 }
+#endif
 
 // Copies `bytes`, a multiple of 16, from a multiple of 16 in memory to one in shared memory; they arrive at `barrier`.
+#ifdef BARACUDA_HOST
+inline void load_bytes(unsigned to, const void* from, unsigned bytes, Barrier barrier, BARACUDA_SITE) {
+    baracuda_host::bulk_load(to, from, bytes, barrier.address, BARACUDA_HERE);
+}
+#else
 __device__ __forceinline__ void load_bytes(unsigned to, const void* from, unsigned bytes, Barrier barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier.address)
                  : "memory");
 }
+#endif
+
+// Stores `bytes` of shared memory to global memory, or adds floats to those there; both addresses and `bytes` are
+// multiples of 16. A thread's copies since its last commit become a group; it waits for all but the PENDING committed
+// last, `_read` only until they have read their source.
+#ifdef BARACUDA_HOST
+inline void store_bytes(void* to, unsigned from, unsigned bytes, BARACUDA_SITE) {
+    baracuda_host::bulk_store(to, from, bytes, false, BARACUDA_HERE);
+}
+inline void add_bytes(float* to, unsigned from, unsigned bytes, BARACUDA_SITE) {
+    baracuda_host::bulk_store(to, from, bytes, true, BARACUDA_HERE);
+}
+inline void bulk_commit() { baracuda_host::bulk_commit(); }
+template <int PENDING> inline void bulk_wait() { baracuda_host::bulk_wait(PENDING, false); }
+template <int PENDING> inline void bulk_wait_read() { baracuda_host::bulk_wait(PENDING, true); }
+#else
+__device__ __forceinline__ void store_bytes(void* to, unsigned from, unsigned bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void add_bytes(float* to, unsigned from, unsigned bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int PENDING> __device__ __forceinline__ void bulk_wait() {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+template <int PENDING> __device__ __forceinline__ void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+#endif
 
 }  // namespace baracuda

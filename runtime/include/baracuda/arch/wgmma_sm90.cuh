@@ -5,6 +5,12 @@
 
 namespace baracuda {
 
+#ifdef BARACUDA_HOST
+inline void wgmma_fence(BARACUDA_SITE) { baracuda_host::wgmma_fence(BARACUDA_HERE); }
+inline void wgmma_commit(BARACUDA_SITE) { baracuda_host::wgmma_commit(BARACUDA_HERE); }
+template <int PENDING> inline void wgmma_wait(BARACUDA_SITE) { baracuda_host::wgmma_wait(PENDING, BARACUDA_HERE); }
+template <typename Registers> inline void fence_operand(Registers&) {}
+#else
 // Orders earlier accesses to registers and shared memory before the next products.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
@@ -24,6 +30,8 @@ template <int N> __device__ __forceinline__ void fence_operand(unsigned (&value)
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+r"(value[i])::"memory");
 }
+
+#endif
 
 // A matrix of 16-bit elements in shared memory, in panels of ROW bytes a row that start at multiples of 8 ROW. The
 // 16-byte chunks of row r are in the order chunk ^ (r % 8) if there are eight, which is TMA's swizzle of 128 bytes, and
@@ -50,6 +58,23 @@ using Matrix = PanelMatrix<128>;
 //
 // Thread t of the 128 holds in sum[i] row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and column 8 (i / 4) + 2 (t % 4) +
 // i % 2, and of A the same elements, two to a register: a sum rounded in pairs is the A of a next product.
+#ifdef BARACUDA_HOST
+template <typename T> constexpr auto FACTOR = baracuda_host::Factor::F16;
+template <> constexpr auto FACTOR<bf16> = baracuda_host::Factor::BF16;
+template <typename T, int N> struct Wgmma {
+    static constexpr int REGISTERS = N / 2;
+    static constexpr auto KIND = FACTOR<T>;
+    template <bool B_COLUMNS, bool A_COLUMNS = false, int B_ROW = 128>
+    static void shared(float (&sum)[REGISTERS], Matrix a, PanelMatrix<B_ROW> b, bool fresh, BARACUDA_SITE) {
+        baracuda_host::wgmma({sum, nullptr, a.descriptor(), b.descriptor(), N, KIND, KIND, fresh, A_COLUMNS, B_COLUMNS},
+                             BARACUDA_HERE);
+    }
+    template <bool B_COLUMNS>
+    static void registers(float (&sum)[REGISTERS], const unsigned* a, Matrix b, bool fresh, BARACUDA_SITE) {
+        baracuda_host::wgmma({sum, a, 0, b.descriptor(), N, KIND, KIND, fresh, false, B_COLUMNS}, BARACUDA_HERE);
+    }
+};
+#else
 template <typename T, int N> struct Wgmma;
 
 // The registers of a sum, as operands and as their text.
@@ -130,5 +155,6 @@ BARACUDA_WGMMA_HALVES(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef BARACUDA_TEXT_40
 #undef BARACUDA_TEXT_32
 #undef BARACUDA_TEXT_16
+#endif
 
 }  // namespace baracuda

@@ -9,6 +9,8 @@
 // done: there is no deadlock, however few blocks run at once. Which block takes which tile varies, results do not.
 #pragma once
 
+#include <baracuda/arch/flag.cuh>
+#include <baracuda/arch/tensor_core.cuh>
 #include <baracuda/attention/flash_forward_sm90.cuh>
 
 namespace baracuda {
@@ -90,26 +92,21 @@ template <class Shape, class Args> __device__ __forceinline__ bool draw_ticket(c
 
 // Waits until it is the turn of `tile`; earlier additions are then visible to this thread's copies.
 __device__ __forceinline__ void semaphore_wait(const int* semaphore, int tile) {
-    int now;
-    do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(semaphore) : "memory");
-    while (now != tile);
-    asm volatile("fence.proxy.async;" ::: "memory");
+    while (load_acquire(semaphore) != tile) {}
+    fence_proxy_async();
 }
 // Adds `bytes` of floats in shared memory to those at `to`, or stores them. Returns when shared memory has been read.
 __device__ __forceinline__ void add_floats(float* to, unsigned from, unsigned bytes, bool add) {
-    if (add)
-        asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
-                     "r"(bytes)
-                     : "memory");
-    else
-        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
-                     : "memory");
-    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+    if (add) add_bytes(to, from, bytes);
+    else store_bytes(to, from, bytes);
+    bulk_commit();
+    bulk_wait_read<0>();
 }
 // Waits for this thread's additions to complete, then passes the turn to `next`.
 __device__ __forceinline__ void semaphore_release(int* semaphore, int next) {
-    asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async;" ::: "memory");
-    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(semaphore), "r"(next) : "memory");
+    bulk_wait<0>();
+    fence_proxy_async();
+    store_release(semaphore, next);
 }
 
 // The shape that makes FlashBand give tiles of own keys.
@@ -161,12 +158,8 @@ __device__ __forceinline__ void store_ds(const Shared& shared, Ring<2> ring, int
     const unsigned row = shared.ds(ring.stage) + (64 * place + threadIdx.x / 32 % 4 * 16 + lane % 16) * 32;
     const unsigned to = row + ((lane / 16 ^ lane / 4 % 2) << 4);
 #pragma unroll
-    for (int i = 0; i < N; i += 4)
-        asm volatile(
-            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + i / 4 * Shape::DS_PANEL),
-            "r"(ds[i]), "r"(ds[i + 1]), "r"(ds[i + 2]), "r"(ds[i + 3])
-            : "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    for (int i = 0; i < N; i += 4) stmatrix_x4(to + i / 4 * Shape::DS_PANEL, ds + i);
+    fence_proxy_async_shared();
     __syncwarp();
     if (lane == 0) shared.ds_full(ring.stage).arrive();
 }
@@ -194,24 +187,14 @@ __device__ __forceinline__ void stage_queries(const Shared& shared, Ring<2> ring
     else shared.staged_empty(ring.stage ^ 1).wait(ring.parity ^ ring.stage ^ 1);
     const unsigned to = shared.staged(ring.stage) + place * (Shape::STAGED_BYTES / 2) + threadIdx.x % 128 * 16;
 #pragma unroll
-    for (int i = 0; i < N; i += 4)
-        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to + i * 512), "f"(queries[i]),
-                     "f"(queries[i + 1]), "f"(queries[i + 2]), "f"(queries[i + 3])
-                     : "memory");
+    for (int i = 0; i < N; i += 4) store_shared_4(to + i * 512, queries + i);
 }
 
 // Signals that the stores are complete and TMA may read: later than the stores, which overlap with other products.
 template <class Shared> __device__ __forceinline__ void publish_queries(const Shared& shared, unsigned stage) {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_proxy_async_shared();
     __syncwarp();
     if (threadIdx.x % 32 == 0) shared.staged_full(stage).arrive();
-}
-
-// The transpose of 8 by 8 16-bit elements, of which a lane has two neighbours of row lane / 4.
-__device__ __forceinline__ unsigned transpose(unsigned pair) {
-    unsigned to;
-    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(pair));
-    return to;
 }
 
 // Warpgroup -> half of the columns of dq of a unit of queries, in order. Reads its sums once, unless the queries attend
@@ -233,8 +216,8 @@ template <typename T, class Shape, class Args> __device__ __forceinline__ void r
         for (int j = 0; j < 2; ++j) {
             float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             if (seen) sum = *reinterpret_cast<const float4*>(from + (i + j) * 512);
-            word[2 * j] = transpose(pack_halves<T>(sum.x * factor, sum.y * factor));
-            word[2 * j + 1] = transpose(pack_halves<T>(sum.z * factor, sum.w * factor));
+            word[2 * j] = movmatrix_trans(pack_halves<T>(sum.x * factor, sum.y * factor));
+            word[2 * j + 1] = movmatrix_trans(pack_halves<T>(sum.z * factor, sum.w * factor));
             exchange(word[2 * j], word[2 * j + 1], odd, 1);
         }
         exchange(word[0], word[2], high, 2);

@@ -81,11 +81,6 @@ struct Sm90BackwardShape {
     static constexpr int STREAM_USERS = CONSUMER_WARPS * (OWN_KEYS ? 32 : 1);    // and the statistics of a tile
 };
 
-// Makes the barrier's 8 bytes ordinary memory again; no thread may be waiting.
-__device__ __forceinline__ void invalidate_barrier(Barrier barrier) {
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier.address) : "memory");
-}
-
 // The shared memory of a block. Barriers: `full` when a tile has arrived, `empty` when all consumers have released it.
 template <class Shape> struct Sm90BackwardShared {
     unsigned base;
@@ -121,14 +116,14 @@ template <class Shape> struct Sm90BackwardShared {
     __device__ __forceinline__ Barrier v_empty() const { return dq_barrier(4, 1); }
 
     __device__ void invalidate() const {
-        invalidate_barrier(own_full());
-        invalidate_barrier(own_empty());
+        own_full().inval();
+        own_empty().inval();
         if (Shape::SINGLE_STAGE_V) {
-            invalidate_barrier(v_full());
-            invalidate_barrier(v_empty());
+            v_full().inval();
+            v_empty().inval();
         }
-        for (int i = 0; i < 2 * Shape::STAGES; ++i) invalidate_barrier(full(i));
-        asm volatile("fence.proxy.async;" ::: "memory");  // TMA may write here next
+        for (int i = 0; i < 2 * Shape::STAGES; ++i) full(i).inval();
+        fence_proxy_async();  // TMA may write here next
     }
     __device__ void init() const {
         own_full().init(1);
@@ -197,6 +192,9 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
         else more = scheduler.next(work.tile, work.head);
         shared.own_empty().wait(own.parity ^ 1);
         if (!more) {
+#ifdef BARACUDA_HOST
+            shared.work_tile() = {};  // consumers read all of it
+#endif
             shared.work_tile().tile = -1;
             shared.own_full().arrive();
             return;
@@ -297,7 +295,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
     __device__ __forceinline__ void of_queries(float (&two)[2], int i, int which) const {
         const int column = 2 * i, unit = column / Shape::UNIT * (2 * Shape::UNIT) + column % Shape::UNIT;
         const unsigned at = statistics + 4 * (unit + which * Shape::UNIT);
-        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two[0]), "=f"(two[1]) : "r"(at));
+        load_shared(two, at);
     }
     // PREFETCH: those of all elements, in order.
     __device__ __forceinline__ void of_queries(float (&each)[OF_QUERIES], int which) const {
@@ -305,9 +303,7 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
         for (int i = 0; i < OF_QUERIES; i += 4) {
             const int column = 4 * i, unit = column / Shape::UNIT * (2 * Shape::UNIT) + column % Shape::UNIT;
             const unsigned at = statistics + 4 * (unit + which * Shape::UNIT) + threadIdx.x % 4 * 16;
-            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                         : "=f"(each[i]), "=f"(each[i + 1]), "=f"(each[i + 2]), "=f"(each[i + 3])
-                         : "r"(at));
+            load_shared_4(each + i, at);
         }
     }
     // Of element i or the next: the prefetched value or the one just read, or for own queries that of row r.

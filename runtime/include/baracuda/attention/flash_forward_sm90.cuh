@@ -21,6 +21,7 @@
 #pragma once
 
 #include <baracuda/attention/scores.cuh>
+#include <baracuda/arch/shared_address.cuh>
 #include <baracuda/arch/tma_sm90.cuh>
 #include <baracuda/arch/wgmma_sm90.cuh>
 #include <baracuda/shared.cuh>
@@ -219,6 +220,9 @@ __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, 
         const Barrier query_full = shared.query_full(query.stage);
         shared.query_empty(query.stage).wait(query.parity ^ 1);
         if (!more) {
+#ifdef BARACUDA_HOST
+            shared.work_tile(query.stage) = {};  // consumers read all of it
+#endif
             shared.work_tile(query.stage).tile = -1;
             query_full.arrive();
             return;
@@ -447,11 +451,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
                 const unsigned chunk = 2 * (step % 4) + lane / 16;
                 const unsigned from =
                     shared.query(query.stage) + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
-                asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                             : "=r"(queries[4 * step]), "=r"(queries[4 * step + 1]), "=r"(queries[4 * step + 2]),
-                               "=r"(queries[4 * step + 3])
-                             : "r"(from)
-                             : "memory");
+                ldmatrix_x4(queries + 4 * step, from);
             }
             fence_operand(queries);
             __syncwarp();

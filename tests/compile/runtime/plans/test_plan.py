@@ -124,7 +124,8 @@ def test_another_kernel_of_the_same_sku_is_refused() -> None:
         ("sm_89", "sm_80", False),
         ("sm_90a", "sm_90", True),
         ("sm_90a", "sm_100", False),
-        ("sm_90a", "host", False),
+        ("sm_90a", "host", True),
+        ("sm_100a", "host", False),
     ],
 )
 def test_an_arch_is_a_minimum_unless_it_ends_in_a(arch: str, device: str, fits: bool) -> None:

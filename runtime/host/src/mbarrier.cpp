@@ -1,0 +1,115 @@
+// mbarrier: a barrier in shared memory that counts arrivals and bytes. Its state is kept here; the 8 bytes in shared
+// memory hold a mark, so that a store over them is found.
+#include <string.h>
+
+#include "async_proxy.h"
+#include "checker.h"
+
+namespace baracuda_host {
+
+static constexpr uint64_t mark = 0x7ff8ba44c0dabbe5;  // reads as NaN
+static constexpr int64_t most_bytes = (1 << 20) - 1;
+static constexpr uint32_t most_arrivals = (1 << 20) - 1;
+
+static std::string name_of(uint32_t address) { return "the mbarrier at " + shared_name(address); }
+
+static uint64_t* memory_of(uint32_t address, const char* instruction, Site site) {
+  if (address % 8) fail(std::string(instruction) + " of " + shared_name(address) + ", which is not a multiple of 8 bytes", site);
+  return static_cast<uint64_t*>(shared_pointer(address, 8, instruction, site));
+}
+
+Mbarrier& mbarrier_at(uint32_t address, const char* instruction, Site site) {
+  const uint64_t* memory = memory_of(address, instruction, site);
+  const auto entry = worker->mbarriers.find(memory);
+  if (entry == worker->mbarriers.end()) fail(std::string(instruction) + " of " + shared_name(address) + ", where no mbarrier was initialised", site);
+  if (*memory != mark) fail(std::string(instruction) + " of " + name_of(address) + ", which a store has overwritten", site);
+  return entry->second;
+}
+
+void mbarrier_init(uint32_t address, uint32_t arrivals, Site site) {
+  uint64_t* memory = memory_of(address, "mbarrier.init", site);
+  if (!arrivals || arrivals > most_arrivals) fail("mbarrier.init with a count of " + std::to_string(arrivals) + ", which is not 1 to 1048575", site);
+  if (worker->mbarriers.count(memory)) fail("mbarrier.init of " + name_of(address) + ", which is in use; needs mbarrier.inval first", site);
+  if (checker) checker->access(reinterpret_cast<char*>(memory), 8, Access::Write);
+  *memory = mark;
+  Mbarrier& barrier = worker->mbarriers[memory];
+  barrier.address = address;
+  barrier.arrivals = barrier.missing = arrivals;
+  barrier.made_by = running().linear;
+}
+
+void mbarrier_inval(uint32_t address, Site site) {
+  Mbarrier& barrier = mbarrier_at(address, "mbarrier.inval", site);
+  if (!barrier.waiting.empty()) fail("mbarrier.inval of " + name_of(address) + ", where thread " + std::to_string(barrier.waiting[0]) + " waits", site);
+  if (barrier.bytes) fail("mbarrier.inval of " + name_of(address) + ", which expects " + std::to_string(barrier.bytes) + " bytes", site);
+  uint64_t* memory = memory_of(address, "mbarrier.inval", site);
+  if (checker) checker->access(reinterpret_cast<char*>(memory), 8, Access::Write);
+  worker->mbarriers.erase(memory);
+  memset(memory, 0xff, 8);
+}
+
+static void end_phase_if_complete(Mbarrier& barrier) {
+  if (barrier.missing || barrier.bytes) return;
+  barrier.phase++;
+  barrier.missing = barrier.arrivals;
+  if (checker) {
+    barrier.seen.swap(barrier.clock);
+    barrier.clock.clear();
+  }
+  for (const uint32_t i : barrier.waiting) make_ready(*worker, i);
+  barrier.waiting.clear();
+}
+
+void mbarrier_arrive(uint32_t address, uint32_t bytes, Site site) {
+  // Lanes wait and go on together, so none gets ahead of the others by what it arrives at.
+  if (worker->ready.lanes[running().linear / 32]) yield();
+  Mbarrier& barrier = mbarrier_at(address, bytes ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site);
+  barrier.bytes += bytes;
+  if (barrier.bytes > most_bytes) fail(name_of(address) + " expects " + std::to_string(barrier.bytes) + " bytes, more than 1048575", site);
+  if (checker) checker->arrive(running().linear, barrier.clock);
+  if (!barrier.missing) fail("mbarrier.arrive of " + name_of(address) + ", where all " + std::to_string(barrier.arrivals) + " have arrived in this phase", site);
+  barrier.missing--;
+  end_phase_if_complete(barrier);
+}
+
+void mbarrier_receive(uint32_t address, uint32_t bytes, Site site) {
+  Mbarrier& barrier = mbarrier_at(address, "complete_tx", site);
+  barrier.bytes -= bytes;
+  if (barrier.bytes < -most_bytes) fail(name_of(address) + " has received more than it expects by " + std::to_string(-barrier.bytes) + " bytes", site);
+  end_phase_if_complete(barrier);
+}
+
+void mbarrier_wait(uint32_t address, uint32_t parity, Site site) {
+  if (parity > 1) fail("mbarrier.try_wait.parity with parity " + std::to_string(parity), site);
+  Mbarrier& barrier = mbarrier_at(address, "mbarrier.try_wait", site);
+  Worker& w = *worker;
+  Thread& t = running();
+  if ((barrier.phase & 1) == parity) {
+    const uint64_t ending = barrier.phase;
+    barrier.waiting.push_back(t.linear);
+    t.site = site;
+    t.what = "mbarrier.try_wait";
+    t.awaited = &barrier;
+    t.state = State::AtMbarrier;
+    park(w, t);
+    t.awaited = nullptr;
+    if (barrier.phase != ending + 1)
+      fail("phase " + std::to_string(ending + 1) + " of " + name_of(address) + " ended before this thread saw the end of phase " +
+               std::to_string(ending), site);
+  }
+  if (checker) checker->leave(t.linear, barrier.seen);
+}
+
+// "for phase 0 of the mbarrier at byte 1024 of dynamic shared memory, which lacks 1 of 8 arrivals and 4096 bytes"
+std::string lacking(const Mbarrier& barrier) {
+  return "for phase " + std::to_string(barrier.phase) + " of " + name_of(barrier.address) + ", which lacks " +
+         std::to_string(barrier.missing) + " of " + std::to_string(barrier.arrivals) + " arrivals and " +
+         std::to_string(barrier.bytes) + " bytes";
+}
+
+void fence_proxy_async() {
+  for (auto& [memory, barrier] : worker->mbarriers)
+    if (barrier.made_by == running().linear) barrier.published = true;
+}
+
+}  // namespace baracuda_host

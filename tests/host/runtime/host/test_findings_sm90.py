@@ -1,0 +1,85 @@
+"""What a kernel may not do with instructions of sm_90, and how it is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from host.tensor_maps import F16, encode
+from repository import KERNELS
+
+from baracuda.runtime.errors import KernelInternal
+
+TEXT = (KERNELS / "findings_sm90.cu").read_text().splitlines()
+KERNEL = ("findings_sm90.cu", "misbehave", "DYN_SHARED_BYTES=32768")
+
+
+def at(remark: str) -> str:
+    """The place, as findings name it, of the statement with `remark` behind it."""
+    (line,) = (number for number, text in enumerate(TEXT, 1) if text.endswith(f"// {remark}"))
+    return f"findings_sm90.cu:{line}"
+
+
+FIRST = "block (0,0,0) thread (0,0,0): "
+DEADLOCK = "block (0,0,0): deadlock, no thread can run; threads "
+BARRIER = "the mbarrier at byte 0 of dynamic shared memory"
+FINDINGS = {
+    0: f"{DEADLOCK}0-383 in mbarrier.try_wait at {at('nobody arrives')} for phase 0 of {BARRIER}, "
+    "which lacks 1 of 1 arrivals and 0 bytes",
+    1: f"{DEADLOCK}0-383 in mbarrier.try_wait at {at('no bytes come')} for phase 0 of {BARRIER}, "
+    "which lacks 0 of 1 arrivals and 128 bytes",
+    2: f"{FIRST}mbarrier.init of {BARRIER}, which is in use; needs mbarrier.inval first at {at('twice')}",
+    3: f"{FIRST}mbarrier.arrive of byte 16 of dynamic shared memory, where no mbarrier was initialised at "
+    f"{at('never initialised')}",
+    4: f"{FIRST}mbarrier.arrive of byte 0 of dynamic shared memory, where no mbarrier was initialised at "
+    f"{at('after inval')}",
+    5: f"{FIRST}mbarrier.arrive of {BARRIER}, which a store has overwritten at {at('overwritten')}",
+    6: f"{FIRST}cp.async.bulk.tensor with the mbarrier at byte 16 of dynamic shared memory, which it does not see; "
+    f"needs fence.mbarrier_init or fence.proxy.async after mbarrier.init at {at('unseen')}",
+    7: f"{FIRST}cp.async.bulk.tensor to byte 1088 of dynamic shared memory at 64 bytes beyond a multiple of 128 at "
+    f"{at('misaligned box')}",
+    8: f"{FIRST}cp.async.bulk of 24 bytes, which is not a multiple of 16 at {at('no multiple of 16')}",
+    9: "block (0,0,0): the block ends while cp.async.bulk.tensor of 1024 bytes to byte 1024 of dynamic shared memory "
+    f"is in flight, issued at {at('never waited for')}",
+    10: f"{FIRST}the thread exits while cp.async.bulk to global memory of 128 bytes from byte 1024 of dynamic shared "
+    f"memory is in flight, issued at {at('source still read')}",
+    11: f"block (0,0,0) thread (383,0,0): wgmma.mma_async without a wgmma.fence since its sums were last accessible at "
+    f"{at('product')}",
+    12: "block (0,0,0) thread (352,0,0): the thread exits while wgmma.mma_async is in flight, issued at "
+    f"{at('product')}",
+    13: "block (0,0,0) thread (383,0,0): wgmma.mma_async with A at byte 1152 of dynamic shared memory, 128 bytes "
+    f"beyond a multiple of 1024, as its swizzle of 128 bytes needs at {at('misaligned matrix')}",
+    14: "block (0,0,0) thread (351,0,0): wgmma.mma_async of 16 bytes at byte 74752 of dynamic shared memory, which has "
+    f"32768 bytes at {at('beyond')}",
+    15: f"{DEADLOCK}0-127 exited; threads 128-383 in setmaxnreg.inc at {at('nobody gives')} where 0 registers of the "
+    "block are free and a thread of the warp has 168",
+    16: "block (0,0,0) thread (383,0,0): setmaxnreg.dec to 252 registers; needs a multiple of 8 from 24 to 256 at "
+    f"{at('no multiple of 8')}",
+    17: f"block (0,0,0): warp 0 diverges, lane 31 is in __syncwarp with mask ffffffff at "
+    f"findings_sm90.cu:{int(at('half a warp').partition(':')[2]) + 1}, lane 0 is in wgmma.mma_async with mask ffffffff "
+    f"at {at('product')}",
+    19: f"{FIRST}cp.async.bulk.tensor to 1024 bytes at byte 100992 of dynamic shared memory, which has 32768 bytes at "
+    f"{at('past the end')}",
+}
+
+
+@pytest.mark.parametrize("mode", FINDINGS)
+def test_finding(device, source, run, mode):
+    """Each misdeed is reported in one exact line, and the device works afterwards."""
+    tensor = device.empty((1, 1, 8, 64), np.float16)
+    tensor[...] = 0
+    code, words = encode(device, F16, tensor, (1, 1, 8, 64), swizzle=3)
+    assert code == 0
+    with pytest.raises(KernelInternal) as caught:
+        run(device, source(*KERNEL), 1, 384, mode, words, tensor)
+    assert str(caught.value).splitlines() == ["kernel 'misbehave':", FINDINGS[mode]]
+    run(device, source(*KERNEL), 1, 384, 99, words, tensor)
+
+
+def test_a_phase_that_a_thread_misses(device, source, run):
+    """Two phases end while a thread waits for the first."""
+    device.order = "reverse"
+    tensor = device.empty((1, 1, 8, 64), np.float16)
+    with pytest.raises(KernelInternal) as caught:
+        run(device, source(*KERNEL), 1, 384, 18, 0, tensor)
+    said = f"phase 1 of {BARRIER} ended before this thread saw the end of phase 0 at {at('lapped')}"
+    assert str(caught.value).splitlines()[1] == "block (0,0,0) thread (32,0,0): " + said

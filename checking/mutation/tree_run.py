@@ -20,6 +20,8 @@ from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
 
+from baracuda.runtime import InvalidProblem
+
 from .table import Defect
 from .tree_trial import Question
 from .verdict import KILLED, SAME, SURVIVED, Verdict
@@ -82,14 +84,20 @@ def judge(defect: Defect, root: Path, variables: Mapping[str, str], without: Seq
             verdict = next(found, Verdict(SURVIVED))
         if verdict.what not in (SURVIVED, SAME):
             return verdict
-        if verdict.what != SAME and find_spec("torch") is not None:
-            arguments = "--device", "host", "--count", str(_PROBLEMS), "--jobs", "1"
-            if said := tree.refusal("compare", *defect.ops, *arguments):
-                return Verdict(KILLED, "compare", said)
-        if said := tree.refusal("check", *defect.ops):
-            return Verdict(KILLED, "check", said)
+        if refused := _refused(tree, defect.ops, compares=verdict.what != SAME):
+            return refused
         of_kernels = all(file.startswith(_OF_KERNELS) for file in files)
         return Verdict(SAME if of_kernels and _same_code(tree, Tree(root, variables), defect.ops) else SURVIVED)
+
+
+def _refused(tree: Tree, ops: Sequence[str], *, compares: bool) -> Verdict | None:
+    """The objection of `compare` or `check` to `ops`, or None."""
+    with_torch = compares and find_spec("torch") is not None
+    comparing = "compare", *ops, "--device", "host", "--count", str(_PROBLEMS), "--jobs", "1"
+    for command in ([comparing] if with_torch else []) + [("check", *ops)]:
+        if said := tree.refusal(*command):
+            return Verdict(KILLED, command[0], said)
+    return None
 
 
 def _same_code(tree: Tree, other: Tree, ops: Sequence[str]) -> bool:
@@ -137,9 +145,14 @@ def _last_line(said: str) -> str:
 
 
 def unchanged(op: str, root: Path, variables: Mapping[str, str]) -> Verdict:
-    """What the tests of an op say of the checkout `root` as it is: the names of the cases that object, one a line."""
+    """What the tests of an op say of the checkout `root` as it is: the names of the cases that object, one a line.
+
+    Raises InvalidProblem where another command objects.
+    """
     with tempfile.TemporaryDirectory(prefix="baracuda-defect-") as folder:
         tree = Tree.copy_of(root, Path(folder), variables)
+        if refused := _refused(tree, (op,), compares=True):
+            raise InvalidProblem(f"{refused.stage} objects to {op} as it is: {refused.said}")
         found = list(_tested(tree, Question((op,))))
         cases = "\n".join(verdict.stage for verdict in found)
         return Verdict(KILLED, cases, found[0].said) if found else Verdict(SURVIVED)

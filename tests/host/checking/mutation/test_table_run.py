@@ -105,6 +105,14 @@ def test_the_first_command_that_objects_decides(
     assert (judge(defect("a", edit), ROOT, {}, ("x",)), seen) == (verdict, steps)
 
 
+def test_what_objects_to_an_unchanged_op_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(monkeypatch, Verdict(KILLED, "a", "b"))
+    assert tree_run.unchanged("alibi", ROOT, {}) == Verdict(KILLED, "a", "b")
+    asked(monkeypatch, None, refused="check")
+    with pytest.raises(InvalidProblem, match=r"^check objects to alibi as it is: no$"):
+        tree_run.unchanged("alibi", ROOT, {})
+
+
 def test_a_process_that_dies_objects_in_its_last_case(tmp_path: Path) -> None:
     module = tmp_path / ".imports/baracuda/checking/mutation/tree_trial.py"
     module.parent.mkdir(parents=True)

@@ -13,6 +13,7 @@
 #include "scheduler.cpp"
 #include "shared_objects.cpp"
 #include "shared_window.cpp"
+#include "summation.cpp"
 #include "tensor_map.cpp"
 #include "warp.cpp"
 #include "watched_memory.cpp"

@@ -140,6 +140,14 @@ static void each_chunk_of(const Descriptor& matrix, int first, int count, int de
       for (int chunk = 0; chunk < depth_bytes / 16; chunk++) at(line, chunk);
 }
 
+static int least_exponent_of(Factor kind) {
+  switch (kind) {
+    case Factor::F16: return F16::least_exponent;
+    case Factor::E4M3: return E4M3::least_exponent;
+    case Factor::E5M2: return E5M2::least_exponent;
+    default: return BF16::least_exponent;
+  }
+}
 static int bytes_of(Factor kind) { return kind == Factor::TF32 ? 4 : kind <= Factor::BF16 ? 2 : 1; }
 
 template <class Kind, class Number> static void decode_run(const char* from, Number* to, int step) {
@@ -173,16 +181,6 @@ template <class Number, class Body> static void with_kind(Factor kind, Body body
   }
 }
 
-// What the matrix unit adds up and in which order: one product after the other.
-template <class Number>
-static void add_products(Number (*sum)[most_columns], const Number (*a)[most_depth], const Number (*b)[most_columns], int columns, int depth) {
-  for (int row = 0; row < rows; row++)
-    for (int k = 0; k < depth; k++) {
-      const Number factor = a[row][k];
-      for (int column = 0; column < columns; column++) sum[row][column] += factor * b[k][column];
-    }
-}
-
 template <class Number> static void multiply_warp(const Product& product, uint32_t warp, Number (*sum)[most_columns]) {
   const MatrixProduct64& of = product.of;
   const int depth = 32 / bytes_of(of.of_a);
@@ -210,7 +208,15 @@ template <class Number> static void multiply_warp(const Product& product, uint32
       for (Number& value : row) value = -value;
   if (of.fresh)
     for (int row = 0; row < rows; row++) std::fill_n(sum[row], of.columns, Number(0));
-  add_products(sum, a, b, of.columns, depth);
+  if constexpr (std::is_same_v<Number, float>) {
+    const bool narrow = bytes_of(of.of_a) == 1;
+    const Summation rule{narrow ? 13 : 25, narrow ? 14 : 24, least_exponent_of(of.of_a), least_exponent_of(of.of_b)};
+    add_products(rule, &sum[0][0], most_columns, &a[0][0], most_depth, &b[0][0], most_columns, rows, of.columns, depth);
+  } else {
+    for (int row = 0; row < rows; row++)
+      for (int k = 0; k < depth; k++)
+        for (int column = 0; column < of.columns; column++) sum[row][column] += a[row][k] * b[k][column];
+  }
 }
 
 static void run_product(Product& product, uint32_t warp) {

@@ -59,6 +59,17 @@ extern const Operation syncwarp, shfl, shfl_xor, shfl_up, shfl_down, vote_ballot
     reduce_or, reduce_xor;
 void collective(const Operation& operation, unsigned mask, void* argument, Site site);
 
+// How a matrix unit adds the products of one instruction to a sum. The terms, which are the products and what the sum
+// was, are aligned to the largest exponent among them and cut off `fraction` bits below it; their sum is cut off after
+// `significant` bits. A product's exponent is the sum of its factors', which are at least `least_a` and `least_b`. Cut off
+// is rounded toward zero.
+struct Summation {
+  int fraction, significant, least_a, least_b;
+};
+// sum[row][column] += a[row][k] b[k][column]; a pitch is the floats from one row to the next.
+void add_products(const Summation& rule, float* sum, int pitch_sum, const float* a, int pitch_a, const float* b,
+                  int pitch_b, int rows, int columns, int depth);
+
 enum class Predicate { Count, And, Or };
 void block_barrier(Site site);
 int block_barrier_reduce(bool predicate, Predicate combine, Site site);

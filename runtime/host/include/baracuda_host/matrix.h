@@ -49,6 +49,38 @@ template <class A, class B, class Sum> struct MatrixProduct {
   const typename B::Word* b;
 };
 
+// Hopper's summation. It multiplies 8-bit floats as halves, the low halves of all registers first, and then adds.
+template <class A, class B, int rows, int depth>
+BARACUDA_HOST_UNCHECKED static void add_to(float (&d)[rows][8], const float (&a)[rows][depth], const float (&b)[depth][8]) {
+  if constexpr (A::per_word < 4) {
+    add_products({25, 24, A::least_exponent, B::least_exponent}, &d[0][0], 8, &a[0][0], depth, &b[0][0], 8, rows, 8, depth);
+  } else {
+    float sum[rows][8] = {};
+    for (int half = 0; half < depth; half += depth / 2)
+      add_products({25, 24, F16::least_exponent, F16::least_exponent}, &sum[0][0], 8, &a[0][half], depth, &b[half][0], 8,
+                   rows, 8, depth / 2);
+    for (int i = 0; i < rows; i++)
+      for (int j = 0; j < 8; j++) {
+        d[i][j] += sum[i][j];
+        if (d[i][j] != d[i][j]) d[i][j] = __uint_as_float(0x7fffffffu);
+      }
+  }
+}
+// Integers wrap around; f64 is a chain of fused multiply-adds.
+template <class A, class B, class Sum, int rows, int depth>
+BARACUDA_HOST_UNCHECKED static void add_to(Sum (&d)[rows][8], const Sum (&a)[rows][depth], const Sum (&b)[depth][8]) {
+  for (int i = 0; i < rows; i++)
+    for (int k = 0; k < depth; k++)
+      for (int j = 0; j < 8; j++)
+        if constexpr (A::per_word == 1) d[i][j] = __builtin_fma(a[i][k], b[k][j], d[i][j]);
+        else d[i][j] += a[i][k] * b[k][j];
+}
+// Where element i of register `word` of a row is multiplied.
+template <class A, class Sum> static constexpr int depth_index(int depth, int word, int i) {
+  constexpr bool halves = A::per_word == 4 && Sum(0.5) != 0;
+  return halves ? i / 2 * (depth / 2) + word * 2 + i % 2 : word * A::per_word + i;
+}
+
 // D[rows x 8] += A[rows x depth] B[depth x 8]. A and B are cut into pieces of 8 rows or columns by as much
 // depth as four lanes hold in a register each; lane 4g + t holds row g of a piece of A and column g of one of
 // B, from depth t * per_word on. Pieces of A follow each other down the rows first.
@@ -62,15 +94,13 @@ BARACUDA_HOST_UNCHECKED static void multiply(void** arguments, uint32_t) {
     const int g = lane / 4, t = lane % 4;
     for (int piece = 0; piece < deep; piece++)
       for (int i = 0; i < run; i++) {
-        const int k = (4 * piece + t) * run + i;
+        const int k = depth_index<A, Sum>(depth, 4 * piece + t, i);
         for (int h = 0; h < high; h++) a[g + 8 * h][k] = A::decode(part.a[piece * high + h], i);
         b[k][g] = B::decode(part.b[piece], i);
       }
     for (int i = 0; i < 2 * high; i++) d[g + 8 * (i / 2)][2 * t + i % 2] = part.d[i];
   }
-  for (int i = 0; i < rows; i++)
-    for (int k = 0; k < depth; k++)
-      for (int j = 0; j < 8; j++) d[i][j] += a[i][k] * b[k][j];
+  add_to<A, B>(d, a, b);
   for (int lane = 0; lane < 32; lane++) {
     const auto& part = *static_cast<MatrixProduct<A, B, Sum>*>(arguments[lane]);
     for (int i = 0; i < 2 * high; i++) part.d[i] = d[lane / 4 + 8 * (i / 2)][lane % 4 * 2 + i % 2];

@@ -50,7 +50,7 @@ def on_gpu(source: KernelSource, grid: int, block: int, *arrays: Matrix | int) -
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
 def test_product(instruction: Instruction) -> None:
-    """Integers agree exactly, floats within (depth + 1) units of the sum of magnitudes."""
+    """All agree in every bit on Hopper; elsewhere integers do, floats within (depth + 1) units of the magnitudes."""
     if int(CudaDevice().arch[3:]) < instruction.sm:
         pytest.skip(f"{instruction.name} needs sm_{instruction.sm}")
     source = kernel("tensor_core.cu", "product", *instruction.defines)
@@ -59,7 +59,7 @@ def test_product(instruction: Instruction) -> None:
         a, b, d = instruction.random(random)
         fragments = instruction.lay_out(a, b, d)
         host, gpu = on_host(source, 1, 32, *fragments)[-1], on_gpu(source, 1, 32, *fragments)[-1]
-        if instruction.sum == np.int32:
+        if instruction.sum == np.int32 or CudaDevice().arch == "sm_90":
             np.testing.assert_array_equal(gpu, host)
         else:
             magnitude = on_host(source, 1, 32, *instruction.lay_out(abs(a), abs(b), abs(d)))[-1]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from baracuda.codegen.conditions.parse import evaluate_condition
+from baracuda.codegen.conditions.parse import evaluate_condition, fields_of
 from baracuda.codegen.spec.spec import BodySpec
-from baracuda.runtime import ElementKind
+from baracuda.runtime import ElementKind, KernelSku
 
 from .problem import Problem
+from .subject import Subject
 
 
 class BodyProblem(Problem, family="body"):
@@ -30,6 +31,31 @@ class BodyProblem(Problem, family="body"):
     def several(self) -> bool:
         """Whether no array is empty and none of an output's axes is trivial."""
         return all(min(self.shape_of(name), default=1) > 1 for name in self.written)
+
+    @classmethod
+    def limits(cls, subject: Subject) -> tuple[str, ...]:
+        spec = subject.spec
+        assert isinstance(spec, BodySpec)
+        parts = [*spec.settings.values(), *spec.terms.values(), *(scratch.size for scratch in spec.workspace.values())]
+        for kernel in spec.kernels:
+            parts += [*map(str, kernel.grid), str(kernel.shared), kernel.when or ""]
+        parts += [schedule.fits or "" for schedule in spec.schedules]
+        return (*super().limits(subject), *filter(None, parts))
+
+    def numbers(self, descriptor: Any, sku: KernelSku) -> Mapping[str, Any]:
+        """Settings, terms and numbers of the schedule, too."""
+        numbers: Mapping[str, Any] = self.subject.plan._numbers(descriptor, sku)
+        return numbers
+
+    def fields_behind(self, names: Collection[str]) -> set[str]:
+        parts = {**self.spec.settings, **self.spec.terms}
+        behind, left = set(), list(names)
+        while left:
+            name = left.pop()
+            if name not in behind:
+                behind.add(name)
+                left += fields_of(parts.get(name, "0"))
+        return behind.intersection(self.spec.descriptor)
 
     @property
     def half(self) -> Problem | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -31,7 +31,7 @@ def refuse_bad_cases(subjects: Iterable[Subject]) -> None:
         for subject in subjects
         for section in ("tests", "bench")
         for i, case in enumerate(getattr(subject.spec, section).cases)
-        if (violation := _violation(subject.spec, _canonical(subject.values(case))))
+        if (violation := _violation(subject.spec, canonical(subject.values(case))))
     ]
     if violations:
         raise SpecError("\n".join(violations))
@@ -52,7 +52,7 @@ def _violation(spec: OpSpec, values: Mapping[str, Any]) -> str:
     return ""
 
 
-def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
+def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
@@ -69,11 +69,11 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
     """
     by_descriptor: dict[Any, Problem] = {}
 
-    def add(cases: Iterable[Mapping[str, Any]], served: Serve | None = None) -> None:
+    def add(cases: Iterable[Mapping[str, Any]], serve: Serve | None = None) -> None:
         for case in cases:
             if case.get("dtype", sku.element) == sku.element:
                 fields = {k: v for k, v in case.items() if k != "dtype"}
-                problem = (served or _served)(subject, fields, sku)
+                problem = (serve or served)(subject, fields, sku)
                 if problem is not None and problem.size <= limit:
                     by_descriptor.setdefault(problem.descriptor, problem)
 
@@ -84,12 +84,12 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
         for problem in random_problems(subject, sku, _WANTED - len(by_descriptor), seed=1, limit=1 << 14):
             by_descriptor.setdefault(problem.descriptor, problem)
     if not by_descriptor:
-        serving = (case for case in subject.spec.tests.cases[::-1] if _second_choice(subject, case, sku))
-        add(islice(serving, _WANTED), _second_choice)
+        serving = (case for case in subject.spec.tests.cases[::-1] if second_choice(subject, case, sku))
+        add(islice(serving, _WANTED), second_choice)
     return list(by_descriptor.values())
 
 
-def _second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
+def second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` for a kernel that is not its first choice."""
     only = PlanPreference(archs=frozenset({sku.arch}), schedules=frozenset({str(sku.schedule)}))
     try:
@@ -100,7 +100,32 @@ def _second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) ->
     return problem if can_be_laid_out(problem) else None
 
 
-def _served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
+def server(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Serve:
+    """How problems for `sku` are made: as `bases` were, with it as the first choice or not."""
+    return served if any(served(subject, base.case, sku) for base in bases[:1]) else second_choice
+
+
+def adapted(subject: Subject, sku: KernelSku, bases: Sequence[Problem], limit: int) -> list[Problem]:
+    """`bases`, and the spec's other cases with a field of one of them, as far as `sku` then serves them."""
+    serve, problems = server(subject, sku, bases), list(bases)
+    for case in subject.spec.tests.cases:
+        own = {name: value for name, value in case.items() if name != "dtype"}
+        single = ({**own, name: base.values[name]} for base in bases for name in subject.spec.descriptor)
+        fitting = (changed for changed in single if could_serve(subject, sku, changed))
+        found = (problem for changed in fitting if (problem := serve(subject, changed, sku)) and problem.size <= limit)
+        problems += islice(found, 1)
+    return problems
+
+
+def could_serve(subject: Subject, sku: KernelSku, case: Mapping[str, Any]) -> bool:
+    """Whether `sku` can serve a case; another may be chosen."""
+    values = canonical(subject.values(case))
+    if not is_allowed(subject.spec, values):
+        return False
+    return not subject.plan.cannot_hold(subject.descriptor(values, sku.element), sku)
+
+
+def served(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` if its plan, restricted to the architecture of `sku`, selects `sku`."""
     try:
         problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
@@ -125,16 +150,14 @@ def can_be_laid_out(problem: Problem) -> bool:
     return all(0 not in shape and shape[axes[name] or 0] % vec == 0 for name, shape in packed.items())
 
 
-def random_problems(
-    subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16
-) -> list[Problem]:
+def random_problems(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16) -> list[Problem]:
     """Problems of any size for which selection chooses `sku`; deterministic for a seed."""
     if subject.spec.family == "row":
         return list(random_rows(subject, sku, count, seed, limit))
     matches = []
     rng = np.random.default_rng([seed, zlib.crc32(sku.symbol.encode())])
     for case in drawn_cases(subject, rng):
-        problem = _served(subject, case, sku)
+        problem = served(subject, case, sku)
         if problem is not None and problem.size <= limit:
             matches.append(problem)
         if len(matches) == count:
@@ -149,12 +172,12 @@ def drawn_cases(subject: Subject, rng: np.random.Generator, tries: int = _TRIES)
     flags = {n: [False, True] for n, f in spec.descriptor.items() if f.type == "bool" and n not in rules}
     for _ in range(tries if spec.tests.draw else 0):
         case = {name: _drawn(rule, rng) for name, rule in {**rules, **flags}.items()}
-        values = _canonical(subject.values(case))
-        if _is_allowed(spec, values):
+        values = canonical(subject.values(case))
+        if is_allowed(spec, values):
             yield case
 
 
-def _is_allowed(spec: OpSpec, values: Mapping[str, Any]) -> bool:
+def is_allowed(spec: OpSpec, values: Mapping[str, Any]) -> bool:
     """Whether `values` violate no requirement; a requirement without a value counts as violated."""
     try:
         return all(evaluate_condition(r.that, values) for r in spec.require)

@@ -10,7 +10,8 @@ import numpy as np
 
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.spec.spec import MapSpec, MapTensor
-from baracuda.runtime import ElementKind
+from baracuda.runtime import ElementKind, KernelSku, Schedule
+from baracuda.runtime.families.map.geometry import IndexSpace
 
 from .problem import Problem
 from .subject import Subject
@@ -83,6 +84,21 @@ class MapProblem(Problem, family="map"):
         assert isinstance(self.forward, MapSpec)
         over = self.forward.inputs[name].over
         return tuple(n if dim in over else 1 for dim, n in self.space.extents.items())
+
+    @classmethod
+    def limits(cls, subject: Subject) -> tuple[str, ...]:
+        """Cells along the last axis that a pack holds; cells of a thread, and of a block."""
+        return (*super().limits(subject), "last < pack", "cells < packs * pack", "cells < threads * packs * pack")
+
+    def numbers(self, descriptor: Any, sku: KernelSku) -> Mapping[str, Any]:
+        assert isinstance(sku.schedule, Schedule)
+        extents = list(IndexSpace.of(descriptor).extent.values())
+        sizes = {
+            "cells": math.prod(extents),
+            "last": extents[-1] if extents else 1,
+            "pack": 16 // sku.element.row.bytes,
+        }
+        return {**vars(descriptor), **sizes, **dict(sku.schedule.numbers), "threads": sku.schedule.threads}
 
     @property
     def half(self) -> Problem | None:

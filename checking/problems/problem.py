@@ -6,7 +6,7 @@ Each family defines a problem's size and how the caller's arrays look to the ora
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from baracuda.codegen.spec.spec import OpSpec, TensorSpec
-from baracuda.runtime import ElementKind, PlanPreference
+from baracuda.runtime import ElementKind, KernelSku, PlanPreference
 
 from .subject import Subject
 
@@ -73,6 +73,20 @@ class Problem:
     def several(self) -> bool:
         """Whether every loop of a kernel has more than one iteration."""
         raise AssertionError("families define this")
+
+    @classmethod
+    def limits(cls, subject: Subject) -> tuple[str, ...]:
+        """Expressions over `numbers` that decide what a kernel does, in which `edges` looks for comparisons."""
+        return tuple(requirement.that for requirement in subject.spec.require)
+
+    def numbers(self, descriptor: Any, sku: KernelSku) -> Mapping[str, Any]:
+        """What `limits` are over, for any descriptor of the op: its fields at least."""
+        return dict(vars(descriptor))
+
+    def fields_behind(self, names: Collection[str]) -> set[str]:
+        """The fields that these `numbers` are made of: every one, unless a family knows better."""
+        fields = set(self.spec.descriptor)
+        return set(names) if fields.issuperset(names) else fields
 
     @property
     def arguments(self) -> dict[str, TensorSpec]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.spec.spec import RowSpec
-from baracuda.runtime import ElementKind
+from baracuda.runtime import ElementKind, KernelSku
 from baracuda.runtime.families.row.geometry import REDUCE_SLICES, blocks_for
 
 from .problem import Problem
@@ -84,6 +84,19 @@ class RowProblem(Problem, family="row"):
         assert isinstance(forward, RowSpec)
         same = dict(zip(forward.dims, self.spec.dims, strict=True))
         return self.space.shape(tuple(same[d] for d in forward.inputs[name].dims))
+
+    @classmethod
+    def limits(cls, subject: Subject) -> tuple[str, ...]:
+        """Columns that a tile holds and packs; rows of a block, and of all blocks at once."""
+        tile = "cols < columns", "cols < pack", "rows < tile_rows", "rows < tile_rows * blocks"
+        return (*super().limits(subject), *tile)
+
+    def numbers(self, descriptor: Any, sku: KernelSku) -> Mapping[str, Any]:
+        shape, itemsize = getattr(descriptor, descriptor._shape), sku.element.row.bytes
+        cols = math.prod(shape[axis] for axis in descriptor.col_axes)
+        rows = math.prod(n for axis, n in enumerate(shape) if axis not in descriptor.col_axes)
+        tile = {"columns": sku.tile.columns(itemsize), "tile_rows": sku.tile.rows, "blocks": sku.tile.blocks}
+        return {**vars(descriptor), **tile, "rows": rows, "cols": cols, "pack": 16 // itemsize}
 
     @property
     def half(self) -> Problem | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -74,6 +75,12 @@ def _within(case: Trial, memory: Memory, variant: str) -> dict[str, Accuracy]:
     if wrong := wrong_in(accuracies):
         raise AssertionError(f"{label}: {wrong}{offer(case, wrong, memory)}")
     return accuracies
+
+
+def check_problem(problem: Problem, memory: Memory, patterns: Mapping[str, str] | None = None) -> None:
+    """Errors against the oracle are within the declared bound, for arrays in the given layouts."""
+    case = replace(drawn(problem, "normal"), patterns=patterns or {})
+    _within(case, memory, f"arrays {sorted({*case.patterns.values()})}" if patterns else "at an edge")
 
 
 def check_explicit(problem: Problem, memory: Memory) -> None:

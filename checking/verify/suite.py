@@ -14,12 +14,15 @@ from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelSku
 
 from ..problems.cases import problems, random_problems, skus
+from ..problems.edges import edge_problems
+from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
 from ..problems.subject import Subject
 from ..trials.memory import Memory, check_mode, memory_of
 from ..variables import DEVICE, OPS, PACKAGE, SPECS
 from . import checks, declarations, refusals, table
 from .accesses import SMALL, check_accesses
+from .defaults import check_defaults
 
 _RANDOM = 12  # random problems per SKU on which two devices are compared
 _AGREEMENT = "agreement_with_the_host_device"
@@ -108,6 +111,18 @@ def test_accuracy(sku: KernelSku, memory: Memory) -> None:
     checks.check_accuracy(list(problems_of(sku.op, sku.symbol)), memory, tight=tight)
 
 
+def test_edges(sku: KernelSku, memory: Memory) -> None:
+    found = edge_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
+    for problem in table.some("edges", found, lambda problem: problem):
+        checks.check_problem(problem, memory)
+
+
+def test_feature_pairs(sku: KernelSku, memory: Memory) -> None:
+    met = paired_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
+    for problem, patterns in table.some("feature_pairs", met, lambda pair: pair[0]):
+        checks.check_problem(problem, memory, patterns)
+
+
 def test_explicit_formula(sku: KernelSku, memory: Memory) -> None:
     checks.check_explicit(_small(sku), memory)
 
@@ -189,6 +204,10 @@ def test_elements(subject: Subject) -> None:
 
 def test_declarations(subject: Subject) -> None:
     declarations.check_declarations(subject)
+
+
+def test_defaults(subject: Subject) -> None:
+    check_defaults(subject.spec, Path(os.environ.get(SPECS, HERE)))
 
 
 def test_check_order(sku: KernelSku, memory: Memory) -> None:

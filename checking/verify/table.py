@@ -16,17 +16,21 @@ Traits of a kernel:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import KernelSku, Schedule
 from baracuda.runtime.families.row.geometry import WARP
 
 from ..problems.cases import skus
+from ..problems.problem import Problem
 from ..problems.subject import Subject
 from ..sampling import share, spread
 from ..variables import FIRST, SAMPLE
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -35,10 +39,13 @@ class Row(NamedTuple):
     one_for_each: tuple[str, ...]  # combinations of traits, as "element path"
     sampled: int  # kernels in a sampled run, over all ops
     families: tuple[str, ...] = ("row", "map", "body")
+    problems: int | None = None  # of a kernel in a sampled run, of checks that derive many
 
 
 TABLE = {
     "accuracy": Row(("element path", "tile"), 48),
+    "edges": Row(("bytes path", "tile"), 20, problems=6),
+    "feature_pairs": Row(("bytes path", "tile"), 20, problems=6),
     "layouts": Row(("element path",), 30),
     "special_values": Row(("element path",), 30),
     "batch_invariance": Row(("element path",), 30),
@@ -57,7 +64,21 @@ TABLE = {
     "types": Row((), 60),
     "elements": Row((), 60),
     "declarations": Row((), 60),
+    "defaults": Row((), 60),
 }
+
+
+def some(check: str, derived: Iterable[T], problem_of: Callable[[T], Problem]) -> Iterator[T]:
+    """All that a check derives for a kernel; in a sampled run a few that need the same code, to compile once."""
+    count = TABLE[check].problems
+    if count is None or SAMPLE not in os.environ:
+        yield from derived
+        return
+    by_code: dict[Hashable, list[T]] = {}
+    for item in islice(derived, 2 * count):
+        code = frozenset((source.symbol, source.defines) for source in problem_of(item).plan.sources())
+        by_code.setdefault(code, []).append(item)
+    yield from max(by_code.values(), key=len, default=[])[:count]
 
 
 def traits(subject: Subject, sku: KernelSku) -> dict[str, Hashable]:
@@ -92,8 +113,7 @@ def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
         return [sku for skus in chosen.values() for sku in skus]
     by_op = {subject.spec.op: subject for subject in subjects}
     differing = {
-        op: spread(skus, _traits_of(by_op[op]), lambda sku: f"{seed} {sku.symbol}")
-        for op, skus in chosen.items()
+        op: spread(skus, _traits_of(by_op[op]), lambda sku: f"{seed} {sku.symbol}") for op, skus in chosen.items()
     }
     sampled = set(share(differing, row.sampled, seed, os.environ.get(FIRST, "").split()))
     return [sku for skus in chosen.values() for sku in skus if sku in sampled]

@@ -1,0 +1,117 @@
+"""Invariants: problems stand on both sides of what a spec compares, and any two features meet in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+
+from baracuda.checking.problems.cases import problems, skus
+from baracuda.checking.problems.edges import edge_problems
+from baracuda.checking.problems.pairs import paired_problems
+from baracuda.checking.problems.subject import Subject
+from baracuda.checking.variables import SAMPLE
+from baracuda.checking.verify import defaults, table
+from baracuda.codegen.spec.load import load_folder
+from baracuda.runtime import KernelSku
+
+LOADED = load_folder(ROOT / "specs")
+
+
+def _kernel(op: str, symbol: str) -> tuple[Subject, KernelSku]:
+    subject = Subject(LOADED[op], LOADED, "baracuda.generated")
+    return subject, next(sku for sku in skus(subject) if sku.symbol == f"{op}_{symbol}")
+
+
+EDGES: dict[tuple[str, str], dict[str, set[int]]] = {
+    ("flash_sdpa", "bf16_t128_block_q16_block_k16_stages2_splits128_blocks_per_sm3"): {
+        "key_len": {512, 513},  # `few` needs as many
+        "batch_size": {3, 4},  # below, another schedule serves
+        "window_left": {-1, 0, 1},
+        "d_k": {31, 32, 33, 63, 64, 65},
+    },
+    ("flash_sdpa", "bf16_t128_block_q128_block_k64_stages2"): {"query_len": {127, 128, 129}, "key_len": {511}},
+    ("causal_conv1d", "f32_t128_lanes4_owned32_time8_steps2_batch2"): {"seq_len": {63, 64}, "channels": {31, 32, 33}},
+    ("causal_conv1d_update", "f16_t128_blocks_per_sm12"): {"seq_len": {0, 1, 2}, "state_len": {7, 8, 9}},
+}
+
+
+@pytest.mark.parametrize(("op", "symbol"), EDGES)
+def test_edges_are_reached(op: str, symbol: str) -> None:
+    subject, sku = _kernel(op, symbol)
+    bases = problems(subject, sku)
+    derived = list(edge_problems(subject, sku, bases))
+    assert all(problem.plan.sku == sku for problem in derived)
+    for field, expected in EDGES[op, symbol].items():
+        assert expected <= {problem.values[field] for problem in (*bases, *derived)}, field
+
+
+def test_a_tile_of_rows_is_filled_exactly_and_not() -> None:
+    subject, sku = _kernel("rms_norm", "bf16_row8x16x4")
+    derived = list(edge_problems(subject, sku, problems(subject, sku)))
+    columns = sku.tile.columns(2)
+    every = (*problems(subject, sku), *derived)
+    assert {columns - 1, columns} <= {problem.values["input_shape"][-1] for problem in every}
+    assert {sku.tile.rows - 1, sku.tile.rows, sku.tile.rows + 1} <= {p.values["input_shape"][0] for p in derived}
+
+
+def _levels(values: Mapping[str, Any], pattern: str) -> dict[str, Any]:
+    signed = "scale", "softcap", "window_left", "window_right"
+    signs = {name: (values[name] > 0) - (values[name] < 0) for name in signed}
+    flags = {name: values[name] for name in ("is_causal", "bottom_right", "has_mask", "has_alibi_slopes")}
+    return {
+        **signs,
+        **flags,
+        "shared heads": values["num_kv_heads"] < values["num_heads"],
+        "packs of queries": values["d_k"] % 8 == 0,
+        "arrays": pattern,
+    }
+
+
+@pytest.mark.parametrize("symbol", ["f32_t128_block_q128_block_k32_stages1", "bf16_t256_block_q128_block_k64_stages1"])
+def test_any_two_features_of_attention_meet(symbol: str) -> None:
+    """Each value of each with each of any other: a sign of the scale with a window, shared heads with ALiBi."""
+    subject, sku = _kernel("flash_sdpa", symbol)
+    derived = list(paired_problems(subject, sku, problems(subject, sku)))
+    found = [_levels(problem.values, patterns["q"]) for problem, patterns in derived]
+    occurring = {name: {levels[name] for levels in found} for name in found[0]}
+    assert occurring["scale"] == {-1, 0, 1} and len(occurring["arrays"]) == 3
+    assert all(len(levels) > 1 for levels in occurring.values())
+    for (a, left), (b, right) in product(occurring.items(), repeat=2):
+        met = {(levels[a], levels[b]) for levels in found}
+        assert a == b or met == {*product(left, right)}, f"{a} and {b}"
+    assert len(derived) < 40
+
+
+def test_states_meet_sequences_and_the_same_is_drawn_again() -> None:
+    subject, sku = _kernel("causal_conv1d", "f32_t128_lanes4_owned32_time8_steps2_batch2")
+    once, again = ([*paired_problems(subject, sku, problems(subject, sku))] for _ in range(2))
+    assert [problem.descriptor for problem, _ in once] == [problem.descriptor for problem, _ in again]
+    names = "has_initial_states", "has_final_states", "has_cu_seqlens"
+    met = {tuple(problem.values[name] for name in names) for problem, _ in once}
+    assert {pair[:2] for pair in met} == {pair[1:] for pair in met} == {*product([False, True], repeat=2)}
+
+
+def test_a_sampled_run_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject, sku = _kernel("flash_sdpa", "bf16_t128_block_q128_block_k64_stages2")
+    monkeypatch.setenv(SAMPLE, "0")
+    derived = edge_problems(subject, sku, problems(subject, sku))
+    few = list(table.some("edges", derived, lambda problem: problem))
+    assert 1 < len(few) <= table.TABLE["edges"].problems  # type: ignore[operator]
+    assert len({tuple(problem.plan.sources()) for problem in few}) == 1
+
+
+def test_a_changed_default_is_objected_to(tmp_path: Path) -> None:
+    spec = LOADED["fp8_quantize"].spec
+    defaults.check_defaults(spec, tmp_path)  # nothing to compare with
+    (tmp_path / "fp8_quantize.yaml").write_text((ROOT / "specs/quantization/fp8_quantize.yaml").read_text())
+    defaults.main(str(tmp_path))
+    defaults.check_defaults(spec, tmp_path)
+    field = spec.descriptor["quantize_axis"].model_copy(update={"default": 0})
+    changed = spec.model_copy(update={"descriptor": {**spec.descriptor, "quantize_axis": field}})
+    with pytest.raises(AssertionError, match="quantize_axis=-1, the spec 0"):
+        defaults.check_defaults(changed, tmp_path)

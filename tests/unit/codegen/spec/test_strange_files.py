@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from baracuda.cli.main import main
 from baracuda.cli.make.new import new
 from baracuda.cli.make.schema import FILE, renew
-from baracuda.cli.make.settled import Known
+from baracuda.cli.make.settled import Remembered
 from baracuda.cli.tools import site as site_command
 from baracuda.codegen.emit.output import MANIFEST, compare, manifest_of, write
 from baracuda.codegen.spec.schema import schema_text
@@ -43,7 +43,7 @@ def test_of_a_large_schema_little_is_read(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         assert renew(tmp_path, schema_text()) == []
-        Known.of(0, 0, 0, {}, tmp_path, renewed=False)
+        Remembered.of(0, 0, 0, {}, tmp_path, renewed=False)
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
@@ -57,7 +57,7 @@ def test_of_large_generated_files_little_is_read(tmp_path: Path) -> None:
         file.truncate(256 << 20)
     tracemalloc.start()
     try:
-        assert Known.of(0, 0, 0, {}, tmp_path, renewed=False).changes(tmp_path, out) is None
+        assert Remembered.of(0, 0, 0, {}, tmp_path, renewed=False).changes(tmp_path, out) is None
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()

@@ -37,6 +37,11 @@ _EXPORT = """
 #else
 #define BARACUDA_HOST_BLOCKS 1
 #endif
+#ifdef BARACUDA_CLUSTER
+#define BARACUDA_HOST_CLUSTER BARACUDA_CLUSTER
+#else
+#define BARACUDA_HOST_CLUSTER 1
+#endif
 BARACUDA_HOST_EXPORT({symbol})
 """
 T = TypeVar("T")

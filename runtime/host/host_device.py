@@ -161,7 +161,7 @@ class HostKernel:
                 f"{source.symbol!r} of {source.path!r}: {exported.static_shared} bytes of static shared "
                 f"memory, a block has {_MAX_STATIC_SHARED}; use DYN_SHARED"
             )
-        self._argument_bytes = exported.argument_bytes
+        self._argument_bytes, self._cluster = exported.argument_bytes, exported.cluster
         self._exported = ctypes.addressof(exported)
 
     def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
@@ -175,6 +175,8 @@ class HostKernel:
             raise DriverError(f"{name!r}: grid {grid} is not within 1 and ({_MAX_X}, {_MAX_YZ}, {_MAX_YZ})")
         if not 1 <= block <= _MAX_BLOCK:
             raise DriverError(f"{name!r}: a block of {block} threads is not within 1 and {_MAX_BLOCK}")
+        if x % self._cluster:
+            raise DriverError(f"{name!r}: grid {grid} is no multiple of its cluster of {self._cluster} blocks")
         if args_bytes != self._argument_bytes:
             raise DriverError(f"{name!r} takes {self._argument_bytes} argument bytes, got {args_bytes}")
         if device.order not in _ORDERS:
@@ -195,7 +197,7 @@ class HostKernel:
             order=_ORDERS[device.order],
             seed=device.seed & 0xFFFFFFFF,
             asynchrony=_ASYNCHRONIES[device.asynchrony],
-            workers=max(1, min(device.workers, math.prod(grid))),
+            workers=max(1, min(device.workers, math.prod(grid) // self._cluster)),
             timeout=device.timeout,
             memory=memory,
         )

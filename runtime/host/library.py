@@ -23,6 +23,7 @@ class Exported(ctypes.Structure):
         ("image", ctypes.c_void_p),
         ("image_end", ctypes.c_void_p),
         ("blocks_per_multiprocessor", ctypes.c_uint32),
+        ("cluster", ctypes.c_uint32),
     )
 
 

@@ -228,9 +228,7 @@ class KernelSku:
         if not (match := _ARCH.fullmatch(text_of(arch) or "")):
             raise InvalidProblem(f"'arch' must be 'host' or as sm_80, got {short_repr(arch)}")
         if arch == "host":
-            beyond = int(_ARCH.fullmatch(self.arch)[1]) > 90 or (  # type: ignore[index]
-                isinstance(self.schedule, Tile) and self.schedule.cluster > 1
-            )
+            beyond = int(self.arch[3:].rstrip("a")) > 90
             return "needs an instruction the host device does not model" if beyond else None
         if self.arch.endswith("a"):
             return None if arch == self.arch[:-1] else f"runs on {self.arch[:-1]} only, the device is {arch}"

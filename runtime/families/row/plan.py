@@ -72,6 +72,8 @@ class RowPlan(Plan[R]):
     def _refusal(cls, descriptor: R, sku: KernelSku, preference: PlanPreference, device: Device | None) -> str | None:
         # Some tiles are for some devices only: without a device they are for whichever arrays will most likely be on.
         target = default_device() if device is None and sku.tile.arch else device
+        if target is not None and target.arch == "host" and sku.tile.cluster > 1 and not preference.archs:
+            return f"runs on the host device only if archs allows {sku.arch}: portable kernels are faster there"
         refused = super()._refusal(descriptor, sku, preference, target)
         return refused or (cls._beyond(descriptor, sku, target.arch) if target is not None else None)
 

@@ -26,7 +26,7 @@ static void release(Worker& w) {
     }
     make_ready(w, i);
   }
-  if (checker) checker->everybody_meets();
+  if (checker) checker->everybody_meets(w.rank);
   w.predicates_result = w.predicates;
   w.predicates_all = w.predicates == w.live;
   w.at_barrier = w.predicates = 0;
@@ -76,13 +76,13 @@ void named_barrier(unsigned id, unsigned threads, bool arrive_only, Site site) {
     const std::string counts = std::to_string(threads) + " threads here and " + std::to_string(barrier.needed);
     fail((named_barrier_names[id] + (" is used with " + counts) + " at " + place(barrier.first)).c_str(), site);
   }
-  if (checker) checker->arrive(t.linear, barrier.clock);
+  if (checker) checker->arrive(in_cluster(w, t.linear), barrier.clock);
   if (++barrier.arrived == barrier.needed) {
     for (const uint32_t i : barrier.waiting) {
       make_ready(w, i);
-      if (checker) checker->leave(i, barrier.clock);
+      if (checker) checker->leave(in_cluster(w, i), barrier.clock);
     }
-    if (checker && !arrive_only) checker->leave(t.linear, barrier.clock);
+    if (checker && !arrive_only) checker->leave(in_cluster(w, t.linear), barrier.clock);
     barrier.waiting.clear();
     barrier.clock.clear();
     barrier.arrived = 0;
@@ -93,6 +93,49 @@ void named_barrier(unsigned id, unsigned threads, bool arrive_only, Site site) {
     t.state = State::AtNamedBarrier;
     park(w, t);
   }
+}
+
+// barrier.cluster: threads arrive, and later wait until all have.
+void release_cluster_if_complete(Worker& lead) {
+  ClusterBarrier& barrier = lead.cluster_barrier;
+  uint32_t live = 0;
+  for (const Worker* w : lead.blocks) live += w->live;
+  if (!live || barrier.arrived < live) return;
+  barrier.phase++;
+  barrier.arrived = 0;
+  barrier.seen.swap(barrier.clock);
+  barrier.clock.clear();
+  for (Worker* w : lead.blocks)
+    for (uint32_t i = 0; i < w->thread_count; i++) {
+      w->threads[i].arrived_in_cluster = false;
+      if (w->threads[i].state == State::AtClusterBarrier) make_ready(*w, i);
+    }
+}
+
+void cluster_arrive(Site site) {
+  Worker& w = *worker;
+  Thread& t = running();
+  if (t.arrived_in_cluster) fail("barrier.cluster.arrive of a thread that has arrived; needs barrier.cluster.wait first", site);
+  t.arrived_in_cluster = true;
+  t.cluster_phase = w.lead->cluster_barrier.phase;
+  t.to_wait_in_cluster = true;
+  if (checker) checker->arrive(in_cluster(w, t.linear), w.lead->cluster_barrier.clock);
+  w.lead->cluster_barrier.arrived++;
+  release_cluster_if_complete(*w.lead);
+}
+
+void cluster_wait(Site site) {
+  Worker& w = *worker;
+  Thread& t = running();
+  if (!t.to_wait_in_cluster) fail("barrier.cluster.wait of a thread that has not arrived", site);
+  t.to_wait_in_cluster = false;
+  if (t.cluster_phase == w.lead->cluster_barrier.phase) {
+    t.site = site;
+    t.what = "barrier.cluster.wait";
+    t.state = State::AtClusterBarrier;
+    park(w, t);
+  }
+  if (checker) checker->leave(in_cluster(w, t.linear), w.lead->cluster_barrier.seen);
 }
 
 }  // namespace baracuda_host

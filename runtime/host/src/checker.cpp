@@ -23,25 +23,33 @@ Checker::Checker(WatchedMemory& memory, const Kernel& kernel)
 }
 
 Checker::~Checker() {
-  for (Region& region : shared_) release_cells(region);
+  for (auto& regions : shared_)
+    for (Region& region : regions) release_cells(region);
 }
 
-void Checker::begin_block(Worker& w, uint64_t number) {
+void Checker::begin_blocks(const Worker& lead, uint64_t number) {
   block_ = first_block_ + static_cast<uint32_t>(number);
   memory_.blocks_so_far = std::max(memory_.blocks_so_far, block_);
-  clocks_.reset(w.thread_count);
+  clocks_.reset(lead.thread_count, static_cast<uint32_t>(lead.blocks.size()));
   publications_.begin_block(block_);
-  if (!shared_.empty()) return;  // all blocks run on this OS thread, so they share the addresses too
+  switch_to(0);
+  if (!shared_.empty()) return;  // all blocks of a rank run on this OS thread, so they share the addresses too
   const char* segment = kernel_.shared_anchor() - kernel_.anchor_offset;
-  for (const SharedObject& object : objects_)
-    shared_.push_back({object.name, segment + object.offset, object.bytes, 1, -1, true, nullptr});
-  if (kernel_.dynamic_shared)
-    shared_.push_back({"dynamic shared memory", reinterpret_cast<const char*>(w.view.dynamic_shared),
-                       kernel_.dynamic_shared, 1, -1, true, nullptr});
-  std::sort(shared_.begin(), shared_.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
-  for (Region& region : shared_)
-    if (!reserve_cells(region)) report(block_name() + ": out of memory for check mode"), abandon();
+  for (const Worker* w : lead.blocks) {
+    std::vector<Region> regions;
+    for (const SharedObject& object : objects_)
+      regions.push_back({object.name, segment + object.offset, object.bytes, 1, -1, true, nullptr});
+    if (kernel_.dynamic_shared)
+      regions.push_back({"dynamic shared memory", reinterpret_cast<const char*>(w->view.dynamic_shared),
+                         kernel_.dynamic_shared, 1, -1, true, nullptr});
+    std::sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
+    for (Region& region : regions)
+      if (!reserve_cells(region)) report(block_name() + ": out of memory for check mode"), abandon();
+    shared_.push_back(std::move(regions));
+  }
 }
+
+static uint32_t actor_in_cluster() { return in_cluster(*worker, running().linear); }
 
 // The kernel library is compiled with frame pointers, as this library is.
 Calls Checker::calls() const {
@@ -75,7 +83,7 @@ void Checker::say(const std::string& what) {
 Region* Checker::find(const char* address) {
   if (last_ && address >= last_->low && address < last_->high()) return last_;
   Region* region = find_region(memory_.regions, address);
-  if (!region) region = find_region(shared_, address);
+  if (!region) region = find_region(shared_[rank_], address);
   return region ? last_ = region : nullptr;
 }
 
@@ -96,7 +104,7 @@ bool Checker::is_local(const char* address, Access kind) {
 
 std::string Checker::nearest(const char* address) const {
   for (const int beside : {0, 64})
-    for (const Region& region : shared_)
+    for (const Region& region : shared_[rank_])
       if (address >= region.low - beside && address < region.high() + beside)
         return relative_to(address, region.low, region.bytes, region.name);
   return memory_.describe_nearest(address);
@@ -119,7 +127,9 @@ std::string Checker::name_of(const Region& region, const Cell& cell, const char*
 
 void Checker::race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block,
                    uint32_t thread) {
-  const std::string who = block == block_ ? "thread " + std::to_string(thread) + " of the block, no barrier in between"
+  const uint32_t threads = worker->thread_count;
+  const std::string in = worker->launch->cluster() == 1 ? "the block" : "block " + std::to_string(thread / threads) + " of the cluster";
+  const std::string who = block == block_ ? "thread " + std::to_string(thread % threads) + " of " + in + ", no barrier in between"
                                           : "block " + std::to_string(block - first_block_) +
                                                 ", not ordered by a fence and an atomic";
   say("race (" + std::string(what) + ") on " + name_of(region, cell, at) + " with " + who);
@@ -140,7 +150,7 @@ bool Checker::after_write(const Region& region, const Cell& cell, const Actor& a
 void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   Cell& cell = region.cells[index];
   const char* at = region.low + index * region.granule;
-  const uint32_t thread = running().linear;
+  const uint32_t thread = actor_in_cluster();
   const Actor actor{thread, clocks_.now(thread)};
   const bool stale = region.shared && cell.write_block != block_;  // what another block left in shared memory
   if (!region.shared) {
@@ -201,7 +211,7 @@ void Checker::access(const char* address, size_t bytes, Access kind) {
     out_of_bounds(address, bytes, kind);
   }
   if (address + bytes > region->high()) out_of_bounds(region->high(), bytes, kind);
-  if (is_atomic(kind)) publications_.atomic(running().linear, address, reads(kind), writes(kind));
+  if (is_atomic(kind)) publications_.atomic(actor_in_cluster(), address, reads(kind), writes(kind));
   const size_t offset = static_cast<size_t>(address - region->low), granule = region->granule;
   const bool whole = bytes >= granule;  // of a part of an element it is not known which bytes others touched
   for (size_t cell = offset / granule; cell <= (offset + bytes - 1) / granule; cell++)
@@ -219,20 +229,32 @@ void Checker::need(Space space, const char* address, const char* instruction) {
   abandon();
 }
 
-void Checker::fence(bool between_blocks) { publications_.fence(running().linear, between_blocks); }
+void Checker::fence(bool between_blocks) { publications_.fence(actor_in_cluster(), between_blocks); }
 
 void Checker::lanes_meet(uint32_t first, uint32_t lanes) {
   Clocks::Clock meeting;
+  first = in_cluster(*worker, first);
   for (uint32_t left = lanes; left; left &= left - 1) clocks_.tell(first + __builtin_ctz(left), meeting);
   for (uint32_t left = lanes; left; left &= left - 1) clocks_.learn(first + __builtin_ctz(left), meeting);
 }
 
-void Checker::bulk_copy_ends(const char* shared, size_t bytes) {
-  if (Region* region = find(shared); region && region->shared)
-    for (size_t i = 0; i < bytes; i++) region->cells[shared - region->low + i].in_flight = false;
+void Checker::bulk_copy_begins(uint32_t rank, char* shared, size_t bytes, Clocks::Clock& clock) {
+  switch_to(rank);
+  copy_begins(shared, bytes);
+  switch_to(worker->rank);
+  clocks_.tell(actor_in_cluster(), clock);
 }
 
-void Checker::warp_knows(uint32_t first, uint32_t reader) {
+void Checker::bulk_copy_ends(uint32_t rank, const char* shared, size_t bytes) {
+  switch_to(rank);
+  if (Region* region = find(shared); region && region->shared)
+    for (size_t i = 0; i < bytes; i++) region->cells[shared - region->low + i].in_flight = false;
+  switch_to(worker->rank);
+}
+
+void Checker::warp_knows(uint32_t first) {
+  const uint32_t reader = actor_in_cluster();
+  first = in_cluster(*worker, first);
   const uint32_t time = clocks_.pass(reader);
   for (uint32_t lane = first; lane < first + 32; lane++) clocks_.learn(lane, reader, time);
 }
@@ -244,7 +266,7 @@ void Checker::copy_begins(const char* shared, size_t bytes) {
 }
 
 void Checker::copy_ends(const char* shared, size_t bytes) {
-  const uint32_t thread = running().linear;
+  const uint32_t thread = actor_in_cluster();
   if (Region* region = find(shared); region && region->shared)
     for (size_t i = 0; i < bytes; i++) {
       Cell& cell = region->cells[shared - region->low + i];

@@ -16,21 +16,22 @@ struct Calls {
   const char* pc[8] = {};
 };
 
-// Of one launch, whose blocks run one after another on one OS thread.
+// Of one launch, whose blocks or clusters run one after another on one OS thread. A cluster counts as one block.
 class Checker {
  public:
   Checker(WatchedMemory& memory, const Kernel& kernel);
   ~Checker();
 
-  void begin_block(Worker& w, uint64_t number);
+  void begin_blocks(const Worker& lead, uint64_t number);
+  void switch_to(uint32_t rank) { rank_ = rank, last_ = nullptr; }  // another block of the cluster runs
   void access(const char* address, size_t bytes, Access kind);
   void need(Space space, const char* address, const char* instruction);
   void fence(bool between_blocks);
 
-  // Synchronisation of the running block's threads.
-  void everybody_meets() {
-    publications_.everybody_meets();
-    clocks_.everybody_meets();
+  // Synchronisation of threads, which are counted through the blocks of a cluster, or of those of a block.
+  void everybody_meets(uint32_t rank) {
+    if (shared_.size() == 1) publications_.everybody_meets();
+    clocks_.everybody_meets(rank);
   }
   void lanes_meet(uint32_t first, uint32_t lanes);
   void arrive(uint32_t thread, Clocks::Clock& barrier) { clocks_.tell(thread, barrier); }
@@ -41,14 +42,11 @@ class Checker {
   void copy_ends(const char* shared, size_t bytes);
 
   // cp.async.bulk: who waits at its barrier knows `clock`, what its thread knew.
-  void bulk_copy_begins(char* shared, size_t bytes, Clocks::Clock& clock) {
-    copy_begins(shared, bytes);
-    clocks_.tell(running().linear, clock);
-  }
-  void bulk_copy_ends(const char* shared, size_t bytes);
+  void bulk_copy_begins(uint32_t rank, char* shared, size_t bytes, Clocks::Clock& clock);
+  void bulk_copy_ends(uint32_t rank, const char* shared, size_t bytes);
   void pass_on(Clocks::Clock& barrier, const Clocks::Clock& clock) { Clocks::raise(barrier, clock); }
-  // The lanes of a warp from `first` on have waited for what the matrix unit read as `reader`.
-  void warp_knows(uint32_t first, uint32_t reader);
+  // The lanes of a warp from `first` on have waited for what the matrix unit read as the running thread.
+  void warp_knows(uint32_t first);
 
   void say(const std::string& what);  // of the running thread, where it is; once for each place
   Calls calls() const;
@@ -72,7 +70,8 @@ class Checker {
   WatchedMemory& memory_;
   const Kernel& kernel_;
   const std::vector<SharedObject> objects_;
-  std::vector<Region> shared_;
+  std::vector<std::vector<Region>> shared_;  // of each block of a cluster
+  uint32_t rank_ = 0;
   Clocks clocks_;
   Publications publications_{clocks_};
   uint32_t block_ = 0, first_block_;  // numbers of the running block and of the launch's first

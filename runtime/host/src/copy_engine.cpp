@@ -8,7 +8,7 @@
 namespace baracuda_host {
 
 static const char load_box_name[] = "cp.async.bulk.tensor", load_name[] = "cp.async.bulk", store_name[] = "cp.async.bulk to global memory",
-                  reduce_name[] = "cp.reduce.async.bulk";
+                  reduce_name[] = "cp.reduce.async.bulk", send_name[] = "st.async";
 
 static Mbarrier& told(uint32_t barrier, const char* instruction, Site site) {
   Mbarrier& at = mbarrier_at(barrier, instruction, site);
@@ -77,12 +77,14 @@ static void write_box(char* shared, uint32_t address, const TensorMap& map, cons
 }
 
 struct BulkCopy {
-  enum Kind : uint8_t { LoadBox, Load, Store, Reduce } kind;
+  enum Kind : uint8_t { LoadBox, Load, Send, Store, Reduce } kind;  // the first three arrive at a barrier
   const char* name;
-  char *shared, *global;
+  char* global;
   TensorMap map;
   int32_t coordinates[5];
-  uint32_t address, bytes, barrier, thread, group;
+  uint32_t address, bytes, barrier, group;
+  const Thread* thread;
+  uint64_t value;
   std::vector<char> source;     // of a store whose source has been read
   std::vector<uint32_t> clock;  // of a load, in check mode
   Site site;
@@ -92,20 +94,27 @@ struct CopyEngine {
   std::vector<BulkCopy> copies;  // in flight, in order of issue
 };
 
-static bool is_load(const BulkCopy& copy) { return copy.kind <= BulkCopy::Load; }
+// Where its bytes in shared memory lie now: static shared memory moves when another block of the cluster runs.
+static char* shared_of(const BulkCopy& copy) {
+  return static_cast<char*>(shared_pointer(copy.address, copy.bytes, copy.name, copy.site));
+}
 
-static const char* source_of(const BulkCopy& copy) { return copy.source.empty() ? copy.shared : copy.source.data(); }
+static bool is_load(const BulkCopy& copy) { return copy.kind <= BulkCopy::Send; }
+
+static const char* source_of(const BulkCopy& copy) { return copy.source.empty() ? shared_of(copy) : copy.source.data(); }
 
 static void read_source(BulkCopy& copy) {
   if (!copy.source.empty()) return;
-  copy.source.assign(copy.shared, copy.shared + copy.bytes);
-  if (checker) checker->access(copy.shared, copy.bytes, Access::Read);
+  const char* shared = shared_of(copy);
+  copy.source.assign(shared, shared + copy.bytes);
+  if (checker) checker->access(shared, copy.bytes, Access::Read);
 }
 
 static void run_copy(const BulkCopy& copy) {
   switch (copy.kind) {
-    case BulkCopy::LoadBox: write_box(copy.shared, copy.address, copy.map, copy.coordinates); break;
-    case BulkCopy::Load: memcpy(copy.shared, copy.global, copy.bytes); break;
+    case BulkCopy::LoadBox: write_box(shared_of(copy), copy.address, copy.map, copy.coordinates); break;
+    case BulkCopy::Load: memcpy(shared_of(copy), copy.global, copy.bytes); break;
+    case BulkCopy::Send: memcpy(shared_of(copy), &copy.value, copy.bytes); break;
     case BulkCopy::Store: memcpy(copy.global, source_of(copy), copy.bytes); break;
     case BulkCopy::Reduce:
       for (uint32_t i = 0; i < copy.bytes; i += 4) {
@@ -123,7 +132,8 @@ static void finish_load(Worker& w, size_t index) {
   w.engine->copies.erase(w.engine->copies.begin() + static_cast<ptrdiff_t>(index));
   run_copy(copy);
   if (checker) {
-    checker->bulk_copy_ends(copy.shared, copy.bytes);
+    const PlaceInBlock place = place_in_block(copy.address);
+    checker->bulk_copy_ends(place.rank, place.address, copy.bytes);
     checker->pass_on(mbarrier_at(copy.barrier, copy.name, copy.site).clock, copy.clock);
   }
   mbarrier_receive(copy.barrier, copy.bytes, copy.site);
@@ -142,26 +152,31 @@ static void look_at(BulkCopy& copy) {
       });
       break;
     case BulkCopy::Load: looked_at_global(copy.global, copy.bytes, Access::Read); break;
+    case BulkCopy::Send: break;
     case BulkCopy::Store: looked_at_global(copy.global, copy.bytes, Access::Write); break;
     case BulkCopy::Reduce:
       looked_at_global(copy.global, copy.bytes, Access::Read);
       looked_at_global(copy.global, copy.bytes, Access::Write);
   }
-  if (is_load(copy)) checker->bulk_copy_begins(copy.shared, copy.bytes, copy.clock);
-  else checker->access(copy.shared, copy.bytes, Access::Peek);
+  if (!is_load(copy)) {
+    checker->access(shared_of(copy), copy.bytes, Access::Peek);
+    return;
+  }
+  const PlaceInBlock place = place_in_block(copy.address);
+  checker->bulk_copy_begins(place.rank, place.address, copy.bytes, copy.clock);
 }
 
 static void issue(BulkCopy copy) {
-  Worker& w = *worker;
-  if (!w.engine) w.engine = new CopyEngine;
-  copy.thread = running().linear;
+  Worker& lead = *worker->lead;
+  if (!lead.engine) lead.engine = new CopyEngine;
+  copy.thread = &running();
   copy.group = running().bulk_group;
   if (checker) look_at(copy);
-  if (is_load(copy)) memset(copy.shared, 0xff, copy.bytes);
-  const bool now = happens_now(w);
+  if (is_load(copy)) memset(shared_of(copy), 0xff, copy.bytes);
+  const bool now = happens_now(*worker);
   if (now && !is_load(copy)) read_source(copy);
-  w.engine->copies.push_back(std::move(copy));
-  if (now && is_load(w.engine->copies.back())) finish_load(w, w.engine->copies.size() - 1);
+  lead.engine->copies.push_back(std::move(copy));
+  if (now && is_load(lead.engine->copies.back())) finish_load(lead, lead.engine->copies.size() - 1);
 }
 
 void bulk_load_box(uint32_t to, const BoxAddress& box, uint32_t barrier, Site site) {
@@ -174,8 +189,8 @@ void bulk_load_box(uint32_t to, const BoxAddress& box, uint32_t barrier, Site si
   told(barrier, load_box_name, site);
   copy.kind = BulkCopy::LoadBox, copy.name = load_box_name, copy.site = site;
   copy.bytes = box_bytes(copy.map);
-  copy.shared = static_cast<char*>(shared_pointer(to, copy.bytes, "cp.async.bulk.tensor to", site));
-  copy.address = to, copy.barrier = barrier;
+  shared_pointer(to, copy.bytes, "cp.async.bulk.tensor to", site);
+  copy.address = absolute_address(to), copy.barrier = absolute_address(barrier);
   memcpy(copy.coordinates, box.coordinates, sizeof copy.coordinates);
   issue(copy);
 }
@@ -185,16 +200,16 @@ static BulkCopy linear(uint32_t shared, const void* global, uint32_t bytes, cons
   if (!bytes || bytes % 16) fail(std::string(name) + " of " + std::to_string(bytes) + " bytes, which is not a multiple of 16", site);
   require_multiple(shared, 16, std::string(name) + " with " + shared_name(shared), site);
   require_multiple(reinterpret_cast<uintptr_t>(global), 16, std::string(name) + " with an address in global memory", site);
-  copy.name = name, copy.site = site, copy.bytes = bytes, copy.address = shared;
+  copy.name = name, copy.site = site, copy.bytes = bytes, copy.address = absolute_address(shared);
   copy.global = static_cast<char*>(const_cast<void*>(global));
-  copy.shared = static_cast<char*>(shared_pointer(shared, bytes, name, site));
+  shared_pointer(shared, bytes, name, site);
   return copy;
 }
 
 void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, Site site) {
   told(barrier, load_name, site);
   BulkCopy copy = linear(to, from, bytes, load_name, site);
-  copy.kind = BulkCopy::Load, copy.barrier = barrier;
+  copy.kind = BulkCopy::Load, copy.barrier = absolute_address(barrier);
   issue(copy);
 }
 
@@ -204,18 +219,30 @@ void bulk_store(void* to, uint32_t from, uint32_t bytes, bool add_floats, Site s
   issue(copy);
 }
 
+void store_async(uint32_t to, uint64_t value, uint32_t bytes, uint32_t barrier, Site site) {
+  BulkCopy copy{};
+  copy.kind = BulkCopy::Send, copy.name = send_name, copy.site = site, copy.bytes = bytes, copy.value = value;
+  require_multiple(to, bytes, "st.async to " + shared_name(to), site);
+  mbarrier_at(barrier, send_name, site);
+  if (&block_of(to, send_name, site) != &block_of(barrier, send_name, site))
+    fail("st.async to " + shared_name(to) + " with the mbarrier at " + shared_name(barrier) + "; needs one of the same block", site);
+  shared_pointer(to, bytes, "st.async to", site);
+  copy.address = absolute_address(to), copy.barrier = absolute_address(barrier);
+  issue(copy);
+}
+
 void bulk_commit() { running().bulk_group++; }
 
 // A store that has read its source is done for a wait of `.read`; what it writes may still come later.
 void bulk_wait(uint32_t groups_still_pending, bool only_read) {
-  Worker& w = *worker;
+  Worker& w = *worker->lead;
   const Thread& t = running();
   if (!w.engine) return;
   if (w.launch->asynchrony == Asynchrony::Late) yield();
   std::vector<BulkCopy>& copies = w.engine->copies;
   for (size_t i = 0; i < copies.size();) {
     BulkCopy& copy = copies[i];
-    if (is_load(copy) || copy.thread != t.linear || t.bulk_group - copy.group <= groups_still_pending) {
+    if (is_load(copy) || copy.thread != &t || t.bulk_group - copy.group <= groups_still_pending) {
       i++;
     } else if (only_read) {
       read_source(copy);
@@ -246,9 +273,9 @@ static std::string in_flight(const BulkCopy& copy) {
 }
 
 void require_sources_read(const Thread& t) {
-  if (!worker->engine) return;
-  for (const BulkCopy& copy : worker->engine->copies) {
-    if (is_load(copy) || copy.thread != t.linear || !copy.source.empty()) continue;
+  if (!worker->lead->engine) return;
+  for (const BulkCopy& copy : worker->lead->engine->copies) {
+    if (is_load(copy) || copy.thread != &t || !copy.source.empty()) continue;
     report(whoami() + ": the thread exits while " + in_flight(copy));
     abandon();
   }

@@ -41,7 +41,7 @@ std::string whoami() { return block_name() + " thread " + triple(running().index
 
 [[noreturn]] void abandon() {
   aborting = true;
-  siglongjmp(worker->abandoned, 1);
+  siglongjmp(worker->lead->abandoned, 1);
 }
 
 void fail(const std::string& what, Site site) {
@@ -83,7 +83,7 @@ void report_and_abandon(const char* what) {
 
 void handle_fault(int signal, siginfo_t* info, void* context) {
   const Worker* w = worker;
-  if (!w || !w->in_kernel) {  // not ours: the default action follows when the instruction runs again
+  if (!w || !w->lead->in_kernel) {  // not ours: the default action follows when the instruction runs again
     ::signal(signal, SIG_DFL);
     return;
   }

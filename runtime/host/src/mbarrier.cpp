@@ -20,8 +20,9 @@ static uint64_t* memory_of(uint32_t address, const char* instruction, Site site)
 
 Mbarrier& mbarrier_at(uint32_t address, const char* instruction, Site site) {
   const uint64_t* memory = memory_of(address, instruction, site);
-  const auto entry = worker->mbarriers.find(memory);
-  if (entry == worker->mbarriers.end()) fail(std::string(instruction) + " of " + shared_name(address) + ", where no mbarrier was initialised", site);
+  Worker& owner = block_of(address, instruction, site);
+  const auto entry = owner.mbarriers.find(offset_in_block(address));
+  if (entry == owner.mbarriers.end()) fail(std::string(instruction) + " of " + shared_name(address) + ", where no mbarrier was initialised", site);
   if (*memory != mark) fail(std::string(instruction) + " of " + name_of(address) + ", which a store has overwritten", site);
   return entry->second;
 }
@@ -29,10 +30,11 @@ Mbarrier& mbarrier_at(uint32_t address, const char* instruction, Site site) {
 void mbarrier_init(uint32_t address, uint32_t arrivals, Site site) {
   uint64_t* memory = memory_of(address, "mbarrier.init", site);
   if (!arrivals || arrivals > most_arrivals) fail("mbarrier.init with a count of " + std::to_string(arrivals) + ", which is not 1 to 1048575", site);
-  if (worker->mbarriers.count(memory)) fail("mbarrier.init of " + name_of(address) + ", which is in use; needs mbarrier.inval first", site);
+  if (worker->mbarriers.count(address)) fail("mbarrier.init of " + name_of(address) + ", which is in use; needs mbarrier.inval first", site);
   if (checker) checker->access(reinterpret_cast<char*>(memory), 8, Access::Write);
   *memory = mark;
-  Mbarrier& barrier = worker->mbarriers[memory];
+  Mbarrier& barrier = worker->mbarriers[address];
+  barrier.owner = worker;
   barrier.address = address;
   barrier.arrivals = barrier.missing = arrivals;
   barrier.made_by = running().linear;
@@ -44,7 +46,7 @@ void mbarrier_inval(uint32_t address, Site site) {
   if (barrier.bytes) fail("mbarrier.inval of " + name_of(address) + ", which expects " + std::to_string(barrier.bytes) + " bytes", site);
   uint64_t* memory = memory_of(address, "mbarrier.inval", site);
   if (checker) checker->access(reinterpret_cast<char*>(memory), 8, Access::Write);
-  worker->mbarriers.erase(memory);
+  worker->mbarriers.erase(address);
   memset(memory, 0xff, 8);
 }
 
@@ -56,7 +58,7 @@ static void end_phase_if_complete(Mbarrier& barrier) {
     barrier.seen.swap(barrier.clock);
     barrier.clock.clear();
   }
-  for (const uint32_t i : barrier.waiting) make_ready(*worker, i);
+  for (const uint32_t i : barrier.waiting) make_ready(*barrier.owner, i);
   barrier.waiting.clear();
 }
 
@@ -66,7 +68,7 @@ void mbarrier_arrive(uint32_t address, uint32_t bytes, Site site) {
   Mbarrier& barrier = mbarrier_at(address, bytes ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site);
   barrier.bytes += bytes;
   if (barrier.bytes > most_bytes) fail(name_of(address) + " expects " + std::to_string(barrier.bytes) + " bytes, more than 1048575", site);
-  if (checker) checker->arrive(running().linear, barrier.clock);
+  if (checker) checker->arrive(in_cluster(*worker, running().linear), barrier.clock);
   if (!barrier.missing) fail("mbarrier.arrive of " + name_of(address) + ", where all " + std::to_string(barrier.arrivals) + " have arrived in this phase", site);
   barrier.missing--;
   end_phase_if_complete(barrier);
@@ -82,6 +84,7 @@ void mbarrier_receive(uint32_t address, uint32_t bytes, Site site) {
 void mbarrier_wait(uint32_t address, uint32_t parity, Site site) {
   if (parity > 1) fail("mbarrier.try_wait.parity with parity " + std::to_string(parity), site);
   Mbarrier& barrier = mbarrier_at(address, "mbarrier.try_wait", site);
+  if (barrier.owner != worker) fail("mbarrier.try_wait of " + name_of(address) + "; needs one of the own block", site);
   Worker& w = *worker;
   Thread& t = running();
   if ((barrier.phase & 1) == parity) {
@@ -97,18 +100,19 @@ void mbarrier_wait(uint32_t address, uint32_t parity, Site site) {
       fail("phase " + std::to_string(ending + 1) + " of " + name_of(address) + " ended before this thread saw the end of phase " +
                std::to_string(ending), site);
   }
-  if (checker) checker->leave(t.linear, barrier.seen);
+  if (checker) checker->leave(in_cluster(w, t.linear), barrier.seen);
 }
 
 // "for phase 0 of the mbarrier at byte 1024 of dynamic shared memory, which lacks 1 of 8 arrivals and 4096 bytes"
 std::string lacking(const Mbarrier& barrier) {
   return "for phase " + std::to_string(barrier.phase) + " of " + name_of(barrier.address) + ", which lacks " +
          std::to_string(barrier.missing) + " of " + std::to_string(barrier.arrivals) + " arrivals and " +
-         std::to_string(barrier.bytes) + " bytes";
+         (barrier.bytes < 0 ? "has " + std::to_string(-barrier.bytes) + " bytes too many"
+                            : std::to_string(barrier.bytes) + " bytes");
 }
 
 void fence_proxy_async() {
-  for (auto& [memory, barrier] : worker->mbarriers)
+  for (auto& [address, barrier] : worker->mbarriers)
     if (barrier.made_by == running().linear) barrier.published = true;
 }
 

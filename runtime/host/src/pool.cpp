@@ -46,7 +46,7 @@ static void map_dynamic_shared(Worker& w, size_t bytes) {
   w.view.dynamic_shared = reinterpret_cast<unsigned char*>(w.dynamic + pages - padded);
 }
 
-static void prepare(Worker& w, const Launch& launch) {
+static void prepare_block(Worker& w, const Launch& launch) {
   w.launch = &launch;
   w.view.block = dim3(launch.block_threads);
   w.view.grid = launch.grid;
@@ -58,6 +58,28 @@ static void prepare(Worker& w, const Launch& launch) {
     w.threads.back().index = {i, 0, 0};
   }
   map_dynamic_shared(w, launch.kernel->dynamic_shared);
+}
+
+static void prepare(Worker& lead, const Launch& launch) {
+  for (auto rank = static_cast<uint32_t>(lead.others.size()) + 1; rank < launch.cluster(); rank++) {
+    lead.others.push_back(new Worker);
+    lead.others.back()->lead = &lead;
+    lead.others.back()->rank = rank;
+  }
+  lead.blocks.assign(1, &lead);
+  lead.blocks.insert(lead.blocks.end(), lead.others.begin(), lead.others.begin() + (launch.cluster() - 1));
+  for (Worker* w : lead.blocks) prepare_block(*w, launch);
+}
+
+static void forget_blocks(Worker& lead) {
+  worker = &lead;
+  block = &lead.view;
+  forget_copies(lead);
+  for (Worker* w : lead.blocks) {
+    w->stacks.reclaim();
+    for (Thread& t : w->threads) forget_copies(t);
+    forget_products(*w);
+  }
 }
 
 // A copy of the kernel's parameter, aligned as any type may need.
@@ -81,14 +103,11 @@ static void run_job(Worker& w, const Launch& launch) {
   if (!sigsetjmp(w.abandoned, 1)) {
     w.in_kernel = true;
     // In increasing order, so that a block that waits for a lower one is never left waiting.
-    for (uint64_t b; !aborting && (b = pool->next_block++) < blocks;) run_block(w, b);
+    for (uint64_t b; !aborting && (b = pool->next_block.fetch_add(launch.cluster())) < blocks;) run_blocks(w, b);
     w.in_kernel = false;
   } else {
     w.in_kernel = false;
-    w.stacks.reclaim();
-    for (Thread& t : w.threads) forget_copies(t);
-    forget_copies(w);
-    forget_products(w);
+    forget_blocks(w);
   }
 }
 

@@ -32,15 +32,9 @@ static uint32_t random_bit(Worker& w, uint32_t set) {
   return __builtin_ctz(set);
 }
 
-// Takes the next runnable thread, null if there is none. Forward order stays in a warp while it can, then
-// takes the next higher one: a warp's threads share cache lines.
-static Thread* pick(Worker& w) {
-  while (!w.ready.warps && finish_awaited_copy(w)) {
-  }
-  if (!w.ready.warps) {
-    if (!w.yielded.warps) return nullptr;
-    std::swap(w.ready, w.yielded);
-  }
+// Takes the next runnable thread of a block that has one. Forward order stays in a warp while it can, then takes the next
+// higher one: a warp's threads share cache lines.
+static Thread* pick_ready(Worker& w) {
   const uint32_t warps = w.ready.warps;
   uint32_t warp = w.current_warp, lane;
   switch (w.launch->order) {
@@ -62,6 +56,40 @@ static Thread* pick(Worker& w) {
   w.ready.remove(warp, lane);
   w.current_warp = warp;
   return &w.threads[warp * 32 + lane];
+}
+
+// The next block of the cluster with a runnable thread.
+static Worker* ready_block(Worker& w) {
+  const auto& blocks = w.lead->blocks;
+  const auto count = static_cast<uint32_t>(blocks.size());
+  const uint32_t skip = w.launch->order == Order::Random ? next_random(*w.lead) % count : 0;
+  for (uint32_t i = 0; i < count; i++)
+    if (Worker* other = blocks[(w.rank + skip + i) % count]; other->ready.warps) return other;
+  return nullptr;
+}
+
+static Thread* pick_elsewhere(Worker& w) {
+  for (;;) {
+    if (Worker* next = ready_block(w)) {
+      switch_to_block(*next);
+      return pick_ready(*next);
+    }
+    if (finish_awaited_copy(*w.lead)) continue;
+    bool yielded = false;
+    for (Worker* member : w.lead->blocks) {
+      yielded |= member->yielded.warps != 0;
+      std::swap(member->ready, member->yielded);
+    }
+    if (!yielded) return nullptr;
+  }
+}
+
+// Takes the next runnable thread of the cluster and makes its block the running one; null if there is none. A block goes
+// on while it can, since a switch costs more than a thread; in random order it now and then does not. What runs beside
+// the threads goes on before threads that have yielded.
+static Thread* pick(Worker& w) {
+  const bool stays = w.launch->cluster() == 1 || w.launch->order != Order::Random || next_random(*w.lead) % 64;
+  return w.ready.warps && stays ? pick_ready(w) : pick_elsewhere(w);
 }
 
 static std::string ranges(const std::vector<uint32_t>& sorted) {
@@ -92,8 +120,16 @@ static void report_deadlock(Worker& w) {
 }
 
 [[noreturn]] static void deadlock(Worker& w) {
-  report_deadlock(w);
+  for (Worker* member : w.lead->blocks) {
+    if (!member->live) continue;
+    switch_to_block(*member);
+    report_deadlock(*member);
+  }
   abandon();
+}
+
+static bool any_live(const Worker& w) {
+  return w.live || std::any_of(w.lead->blocks.begin(), w.lead->blocks.end(), [](const Worker* member) { return member->live; });
 }
 
 static void exit_thread(Worker& w, Thread& t) {
@@ -104,10 +140,13 @@ static void exit_thread(Worker& w, Thread& t) {
   w.live--;
   w.live_lanes[t.linear / 32] &= ~(1u << t.linear % 32);
   forget_copies(t);
-  if (!w.live) drain_copies(w);
   release_if_complete(w);
   release_warp_groups(w, t.linear / 32);
+  if (w.lead->cluster_barrier.arrived) release_cluster_if_complete(*w.lead);
+  if (!any_live(w)) drain_copies(*w.lead);
 }
+
+static void start(Worker& w, Thread& fresh);
 
 // A fiber runs thread after thread: while the next one is fresh it starts on the same stack, so a block whose
 // threads never wait needs one stack and not one switch.
@@ -118,18 +157,21 @@ static void fiber_main() {
     Thread& done = running();
     exit_thread(w, done);
     Thread* next = pick(w);
-    if (!next && w.live) deadlock(w);
+    if (!next && any_live(w)) deadlock(w);
     if (next) {
       thread = next;
       if (next->state == State::Fresh) {
-        next->fiber = done.fiber;
-        next->state = State::Running;
-        continue;
+        if (worker == &w) {
+          next->fiber = done.fiber;
+          next->state = State::Running;
+          continue;
+        }
+        start(*worker, *next);
       }
       next->state = State::Running;
     }
     w.stacks.give(done.fiber);
-    fiber_switch(*done.fiber, next ? *next->fiber : w.home);
+    fiber_switch(*done.fiber, next ? *next->fiber : w.lead->home);
   }
 }
 
@@ -147,7 +189,7 @@ void park(Worker& w, Thread& self) {
   Thread* next = pick(w);
   if (!next) deadlock(w);
   thread = next;
-  if (next->state == State::Fresh) start(w, *next);
+  if (next->state == State::Fresh) start(*worker, *next);
   next->state = State::Running;
   if (next != &self) fiber_switch(*self.fiber, *next->fiber);
 }
@@ -156,7 +198,7 @@ void yield() {
   Worker& w = *worker;
   Thread& self = running();
   // Alone, this thread can only be waiting for another block, so for another OS thread.
-  if (!w.ready.warps && !w.yielded.warps) sched_yield();
+  if (!w.ready.warps && !w.yielded.warps && w.launch->cluster() == 1) sched_yield();
   self.state = State::Ready;
   w.yielded.add(self.linear);
   park(w, self);
@@ -171,6 +213,7 @@ static void reset_block(Worker& w, uint64_t number) {
   for (uint32_t i = 0; i < w.thread_count; i++) {
     w.threads[i].state = State::Fresh;
     w.threads[i].bulk_group = 0;
+    w.threads[i].arrived_in_cluster = w.threads[i].to_wait_in_cluster = false;
   }
   for (uint32_t i = 0; i < w.warp_count; i++) {
     const uint32_t lanes = w.thread_count - i * 32 >= 32 ? ~0u : (1u << w.thread_count % 32) - 1;
@@ -184,7 +227,7 @@ static void reset_block(Worker& w, uint64_t number) {
     barrier.clock.clear();
   }
   w.mbarriers.clear();
-  forget_copies(w);
+  forget_copies(*w.lead);
   forget_products(w);
   reset_registers(w);
   w.live = w.thread_count;
@@ -198,19 +241,24 @@ static void reset_block(Worker& w, uint64_t number) {
 static void poison_shared(Worker& w) {
   const Kernel& kernel = *w.launch->kernel;
   if (kernel.dynamic_shared) memset(w.view.dynamic_shared, 0xff, kernel.dynamic_shared);
-  if (kernel.static_shared > 1)
-    memset(kernel.shared_anchor() - kernel.anchor_offset, 0xff, kernel.static_shared);
+  if (w.rank) w.away.assign(kernel.static_shared, static_cast<char>(0xff));
+  else if (kernel.static_shared > 1) memset(static_shared(kernel), 0xff, kernel.static_shared);
 }
 
-void run_block(Worker& w, uint64_t number) {
-  reset_block(w, number);
-  poison_shared(w);
-  if (checker) checker->begin_block(w, number);
-  Thread& first = *pick(w);
-  thread = &first;
-  start(w, first);
-  first.state = State::Running;
-  fiber_switch(w.home, *first.fiber);
+void run_blocks(Worker& lead, uint64_t first) {
+  lead.cluster_barrier = {};
+  for (Worker* w : lead.blocks) {
+    reset_block(*w, first + w->rank);
+    poison_shared(*w);
+  }
+  if (lead.blocks.size() > 1) lead.away.resize(lead.launch->kernel->static_shared);
+  if (checker) checker->begin_blocks(lead, first);
+  Thread& thread_0 = *pick(lead);
+  thread = &thread_0;
+  start(*worker, thread_0);
+  thread_0.state = State::Running;
+  fiber_switch(lead.home, *thread_0.fiber);
+  switch_to_block(lead);
 }
 
 }  // namespace baracuda_host

@@ -45,7 +45,7 @@ class RunsFibers {
 // First a request to leave at the next barrier; a thread that reaches none is interrupted. A stop that
 // arrives when the kernel has just ended is void.
 static void handle_stop(int, siginfo_t*, void*) {
-  if (!worker || !worker->in_kernel) return;
+  if (!worker || !worker->lead->in_kernel) return;
   if (!aborting.exchange(true)) return;
   report_and_abandon("stopped by the launch timeout");
 }

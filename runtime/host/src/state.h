@@ -14,12 +14,12 @@
 
 namespace baracuda_host {
 
-enum class State : uint8_t { Fresh, Running, Ready, AtBlockBarrier, AtNamedBarrier, AtMbarrier, AtRegisters, AtWarp, Done };
+enum class State : uint8_t { Fresh, Running, Ready, AtBlockBarrier, AtNamedBarrier, AtClusterBarrier, AtMbarrier, AtRegisters, AtWarp, Done };
 enum class Order : uint32_t { Forward, Reverse, Random };
 enum class Asynchrony : uint32_t { Late, Early, Random };  // when the copy engine and the matrix units do their work
 
 struct AsyncCopies;  // of one thread, not yet waited for
-struct CopyEngine;   // of a block, as is what follows
+struct CopyEngine;   // of a cluster
 struct WarpProducts;
 
 struct Mbarrier;
@@ -35,6 +35,8 @@ struct Thread : ThreadView {
   Site site{};
   const Mbarrier* awaited = nullptr;
   uint32_t bulk_group = 0;  // cp.async.bulk.commit_group: how many
+  bool arrived_in_cluster = false, to_wait_in_cluster = false;
+  uint64_t cluster_phase = 0;  // in which it arrived
 };
 
 struct NamedBarrier {
@@ -46,6 +48,7 @@ struct NamedBarrier {
 
 // A barrier in shared memory.
 struct Mbarrier {
+  struct Worker* owner = nullptr;
   uint32_t address = 0, arrivals = 0, missing = 0, made_by = 0;
   int64_t bytes = 0;  // expected and not yet come, of the current phase
   uint64_t phase = 0;
@@ -73,11 +76,27 @@ struct Launch {
   uint32_t seed;
   Asynchrony asynchrony;
   class WatchedMemory* memory;  // null unless the launch is checked
+  uint32_t cluster() const { return kernel->cluster; }
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }
 };
 
-// One OS thread and the block that it runs.
+// A barrier of all threads of a cluster.
+struct ClusterBarrier {
+  uint32_t arrived = 0;
+  uint64_t phase = 0;
+  std::vector<uint32_t> clock, seen;  // in check mode: of the arrivals in this phase and in the last
+};
+
+// One OS thread and the block that it runs. The blocks of a cluster run on one OS thread: each has a Worker, and that of
+// rank 0, which leads, stands for the OS thread. What a block has in static shared memory is the OS thread's own; of
+// blocks that do not run it lies in `away`.
 struct Worker {
+  Worker* lead = this;
+  uint32_t rank = 0;
+  std::vector<Worker*> blocks{this};  // of the leader: of each rank
+  std::vector<Worker*> others;        // of the leader: all that were ever made
+  std::vector<char> away;
+  ClusterBarrier cluster_barrier;     // of the leader
   BlockView view{};
   const Launch* launch = nullptr;
   std::vector<Thread> threads;  // at least thread_count of them
@@ -87,10 +106,10 @@ struct Worker {
   uint32_t at_barrier = 0, predicates = 0, predicates_result = 0;
   bool predicates_all = false;
   NamedBarrier named[16];
-  std::unordered_map<const void*, Mbarrier> mbarriers;  // by their place in memory
-  CopyEngine* engine = nullptr;                         // allocated on first use, as are products
-  std::vector<WarpProducts*> products;                  // of each warp
-  std::vector<uint32_t> registers;                      // of a thread of each warp; 0: as launched
+  std::unordered_map<uint32_t, Mbarrier> mbarriers;  // by their place in the window
+  CopyEngine* engine = nullptr;                      // of the leader; allocated on first use, as are products
+  std::vector<WarpProducts*> products;               // of each warp
+  std::vector<uint32_t> registers;                   // of a thread of each warp; 0: as launched
   uint32_t free_registers = 0;
   FiberStacks stacks;
   Fiber home{};             // the OS thread's own stack
@@ -108,12 +127,14 @@ extern __thread Worker* worker BARACUDA_HOST_FAST_TLS;
 inline Thread& running() { return *static_cast<Thread*>(thread); }
 
 // scheduler.cpp
-void run_block(Worker& w, uint64_t number);
+void run_blocks(Worker& lead, uint64_t first);  // one, or those of a cluster
+inline uint32_t in_cluster(const Worker& w, uint32_t thread) { return w.rank * w.thread_count + thread; }
 void park(Worker& w, Thread& self);  // gives up the OS thread until somebody makes `self` ready
 void make_ready(Worker& w, uint32_t index);
 
 // barrier.cpp and warp.cpp: an exiting thread may complete what others wait for
 void release_if_complete(Worker& w);
+void release_cluster_if_complete(Worker& lead);
 void release_warp_groups(Worker& w, uint32_t warp);
 
 uint32_t next_random(Worker& w);

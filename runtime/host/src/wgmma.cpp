@@ -281,7 +281,7 @@ static void wait_for_products(void** arguments, uint32_t lanes) {
     give_back(products, *product.accumulator);
     products.fenced = false;
   }
-  if (checker && covered) checker->warp_knows(warp * 32, running().linear);
+  if (checker && covered) checker->warp_knows(warp * 32);
   products.queue.erase(products.queue.begin(), products.queue.begin() + static_cast<ptrdiff_t>(covered));
 }
 

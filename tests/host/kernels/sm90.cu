@@ -98,3 +98,75 @@ extern "C" __global__ void store_matrices(const Matrices args) {
   ldmatrix_x4(back, base + lane * 48);
   args.transposed[lane] = baracuda_host::movmatrix_trans(back[0]);
 }
+
+#ifdef BARACUDA_CLUSTER
+#include <baracuda/arch/cluster_sm90.cuh>
+
+struct Exchanged { float* out; long long turns; };
+
+// out[blocks, turns, cluster]: what each block has received from each of its cluster, the sum of both their numbers.
+extern "C" __global__ void exchange(const Exchanged args) {
+  __shared__ float received[2][BARACUDA_CLUSTER];
+  __shared__ unsigned long long barriers[2];
+  const unsigned rank = cluster_rank(), t = threadIdx.x;
+  const Barrier arrived[2] = {{shared_address(&barriers[0])}, {shared_address(&barriers[1])}};
+  if (t == 0) {
+    arrived[0].init(1);
+    arrived[1].init(1);
+    fence_barrier_init();
+  }
+  cluster_sync();
+  for (int turn = 0; turn < args.turns; turn++) {
+    const Barrier barrier = arrived[turn % 2];
+    if (t == 0) barrier.expect(sizeof received[0]);
+    if (t < BARACUDA_CLUSTER) store_async(&received[turn % 2][rank], t, 1000.0f * blockIdx.x + turn, barrier);
+    barrier.wait_cluster(turn / 2 % 2);
+    if (t < BARACUDA_CLUSTER)
+      args.out[(blockIdx.x * args.turns + turn) * BARACUDA_CLUSTER + t] = received[turn % 2][t];
+  }
+}
+
+// One misdeed per mode.
+extern "C" __global__ void misuse_a_cluster(const Exchanged args) {
+  DYN_SHARED(float, dynamic);
+  const unsigned rank = cluster_rank(), t = threadIdx.x;
+  const Barrier barrier = {shared_address(dynamic)};
+  if (t == 0) {
+    barrier.init(1);
+    fence_barrier_init();
+  }
+  cluster_sync();
+  switch (args.turns) {
+    case 0:
+      if (rank == 0 && t < 32) return;
+      if (rank == 1 && t == 0) store_async(dynamic + 8, 0, 1.0f, barrier);  // sent to whom may have ended
+      if (rank == 0) barrier.wait(0);
+      break;
+    case 1:
+      if (rank == 1) cluster_sync();  // half of the cluster
+      else barrier.wait(0);  // other half
+      break;
+    case 2:
+      if (t == 0) mapped_address(0, 2);  // no such block
+      break;
+    case 3:
+      if (rank == 0 && t == 0) {
+        const Barrier other = {mapped_address(barrier.address, 1)};
+        other.wait(0);  // of another block
+      }
+      cluster_sync();
+      break;
+    case 4:
+      baracuda_host::cluster_wait({"sm90.cu", 3});
+      break;
+    case 5:
+      if (rank == 1 && t == 0) store_async(dynamic + 8, 0, 1.0f, barrier);  // nobody waits
+      break;
+    case 6:
+      if (rank == 0) return;
+      for (int i = 0; i < 4; i++) __nanosleep(1);
+      if (t == 0) store_async(dynamic + 8, 0, 1.0f, barrier);  // to a block that has ended
+      break;
+  }
+}
+#endif

@@ -30,4 +30,4 @@ BARACUDA_HOST_UNCHECKED static inline char* shared_anchor() {
   extern "C" __attribute__((visibility("default"))) baracuda_host::Kernel baracuda_host_kernel = {       \
       baracuda_host_entry,          baracuda_host::shared_anchor, sizeof(baracuda_host_argument),        \
       BARACUDA_HOST_DYNAMIC_SHARED, 0,                            0, nullptr, nullptr, nullptr,            \
-      BARACUDA_HOST_BLOCKS};
+      BARACUDA_HOST_BLOCKS,         BARACUDA_HOST_CLUSTER};

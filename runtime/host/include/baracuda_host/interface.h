@@ -32,6 +32,7 @@ struct Kernel {  // exported by a kernel library, completed by bind()
   size_t static_shared, anchor_offset;  // extent of static shared memory, where the anchor is in it
   const char *library, *image, *image_end;  // its file, and where that is mapped
   uint32_t blocks_per_multiprocessor;       // that it promises to fit, which bounds its registers
+  uint32_t cluster;                         // blocks of a cluster
 };
 
 // Library-local thread storage would cost a call per access to threadIdx.

@@ -45,6 +45,12 @@ void wgmma_fence(Site site);
 void wgmma_commit(Site site);
 void wgmma_wait(int groups_still_pending, Site site);
 
+uint32_t cluster_rank();
+uint32_t mapped_address(uint32_t address, uint32_t rank, Site site);  // mapa
+void cluster_arrive(Site site);
+void cluster_wait(Site site);
+void store_async(uint32_t to, uint64_t value, uint32_t bytes, uint32_t barrier, Site site);  // st.async
+
 void set_registers(uint32_t count, bool more, Site site);  // setmaxnreg
 
 }  // namespace baracuda_host

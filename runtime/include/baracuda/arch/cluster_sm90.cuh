@@ -5,6 +5,23 @@
 
 namespace baracuda {
 
+#ifdef BARACUDA_HOST
+inline unsigned cluster_rank() { return baracuda_host::cluster_rank(); }
+inline void cluster_sync(BARACUDA_SITE) {
+    baracuda_host::cluster_arrive(BARACUDA_HERE);
+    baracuda_host::cluster_wait(BARACUDA_HERE);
+}
+inline unsigned mapped_address(unsigned shared, unsigned rank, BARACUDA_SITE) {
+    return baracuda_host::mapped_address(shared, rank, BARACUDA_HERE);
+}
+template <typename T> inline void store_async(T* shared, unsigned rank, T value, Barrier barrier, BARACUDA_SITE) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "st.async sends 4 or 8 bytes");
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    baracuda_host::store_async(mapped_address(shared_address(shared), rank, BARACUDA_SITE_ARGS), bits, sizeof value,
+                               mapped_address(barrier.address, rank, BARACUDA_SITE_ARGS), BARACUDA_HERE);
+}
+#else
 // The rank of this block in its cluster; blocks of a cluster are neighbours in the grid.
 __device__ __forceinline__ unsigned cluster_rank() {
     unsigned rank;
@@ -38,5 +55,6 @@ __device__ __forceinline__ void store_async(double* shared, unsigned rank, doubl
                  "l"(__double_as_longlong(value)), "r"(mapped_address(barrier.address, rank))
                  : "memory");
 }
+#endif
 
 }  // namespace baracuda

@@ -9,6 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from host.tensor_maps import F16, SWIZZLES, U8, encode, swizzled
+from repository import KERNELS
+
+from baracuda.runtime.errors import DriverError, KernelInternal
 
 FILE = "sm90.cu"
 SHARED = "DYN_SHARED_BYTES=98304"
@@ -187,3 +190,69 @@ def test_matrices_to_shared_memory(device, source, run):
     for lane in range(32):
         low, high = matrices[0].T[lane // 4, lane % 4 * 2 :][:2]
         assert transposed[lane] == low | high << 16
+
+
+@pytest.mark.parametrize("cluster", [2, 8])
+@pytest.mark.parametrize(("asynchrony", "order"), [("late", "forward"), ("early", "reverse"), ("random", "random")])
+def test_clusters(device, source, run, cluster, asynchrony, order):
+    """Blocks of a cluster send each other values, which arrive at mbarriers, turn after turn."""
+    device.asynchrony, device.order, device.seed = asynchrony, order, 5
+    blocks, turns = 3 * cluster, 7
+    out = device.empty((blocks, turns, cluster), np.float32)
+    run(device, source(FILE, "exchange", f"BARACUDA_CLUSTER={cluster}"), blocks, 64, out, turns)
+    block, turn, sender = np.indices(out.shape)
+    np.testing.assert_array_equal(out, 1000 * (block // cluster * cluster + sender) + turn)
+
+
+def test_cluster_that_does_not_divide_the_grid(device, source, run):
+    """A launch of part of a cluster is refused, as CUDA refuses it."""
+    with pytest.raises(DriverError, match=r"grid \(3, 1, 1\) is no multiple of its cluster of 2 blocks"):
+        run(device, source(FILE, "exchange", "BARACUDA_CLUSTER=2"), 3, 64, 0, 1)
+
+
+TEXT = (KERNELS / FILE).read_text().splitlines()
+
+
+def at(remark: str) -> str:
+    """The place, as findings name it, of the statement with `remark` behind it."""
+    (line,) = (number for number, text in enumerate(TEXT, 1) if text.endswith(f"// {remark}"))
+    return f"sm90.cu:{line}"
+
+
+HERE = "byte 0 of dynamic shared memory"
+LACKS = f"for phase 0 of the mbarrier at {HERE}, which lacks 1 of 1 arrivals and"
+OF_CLUSTERS = {
+    0: [
+        f"block (0,0,0): deadlock, no thread can run; threads 0-31 exited; threads 32-63 in mbarrier.try_wait at "
+        f"sm90.cu:{int(at('sent to whom may have ended').partition(':')[2]) + 1} {LACKS} has 4 bytes too many"
+    ],
+    1: [
+        f"block (0,0,0): deadlock, no thread can run; threads 0-63 in mbarrier.try_wait at {at('other half')} {LACKS} "
+        "0 bytes",
+        "block (1,0,0): deadlock, no thread can run; threads 0-63 in barrier.cluster.wait at "
+        f"{at('half of the cluster')}",
+    ],
+    2: [f"block (1,0,0) thread (0,0,0): mapa of rank 2 in a cluster of 2 blocks at {at('no such block')}"],
+    3: [
+        f"block (0,0,0) thread (0,0,0): mbarrier.try_wait of the mbarrier at {HERE} of block 1 of the cluster; needs "
+        f"one of the own block at {at('of another block')}"
+    ],
+    4: ["block (1,0,0) thread (63,0,0): barrier.cluster.wait of a thread that has not arrived at sm90.cu:3"],
+    5: [
+        "block (0,0,0): the block ends while st.async of 4 bytes to byte 32 of dynamic shared memory of block 0 of the "
+        f"cluster is in flight, issued at {at('nobody waits')}"
+    ],
+    6: [
+        f"block (1,0,0) thread (0,0,0): st.async {HERE} of block 0 of the cluster, which has ended at "
+        f"{at('to a block that has ended')}"
+    ],
+}
+
+
+@pytest.mark.parametrize("mode", OF_CLUSTERS)
+def test_findings_of_clusters(device, source, run, mode):
+    """What blocks of a cluster may not do to each other."""
+    kernel = source(FILE, "misuse_a_cluster", "BARACUDA_CLUSTER=2", "DYN_SHARED_BYTES=256")
+    with pytest.raises(KernelInternal) as caught:
+        run(device, kernel, 2, 64, 0, mode)
+    assert str(caught.value).splitlines()[1:] == OF_CLUSTERS[mode]

@@ -60,11 +60,11 @@ class Tree:
         return subprocess.Popen(command, cwd=self.root, env=environment, text=True, **pipes)
 
     def refusal(self, *arguments: str) -> str | None:
-        """What `baracuda-gen` says in the end when it does not exit with 0."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        """What `baracuda-gen` says when it does not exit with 0: its first complaint, or else its last line."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with self.start(self.command(*arguments), stdin=subprocess.DEVNULL, **pipes) as process:
-            said, _ = process.communicate()
-            return _last_line(said) if process.returncode else None
+            said, complaints = process.communicate()
+            return (_lines(complaints)[0] or _lines(said)[-1]) if process.returncode else None
 
 
 def judge(defect: Defect, root: Path, variables: Mapping[str, str], without: Sequence[str]) -> Verdict:
@@ -133,15 +133,15 @@ def _tested(tree: Tree, question: Question) -> Generator[Verdict]:
                 if "end" in record:
                     return
             stderr.seek(0)
-            yield Verdict(KILLED, case, f"the process ended with {process.wait()}: {_last_line(stderr.read())}")
+            yield Verdict(KILLED, case, f"the process ended with {process.wait()}: {_lines(stderr.read())[-1]}")
         finally:
             impatient.cancel()
             process.kill()
 
 
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["nothing"]
-    return lines[-1][:_SAID]
+def _lines(said: str) -> list[str]:
+    """What is said line by line, each cut where it gets long; one empty line for nothing."""
+    return [line.strip()[:_SAID] for line in said.splitlines() if line.strip()] or [""]
 
 
 def unchanged(op: str, root: Path, variables: Mapping[str, str]) -> Verdict:

@@ -43,6 +43,21 @@ def test_a_spec_that_no_longer_validates_is_caught_by_generate() -> None:
     assert "specs/attention/alibi.yaml:29: 'slopes' needs both `optional` and `default`" in verdict.said
 
 
+@pytest.mark.parametrize("complaints, said", [("c\nd", "c"), ("", "b")])
+def test_a_refusal_is_the_first_complaint_or_the_last_line(tmp_path: Path, complaints: str, said: str) -> None:
+    main = tmp_path / ".imports/baracuda/cli/main.py"
+    main.parent.mkdir(parents=True)
+    main.write_text(f"""
+import sys
+def main():
+    print("a\\nb")
+    print({complaints!r}, file=sys.stderr)
+    sys.exit(len(sys.argv) - 1)
+""")
+    tree = Tree(tmp_path, {})
+    assert (tree.refusal(), tree.refusal("x")) == (None, said)
+
+
 def asked(monkeypatch: pytest.MonkeyPatch, tested: Verdict | None, refused: str = "", same: bool = False) -> list[str]:
     """Have the steps of `judge` answer so; the list grows by each that is asked."""
     steps: list[str] = []

@@ -12,7 +12,7 @@ import numpy as np
 
 from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
 from baracuda.codegen.spec.spec import OpSpec, RangeSpec
-from baracuda.runtime import KernelSku, PlanPreference, SpecError, Unsupported
+from baracuda.runtime import ElementKind, KernelSku, PlanPreference, SpecError, Unsupported
 from baracuda.runtime.values import short_repr
 
 from .problem import Problem
@@ -198,3 +198,13 @@ def _extent(rule: RangeSpec, rng: np.random.Generator) -> int:
     low = math.log(max(rule.low, 1))
     value = int(math.exp(rng.uniform(low, math.log(max(rule.high, 1) + 1))))
     return rule.low if rule.low < 1 and rng.random() < 0.04 else min(max(value, rule.low), rule.high)
+
+
+def benched(subject: Subject, element: ElementKind | str) -> list[Problem]:
+    """The problems of the spec's benchmarks, which are as large as those of users, and the test cases if it has none.
+
+    Their arrays are not to be drawn.
+    """
+    cases = [*subject.spec.bench.cases] or [*subject.spec.tests.cases]
+    fields = [{n: v for n, v in case.items() if n in subject.spec.descriptor} for case in cases]
+    return [Problem.of(subject, case, element) for case in fields]

@@ -291,6 +291,10 @@ def _bad_aliases(
         same = (tensor.shape, tensor.element) == (out.shape, out.element)
         moved = out._replace(pointer=tensor.pointer, strides=out.strides)
         if allowed and same:
+            if moved.shape and max(moved.shape) > 1:
+                moved = moved._replace(pointer=tensor.pointer + tensor.element.row.bytes, strides=tensor.strides)
+                call = {**good, name: moved}
+                yield _BadCall(f"{name} one element into {other}", InvalidProblem, call, workspace, ("overlaps",))
             continue
         yield _BadCall(f"{name} over {other}", InvalidProblem, {**good, name: moved}, workspace, ("overlaps",))
     if workspace is not None:

@@ -13,14 +13,14 @@ import pytest
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelSku
 
-from ..problems.cases import problems, random_problems, skus
+from ..problems.cases import benched, problems, random_problems, skus
 from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
 from ..problems.subject import Subject
 from ..trials.memory import Memory, check_mode, memory_of
-from ..variables import DEVICE, OPS, PACKAGE, SPECS
-from . import checks, declarations, refusals, table
+from ..variables import DEVICE, OPS, PACKAGE, SAMPLE, SPECS
+from . import checks, declarations, keys, refusals, remembered, selections, table
 from .accesses import SMALL, check_accesses
 from .defaults import check_defaults
 
@@ -53,6 +53,16 @@ def _small(sku: KernelSku) -> Problem:
     """The smallest problem of a SKU with several rows, cells or samples."""
     problems = [p for p in problems_of(sku.op, sku.symbol) if p.several] or problems_of(sku.op, sku.symbol)
     return min(problems, key=lambda p: p.size)
+
+
+def _large(subject: Subject) -> list[Problem]:
+    """Of each element type the benchmarked problem that most kernels may serve; in a sampled run one of all."""
+    of_each = [max(benched(subject, dtype), key=_kernels_and_arguments) for dtype in subject.spec.dtypes]
+    return of_each if SAMPLE not in os.environ else [max(of_each, key=_kernels_and_arguments)]
+
+
+def _kernels_and_arguments(problem: Problem) -> tuple[int, int, int]:
+    return len(problem.plan.skus), len(problem.arguments), problem.size
 
 
 def _few(sku: KernelSku) -> list[Problem]:
@@ -216,3 +226,24 @@ def test_check_order(sku: KernelSku, memory: Memory) -> None:
 
 def test_entry_points(sku: KernelSku, memory: Memory) -> None:
     declarations.check_entry_points(_small(sku), memory)
+
+
+def test_remembered(subject: Subject) -> None:
+    for problem in _large(subject):
+        remembered.check_remembered(problem)
+
+
+def test_capture(subject: Subject) -> None:
+    for problem in _large(subject):
+        remembered.check_capture(problem)
+
+
+def test_selections(subject: Subject) -> None:
+    for problem in _large(subject):
+        selections.check_selections(problem)
+        selections.check_measured_choices(problem)
+
+
+def test_keys(subject: Subject) -> None:
+    for problem in _large(subject):
+        keys.check_keys(problem)

@@ -65,6 +65,10 @@ TABLE = {
     "elements": Row((), 60),
     "declarations": Row((), 60),
     "defaults": Row((), 60),
+    "remembered": Row((), 60),
+    "capture": Row((), 60),
+    "selections": Row((), 60),
+    "keys": Row((), 60),
 }
 
 

@@ -10,6 +10,8 @@
 
 #include "../include/baracuda_host/interface.h"
 
+#pragma GCC push_options
+#pragma GCC optimize("O3")
 namespace baracuda_host {
 
 static constexpr int exponent_of_zero = -1000;
@@ -106,3 +108,4 @@ void add_products(const Summation& rule, float* sum, int pitch_sum, const float*
 }
 
 }  // namespace baracuda_host
+#pragma GCC pop_options

@@ -20,7 +20,7 @@ from ..problems.problem import Arrays, Problem
 from ..problems.row import RowProblem
 from ..repro.bundle import offer
 from ..trials.arrange import Choice, arrange, same_bits
-from ..trials.memory import PATTERNS, Memory, Placed
+from ..trials.memory import PATTERNS, HostMemory, Memory, Placed
 from ..trials.trial import Trial, message_of, trial, wrong_in
 
 LOOSEST = 0.05  # fraction of the bound that a SKU's worst error must reach, so that the bound can fail
@@ -249,6 +249,24 @@ def check_batch_invariance(problem: Problem, memory: Memory) -> None:
     for name in promised:
         if name in outputs and not same_bits(_first(base[name], half.shape_of(name)), outputs[name]):
             raise AssertionError(f"{_of(problem)}: {name!r} has other bits when there is half of the batch")
+
+
+def check_asynchrony(problem: Problem, memory: HostMemory) -> None:
+    """Results have the same bits whenever TMA and wgmma do their work, and in whatever order threads run."""
+    arrays, _ = with_saved(problem, problem.draw(seed=3), problem.stored_types(), problem.draw_hidden(seed=3))
+    device = memory.device
+    before = device.asynchrony, device.order, device.seed
+    late = arrange(problem, arrays, memory).run()
+    try:
+        for asynchrony, order in (("early", "reverse"), ("random", "random")):
+            device.asynchrony, device.order, device.seed = asynchrony, order, 17
+            outputs = arrange(problem, arrays, memory).run()
+            for name in late:
+                if not same_bits(late[name], outputs[name]):
+                    how = f"with asynchrony {asynchrony!r} and order {order!r}"
+                    raise AssertionError(f"{_of(problem)}: {name!r} has other bits {how}")
+    finally:
+        device.asynchrony, device.order, device.seed = before
 
 
 def _first(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -18,7 +18,7 @@ from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
 from ..problems.subject import Subject
-from ..trials.memory import Memory, check_mode, memory_of
+from ..trials.memory import HostMemory, Memory, check_mode, memory_of
 from ..variables import DEVICE, OPS, PACKAGE, SAMPLE, SPECS
 from . import checks, declarations, keys, refusals, remembered, selections, table
 from .accesses import SMALL, check_accesses
@@ -190,6 +190,10 @@ if _device() == "host":
                 if small or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
+
+
+    def test_asynchrony(sku: KernelSku) -> None:
+        checks.check_asynchrony(_small(sku), HostMemory())
 
 
 def test_argument_refusals(sku: KernelSku, memory: Memory) -> None:

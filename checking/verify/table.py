@@ -39,6 +39,11 @@ class Row(NamedTuple):
     one_for_each: tuple[str, ...]  # combinations of traits, as "element path"
     sampled: int  # kernels in a sampled run, over all ops
     families: tuple[str, ...] = ("row", "map", "body")
+    archs: tuple[str, ...] = ()  # only kernels for these, if any are named
+
+    def is_of(self, sku: KernelSku) -> bool:
+        """Whether the check runs on kernels for the architecture of `sku`."""
+        return not self.archs or sku.arch in self.archs
     problems: int | None = None  # of a kernel in a sampled run, of checks that derive many
 
 
@@ -50,6 +55,7 @@ TABLE = {
     "special_values": Row(("element path",), 30),
     "batch_invariance": Row(("element path",), 30),
     "accesses": Row(("bytes path", "tile"), 30),
+    "asynchrony": Row(("bytes path", "tile"), 12, archs=("sm_90", "sm_90a")),
     "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
     "stored_types": Row(("bytes path",), 20),
     "broadcast_inputs": Row(("bytes path",), 20),
@@ -135,7 +141,7 @@ def ops(check: str, subjects: Sequence[Subject]) -> list[Subject]:
 def _first_of_each(row: Row, subject: Subject) -> list[KernelSku]:
     seen: set[Hashable] = set()
     chosen = []
-    for sku in skus(subject, "host"):
+    for sku in filter(row.is_of, skus(subject, "host")):
         values = traits(subject, sku)
         new = {(names, *(values[name] for name in names.split())) for names in row.one_for_each} - seen
         seen |= new

@@ -32,6 +32,7 @@ void Checker::begin_blocks(const Worker& lead, uint64_t number) {
   memory_.blocks_so_far = std::max(memory_.blocks_so_far, block_);
   clocks_.reset(lead.thread_count, static_cast<uint32_t>(lead.blocks.size()));
   publications_.begin_block(block_);
+  proxies_.reset(lead.thread_count * static_cast<uint32_t>(lead.blocks.size()));
   switch_to(0);
   if (!shared_.empty()) return;  // all blocks of a rank run on this OS thread, so they share the addresses too
   const char* segment = kernel_.shared_anchor() - kernel_.anchor_offset;
@@ -166,6 +167,10 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   else if (whole && cell.earlier_block && !region.shared && !is_atomic(kind) &&
            !ordered(false, cell.earlier_block, 0, 0, actor))
     race(writes(kind) ? "write after atomic" : "read after atomic", region, cell, at, cell.earlier_block, 0);
+  if (kind == Access::Peek && region.shared && cell.write_block == block_ && !cell.by_engine && !cell.in_flight &&
+      !proxies_.sees(thread, cell.write_thread, cell.write_time))
+    say("read of " + name_of(region, cell, at) + ", which thread " + std::to_string(cell.write_thread % worker->thread_count) +
+        " stored, by the copy engine or a matrix unit; needs fence.proxy.async between store and barrier");
   const bool filled = region.shared ? !stale && cell.written
                                     : cell.written || cell.filled || (region.sole >= 0 && memory_.buffer_of(region, cell).filled);
   if (reads(kind) && !filled) say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which was never written");
@@ -198,13 +203,13 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   cell.write_time = actor.time;
   cell.atomic = is_atomic(kind);
   cell.written = true;
-  cell.in_flight = false;
+  cell.in_flight = cell.by_engine = false;
   cell.read_block = cell.earlier_reader = 0;
 }
 
 void Checker::access(const char* address, size_t bytes, Access kind) {
   if (aborting) say("stopped by the launch timeout"), abandon();  // here, where no lock is held
-  if (running().fiber->holds(address)) return;
+  if (running().fiber->holds(address)) return look_at_registers(address, bytes, writes(kind));
   Region* region = find(address);
   if (!region) {
     if (is_local(address, kind)) return;
@@ -231,6 +236,8 @@ void Checker::need(Space space, const char* address, const char* instruction) {
 
 void Checker::fence(bool between_blocks) { publications_.fence(actor_in_cluster(), between_blocks); }
 
+void Checker::fence_proxy() { proxies_.fence(actor_in_cluster()); }
+
 void Checker::lanes_meet(uint32_t first, uint32_t lanes) {
   Clocks::Clock meeting;
   first = in_cluster(*worker, first);
@@ -241,6 +248,8 @@ void Checker::lanes_meet(uint32_t first, uint32_t lanes) {
 void Checker::bulk_copy_begins(uint32_t rank, char* shared, size_t bytes, Clocks::Clock& clock) {
   switch_to(rank);
   copy_begins(shared, bytes);
+  if (Region* region = find(shared); region && region->shared)
+    for (size_t i = 0; i < bytes; i++) region->cells[shared - region->low + i].by_engine = true;
   switch_to(worker->rank);
   clocks_.tell(actor_in_cluster(), clock);
 }

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "clocks.h"
+#include "proxies.h"
 #include "publications.h"
 #include "shared_objects.h"
 #include "state.h"
@@ -33,6 +34,7 @@ class Checker {
     if (shared_.size() == 1) publications_.everybody_meets();
     clocks_.everybody_meets(rank);
   }
+  void fence_proxy();
   void lanes_meet(uint32_t first, uint32_t lanes);
   void arrive(uint32_t thread, Clocks::Clock& barrier) { clocks_.tell(thread, barrier); }
   void leave(uint32_t thread, const Clocks::Clock& barrier) { clocks_.learn(thread, barrier); }
@@ -74,6 +76,7 @@ class Checker {
   uint32_t rank_ = 0;
   Clocks clocks_;
   Publications publications_{clocks_};
+  Proxies proxies_{clocks_};
   uint32_t block_ = 0, first_block_;  // numbers of the running block and of the launch's first
   Region* last_ = nullptr;
   std::unordered_set<std::string> said_;

@@ -37,6 +37,11 @@ class Clocks {
     knows_more_[thread] = 1;
     raise(seen_[thread], clock);
   }
+  Clock known_to(uint32_t thread) {
+    Clock clock = knows_more_[thread] ? seen_[thread] : floor_of(thread);
+    clock[thread] = time_[thread];
+    return clock;
+  }
   // Ends a stretch of time of `thread`, which is returned.
   uint32_t pass(uint32_t thread) { return time_[thread]++; }
   void learn(uint32_t thread, uint32_t other, uint32_t time) {

@@ -112,6 +112,7 @@ std::string lacking(const Mbarrier& barrier) {
 }
 
 void fence_proxy_async() {
+  if (checker) checker->fence_proxy();
   for (auto& [address, barrier] : worker->mbarriers)
     if (barrier.made_by == running().linear) barrier.published = true;
 }

@@ -35,6 +35,7 @@ struct Thread : ThreadView {
   Site site{};
   const Mbarrier* awaited = nullptr;
   uint32_t bulk_group = 0;  // cp.async.bulk.commit_group: how many
+  std::vector<bool> written_words;  // in check mode: of its stack, since the last wgmma.fence
   bool arrived_in_cluster = false, to_wait_in_cluster = false;
   uint64_t cluster_phase = 0;  // in which it arrived
 };
@@ -145,6 +146,7 @@ bool finish_awaited_copy(Worker& w);
 void require_sources_read(const Thread& t);
 void drain_copies(Worker& w);
 void forget_copies(Worker& w);
+void look_at_registers(const char* address, size_t bytes, bool writes);  // check mode: an access to local memory
 void require_products_awaited(uint32_t warp);
 void forget_products(Worker& w);
 void reset_registers(Worker& w);

@@ -32,7 +32,7 @@ struct Cell {  // one element; zeros say that nothing happened
   uint32_t read_block, read_time[2], earlier_reader;
   uint16_t write_thread, read_thread[2];
   uint8_t owner;  // number of the buffer, from 1; 0 lies between elements
-  bool filled, atomic, in_flight, written;
+  bool filled, atomic, in_flight, written, by_engine;  // written by the copy engine rather than by a store
 };
 
 struct Region {

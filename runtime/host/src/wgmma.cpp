@@ -28,6 +28,7 @@ struct Product {
   uint32_t group;
   bool done;
   Site site;
+  std::vector<char> operands;  // in check mode, as they were when it was issued
 };
 
 struct WarpProducts {
@@ -53,6 +54,8 @@ template <class Visit> static void each_register(int columns, Visit visit) {
     for (int i = 0; i < columns / 2; i++) visit(lane, i, lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
 }
 
+static void require_fenced_registers(const Thread& t, const void* registers, size_t bytes, const char* name, Site site);
+
 static Accumulator& take_accumulator(WarpProducts& products, void** arguments, Site site) {
   const auto& first = *static_cast<const MatrixProduct64*>(arguments[0]);
   const auto* low = static_cast<const char*>(first.sum);
@@ -70,7 +73,11 @@ static Accumulator& take_accumulator(WarpProducts& products, void** arguments, S
   made.columns = first.columns;
   made.integers = first.of_a == Factor::S8 || first.of_a == Factor::U8;
   made.in_flight = 0;
-  for (int lane = 0; lane < 32; lane++) made.registers[lane] = static_cast<const MatrixProduct64*>(arguments[lane])->sum;
+  const Thread* lanes = &worker->threads[warp_of_running() * 32];
+  for (int lane = 0; lane < 32; lane++) {
+    made.registers[lane] = static_cast<const MatrixProduct64*>(arguments[lane])->sum;
+    if (checker) require_fenced_registers(lanes[lane], made.registers[lane], 2 * static_cast<size_t>(made.columns), "sums", site);
+  }
   each_register(made.columns, [&](int lane, int i, int row, int column) {
     memcpy(&made.sum[row][column], static_cast<char*>(made.registers[lane]) + 4 * i, 4);
   });
@@ -227,14 +234,51 @@ static void run_product(Product& product, uint32_t warp) {
 }
 
 // Check mode, when the product is issued and when it is waited for.
-static void look_at(const Product& product, uint32_t warp, Access kind) {
+static void look_at(Product& product, uint32_t warp, Access kind) {
+  std::vector<char> now;
   const MatrixProduct64& of = product.of;
   const auto looked_at = [&](uint64_t descriptor, int first, int count, bool along) {
     each_chunk_of(Descriptor(descriptor), first, count, 32, 32 / bytes_of(of.of_a), along, product.site,
-                  [&](int, int, const char* from) { checker->access(from, 16, kind); });
+                  [&](int, int, const char* from) {
+                    checker->access(from, 16, kind);
+                    now.insert(now.end(), from, from + 16);
+                  });
   };
   if (!of.a_registers) looked_at(of.a, static_cast<int>(warp % 4) * rows, rows, of.a_transposed);
   looked_at(of.b, 0, of.columns, of.b_transposed);
+  if (of.a_registers)
+    for (const uint32_t* registers : product.a_registers)
+      now.insert(now.end(), reinterpret_cast<const char*>(registers), reinterpret_cast<const char*>(registers + 4));
+  if (product.operands.empty()) product.operands = std::move(now);
+  else if (now != product.operands)
+    checker->say("an operand of wgmma.mma_async in flight was overwritten, issued at " + place(product.site));
+}
+
+static bool overlap(const char* a, size_t a_bytes, const void* b, size_t b_bytes) {
+  return a < static_cast<const char*>(b) + b_bytes && static_cast<const char*>(b) < a + a_bytes;
+}
+
+// A thread's words on its stack are its registers.
+void look_at_registers(const char* address, size_t bytes, bool writes) {
+  Thread& t = running();
+  const Worker& w = *worker;
+  const uint32_t warp = t.linear / 32, lane = t.linear % 32;
+  if (writes) {
+    if (t.written_words.empty()) t.written_words.resize(FiberStacks::bytes / 4);
+    const auto first = static_cast<size_t>(address - t.fiber->low) / 4, end = (static_cast<size_t>(address - t.fiber->low) + bytes + 3) / 4;
+    for (size_t word = first; word < end; word++) t.written_words[word] = true;
+  }
+  if (w.products.size() <= warp || !w.products[warp]) return;
+  for (const auto& accumulator : w.products[warp]->accumulators)
+    if (overlap(address, bytes, accumulator->registers[lane], 2 * static_cast<size_t>(accumulator->columns)))
+      checker->say(std::string(writes ? "write" : "read") + " of a sum that wgmma.mma_async in flight adds to; needs wgmma.wait_group");
+}
+
+static void require_fenced_registers(const Thread& t, const void* registers, size_t bytes, const char* name, Site site) {
+  if (t.written_words.empty() || !t.fiber->holds(registers)) return;
+  const auto first = static_cast<size_t>(static_cast<const char*>(registers) - t.fiber->low) / 4;
+  for (size_t word = first; word < first + bytes / 4; word++)
+    if (t.written_words[word]) fail(std::string("wgmma.mma_async with ") + name + " that the thread has written since its last wgmma.fence", site);
 }
 
 static void require_whole_warp(uint32_t lanes) {
@@ -254,16 +298,23 @@ static void issue_product(void** arguments, uint32_t lanes) {
   }
   if (!first.a_registers) require_aligned(Descriptor(first.a), "A", site);
   require_aligned(Descriptor(first.b), "B", site);
-  Product product{first, {}, &take_accumulator(products, arguments, site), products.group, false, site};
+  Product product{first, {}, &take_accumulator(products, arguments, site), products.group, false, site, {}};
   for (int lane = 0; lane < 32; lane++) product.a_registers[lane] = static_cast<const MatrixProduct64*>(arguments[lane])->a_registers;
   product.accumulator->in_flight++;
+  if (checker && first.a_registers)
+    for (uint32_t lane = 0; lane < 32; lane++)
+      require_fenced_registers(worker->threads[warp * 32 + lane], product.a_registers[lane], 16, "A in registers", site);
   if (checker) look_at(product, warp, Access::Peek);
-  products.queue.push_back(product);
+  products.queue.push_back(std::move(product));
   if (happens_now(*worker))
     for (Product& earlier : products.queue) run_product(earlier, warp);
 }
 
-static void fence_products(void**, uint32_t) { products_of(warp_of_running()).fenced = true; }
+static void fence_products(void**, uint32_t) {
+  products_of(warp_of_running()).fenced = true;
+  Thread* lanes = &worker->threads[warp_of_running() * 32];
+  for (uint32_t lane = 0; lane < 32; lane++) lanes[lane].written_words.clear();
+}
 static void commit_products(void**, uint32_t) { products_of(warp_of_running()).group++; }
 
 static void wait_for_products(void** arguments, uint32_t lanes) {

@@ -7,6 +7,8 @@
 
 using namespace baracuda;
 
+__device__ unsigned* words(unsigned address) { return static_cast<unsigned*>(__cvta_shared_to_generic(address)); }
+
 struct Args { long long mode; const TensorMap* map; float* memory; };
 
 extern "C" __global__ void misbehave(const Args args) {
@@ -115,6 +117,75 @@ extern "C" __global__ void misbehave(const Args args) {
       break;
     case 19:
       if (t == 0) load_box(tile + 99968, *args.map, barrier, 0, 0, 0, 0, 0);  // past the end
+      break;
+  }
+  if (args.mode < 20) return;
+
+  // From here on: what only check mode finds.
+  for (unsigned i = t; i < 4096; i += 384) words(tile)[i] = 0;
+  if (args.mode != 20) fence_proxy_async();
+  __syncthreads();
+  switch (args.mode) {
+    case 20:
+      if (t >= 128) break;
+      wgmma_fence();
+      multiply();
+      wgmma_commit();
+      wgmma_wait<0>();
+      break;
+    case 21:
+      if (t == 0) {
+        barrier.expect(1024);
+        load_box(tile, *args.map, barrier, 0, 0, 0, 0, 0);
+      }
+      __syncthreads();
+      if (t < 128) {
+        wgmma_fence();
+        multiply();
+        wgmma_commit();
+        wgmma_wait<0>();
+      }
+      barrier.wait(0);
+      break;
+    case 22:
+      if (t >= 128) break;
+      wgmma_fence();
+      multiply();
+      wgmma_commit();
+      args.memory[t] = sum[5];  // sum in flight
+      wgmma_wait<0>();
+      break;
+    case 23:
+      if (t >= 128) break;
+      wgmma_fence();
+      sum[3] = args.memory[t];
+      multiply();
+      wgmma_commit();
+      wgmma_wait<0>();
+      break;
+    case 24:
+      if (t >= 128) break;
+      wgmma_fence();
+      multiply();
+      wgmma_commit();
+      words(tile)[t * 16] = 7;
+      wgmma_wait<0>();  // overwritten operand
+      break;
+    case 25:
+      if (t == 0) {
+        words(tile)[3] = 5;
+        store_bytes(args.memory, tile, 128);  // no fence
+        bulk_commit();
+        bulk_wait<0>();
+      }
+      break;
+    case 26:
+      if (t == 0) {
+        barrier.expect(1024);
+        load_box(tile, *args.map, barrier, 0, 0, 0, 0, 0);
+      }
+      args.memory[t] = words(tile)[t & 255];  // not waited for
+      barrier.wait(0);
       break;
   }
 }

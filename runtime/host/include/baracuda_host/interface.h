@@ -82,7 +82,7 @@ void copy_async_commit();
 void copy_async_wait(int groups_still_pending);
 
 // What check mode is told of memory; the compiler reports plain loads and stores by itself.
-// Atomic does both; Peek is a read of which it is not yet known when it ends.
+// Atomic does both; Peek is the read of the copy engine or a matrix unit, of which it is not yet known when it ends.
 enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic, Peek };
 void access(const void* address, size_t bytes, Access kind);
 enum class Space : uint8_t { Global, Shared };

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from host.tensor_maps import F16, encode
@@ -83,3 +85,41 @@ def test_a_phase_that_a_thread_misses(device, source, run):
         run(device, source(*KERNEL), 1, 384, 18, 0, tensor)
     said = f"phase 1 of {BARRIER} ended before this thread saw the end of phase 0 at {at('lapped')}"
     assert str(caught.value).splitlines()[1] == "block (0,0,0) thread (32,0,0): " + said
+
+
+WHOM = r"block \(0,0,0\) thread \(\d+,0,0\): "
+CHECKED = {
+    20: r"read of 'dynamic shared memory' byte \d+, which thread \d+ stored, by the copy engine or a matrix unit; "
+    r"needs fence.proxy.async between store and barrier at .*" + at("product"),
+    21: r"read of 'dynamic shared memory' byte \d+ while a cp.async of thread 0 may be writing there at .*"
+    + at("product"),
+    22: "read of a sum that wgmma.mma_async in flight adds to; needs wgmma.wait_group at " + at("sum in flight"),
+    23: "wgmma.mma_async with sums that the thread has written since its last wgmma.fence at .*" + at("product"),
+    24: "an operand of wgmma.mma_async in flight was overwritten, issued at "
+    + at("product")
+    + " at .*"
+    + at("overwritten operand"),
+    25: r"read of 'dynamic shared memory' byte \d+, which thread 0 stored, by the copy engine or a matrix unit; needs "
+    r"fence.proxy.async between store and barrier at .*" + at("no fence"),
+    26: r"read of 'dynamic shared memory' byte \d+ while a cp.async of thread 0 may be writing there at "
+    + at("not waited for"),
+}
+
+
+@pytest.mark.parametrize("mode", CHECKED)
+def test_finding_of_check_mode(device, source, run, mode):
+    """What numbers need not show: stores that the other proxy does not see, and work in flight that is disturbed."""
+    tensor = device.empty((1, 1, 8, 64), np.float16)
+    tensor[...] = 0
+    code, words = encode(device, F16, tensor, (1, 1, 8, 64), swizzle=3)
+    memory = device.empty(384, np.float32)
+    map_of_device = device.empty(128 + 64, np.uint8)
+    first = -map_of_device.ctypes.data % 64
+    map_of_device[...] = 0
+    memory[...] = 0
+    map_of_device[first : first + 128] = words
+    device.check = True
+    with pytest.raises(KernelInternal) as caught:
+        run(device, source(*KERNEL), 1, 384, mode, map_of_device[first : first + 128], memory)
+    assert code == 0
+    assert any(re.search(WHOM + CHECKED[mode], line) for line in str(caught.value).splitlines()), str(caught.value)

@@ -131,11 +131,16 @@ class Problem:
         gradient, forward = self.spec.gradient, self.forward
         return frozenset(gradient.saved).intersection(forward.outputs) if gradient and forward else frozenset()
 
-    def draw(self, style: str = "normal", seed: int = 0) -> Arrays:
-        """Random inputs in the caller's shapes, exactly representable, without those saved by the forward."""
-        rng = self._rng(seed)
+    def draw(
+        self, style: str = "normal", seed: int = 0, choice: Mapping[str, ElementKind] | None = None
+    ) -> Arrays:
+        """Random inputs in the caller's shapes and stored types, without those saved by the forward.
+
+        Of a tensor in f32 beside halves, values have more bits than halves do.
+        """
+        rng, types = self._rng(seed), self.stored_types(choice)
         return {
-            name: self._values(rng, style, self.shape_of(name), self.plan.elements_of(name)[0], name)
+            name: self._values(rng, style, self.shape_of(name), types[name], name)
             for name in self.arguments
             if name in self.spec.inputs and name not in self.saved
         }
@@ -213,4 +218,10 @@ def below(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return rng.standard_normal(shape) - 1000.0
 
 
-_STYLES = {"normal": normal, "below": below, "spread": spread, "constant": constant}
+def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Large numbers that cancel along any axis, with small ones between them, which an accumulator in a half loses."""
+    turn = np.indices(shape).sum(0) % 4 if shape else np.zeros((), int)
+    return np.where(turn % 2, rng.standard_normal(shape), 256.0 * (1 - turn))
+
+
+_STYLES = {"normal": normal, "below": below, "spread": spread, "constant": constant, "cancelling": cancelling}

@@ -123,8 +123,8 @@ def test_accuracy(sku: KernelSku, memory: Memory) -> None:
 
 def test_edges(sku: KernelSku, memory: Memory) -> None:
     found = edge_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
-    for problem in table.some("edges", found, lambda problem: problem):
-        checks.check_problem(problem, memory)
+    for turn, problem in enumerate(table.some("edges", found, lambda problem: problem)):
+        checks.check_problem(problem, memory, style=("normal", "cancelling")[turn % 2])
 
 
 def test_feature_pairs(sku: KernelSku, memory: Memory) -> None:

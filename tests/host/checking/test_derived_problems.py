@@ -7,17 +7,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 from repository import ROOT
 
 from baracuda.checking.problems.cases import problems, skus
 from baracuda.checking.problems.edges import edge_problems
 from baracuda.checking.problems.pairs import paired_problems
+from baracuda.checking.problems.problem import cancelling
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.variables import SAMPLE
 from baracuda.checking.verify import defaults, table
 from baracuda.codegen.spec.load import load_folder
-from baracuda.runtime import KernelSku
+from baracuda.runtime import ElementKind, KernelSku
 
 LOADED = load_folder(ROOT / "specs")
 
@@ -103,6 +106,25 @@ def test_a_sampled_run_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
     few = list(table.some("edges", derived, lambda problem: problem))
     assert 1 < len(few) <= table.TABLE["edges"].problems  # type: ignore[operator]
     assert len({tuple(problem.plan.sources()) for problem in few}) == 1
+
+
+def test_inputs_are_drawn_in_their_stored_type() -> None:
+    """A gain in f32 beside halves has bits that halves have not, so a kernel that rounds it is seen."""
+    subject, sku = _kernel("rms_norm", "bf16_row8x16x4")
+    problem = problems(subject, sku)[0]
+    gamma = problem.draw(choice={"gamma": ElementKind.F32})["gamma"]
+    assert gamma.dtype == np.float32 and (gamma != gamma.astype(ml_dtypes.bfloat16).astype(np.float32)).any()
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_a_sum_in_halves_loses_what_cancels(kind: type) -> None:
+    rows = cancelling(np.random.default_rng(0), (16, 64)).astype(kind)
+    exact, narrow = rows.astype(np.float64).sum(1), np.zeros(16, kind)
+    for column in rows.T:
+        narrow = (narrow + column).astype(kind)
+    lost = abs(narrow.astype(np.float64) - exact) > 8 * np.finfo(np.float16).eps * abs(exact)
+    assert lost.sum() > 12
+    assert np.allclose(rows.astype(np.float32).cumsum(1)[:, -1], exact, rtol=1e-3, atol=1e-3)
 
 
 def test_a_changed_default_is_objected_to(tmp_path: Path) -> None:

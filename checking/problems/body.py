@@ -58,14 +58,15 @@ class BodyProblem(Problem, family="body"):
         return behind.intersection(self.spec.descriptor)
 
     @property
-    def half(self) -> Problem | None:
-        """Half of the field that the spec calls the batch."""
-        batch = self.spec.tests.batch
-        if batch is None or self.values[batch] < 2:
-            return None
+    def batch(self) -> int | None:
+        """The field that the spec calls the batch."""
+        return None if self.spec.tests.batch is None else int(self.values[self.spec.tests.batch])
+
+    def with_batch(self, count: int) -> Problem:
+        """The same problem with another batch."""
+        batch = str(self.spec.tests.batch)
         rest = {n: v for n, v in self.case.items() if self.spec.descriptor[n].same_as != batch}
-        smaller = {**rest, batch: self.values[batch] // 2}
-        return Problem.of(self.subject, smaller, self.element, self.arch, self.layout)
+        return Problem.of(self.subject, {**rest, batch: count}, self.element, self.arch, self.layout)
 
     @property
     def forward_values(self) -> dict[str, Any]:

@@ -101,17 +101,19 @@ class MapProblem(Problem, family="map"):
         return {**vars(descriptor), **sizes, **dict(sku.schedule.numbers), "threads": sku.schedule.threads}
 
     @property
-    def half(self) -> Problem | None:
-        """Half of the field that the spec calls the batch: of a shape, of its first extent."""
-        batch = self.spec.tests.batch
-        if batch is None:
+    def batch(self) -> int | None:
+        """The field that the spec calls the batch: of a shape, its first extent."""
+        if (field := self.spec.tests.batch) is None:
             return None
-        value = self.values[batch]
-        first = value if isinstance(value, int) else value[0]
-        if first < 2:
-            return None
-        smaller = first // 2 if isinstance(value, int) else [first // 2, *value[1:]]
-        return Problem.of(self.subject, {**self.case, batch: smaller}, self.element, self.arch, self.layout)
+        value = self.values[field]
+        return int(value if isinstance(value, int) else value[0])
+
+    def with_batch(self, count: int) -> Problem:
+        """The same problem with another batch."""
+        field = str(self.spec.tests.batch)
+        value = self.values[field]
+        case = {**self.case, field: count if isinstance(value, int) else [count, *value[1:]]}
+        return Problem.of(self.subject, case, self.element, self.arch, self.layout)
 
     def depth(self, dims: tuple[str, ...], count: int) -> float:
         """The longest chain of additions that the schedule makes of a sum of `count` terms."""

@@ -167,8 +167,12 @@ class Problem:
         return self.subject.others[gradient.of].spec if gradient else None
 
     @property
-    def half(self) -> Problem | None:
-        """The same problem with half the batch, or None without a batch."""
+    def batch(self) -> int | None:
+        """How many rows or samples the batch has, along its first axis; None without a batch."""
+        raise AssertionError("families define this")
+
+    def with_batch(self, count: int) -> Problem:
+        """The same problem with another number of rows or samples, where it has a batch."""
         raise AssertionError("families define this")
 
     def _rng(self, seed: int) -> np.random.Generator:

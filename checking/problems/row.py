@@ -99,12 +99,14 @@ class RowProblem(Problem, family="row"):
         return {**vars(descriptor), **tile, "rows": rows, "cols": cols, "pack": 16 // itemsize}
 
     @property
-    def half(self) -> Problem | None:
-        """Half of the first of the rows' axes."""
-        if not self.row_axes or self.shape[self.row_axes[0]] < 2:
-            return None
-        smaller = [n // 2 if a == self.row_axes[0] else n for a, n in enumerate(self.shape)]
-        case = {**self.values, self.descriptor._shape: smaller}
+    def batch(self) -> int | None:
+        """The extent of the first of the rows' axes."""
+        return self.shape[self.row_axes[0]] if self.row_axes else None
+
+    def with_batch(self, count: int) -> Problem:
+        """The same problem with another extent of the first of the rows' axes."""
+        shape = [count if a == self.row_axes[0] else n for a, n in enumerate(self.shape)]
+        case = {**self.values, self.descriptor._shape: shape}
         return Problem.of(self.subject, case, self.element, self.arch, self.layout)
 
     def _drawn(self, rng: np.random.Generator, style: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from baracuda.runtime import ElementKind, KernelInternal
+from baracuda.runtime import BaracudaError, ElementKind, KernelInternal
 from baracuda.runtime.arrays.axes import contiguous_strides
 
 from ..oracles.accuracy import Accuracy, as_float, compare
@@ -238,19 +238,76 @@ def check_in_place(problem: Problem, memory: Memory) -> None:
             _require_same(problem, base, outputs, set(base), f"{name!r} in place of {other!r}")
 
 
-def check_batch_invariance(problem: Problem, memory: Memory) -> None:
-    """Results of half of a batch have the same bits as in the whole batch."""
-    promised = [n for n, rungs in problem.plan.PROMISES.items() if "batch_invariant" in rungs]
-    half = problem.half if promised else None
-    if half is None or half.plan.sku != problem.plan.sku:
-        return
-    arrays, _ = with_saved(problem, problem.draw(seed=7), problem.stored_types(), problem.draw_hidden(seed=7))
+_ORDERS = (("reverse", 0, 1), ("random", 1, 2), ("random", 2, 1))  # of threads, a seed, blocks at a time
+_MULTIPROCESSORS = (1, 2, 13)
+
+
+def check_orders(problem: Problem, memory: HostMemory) -> None:
+    """Whatever the order of threads and blocks and the number of multiprocessors, promised bits stay the same."""
+    device, plan = memory.device, problem.plan
+    arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
     base = arrange(problem, arrays, memory).run()
-    cut = {n: _first(a, half.shape_of(n)) for n, a in arrays.items()}
-    outputs = arrange(half, cut, memory).run()
+    before = device.order, device.seed, device.workers, device.multiprocessors
+    try:
+        for order in _ORDERS:
+            device.order, device.seed, device.workers = order
+            outputs = arrange(problem, arrays, memory).run()
+            _require_same(problem, base, outputs, _promised(problem, "deterministic"), f"{order} threads")
+        device.order, device.seed, device.workers, _ = before
+        for device.multiprocessors in _MULTIPROCESSORS:
+            type(plan)._selected.clear()  # plans remember how many there are
+            anew = plan.select(problem.descriptor, plan._preference, layouts=plan.layouts)
+            outputs = arrange(problem, arrays, memory).run(anew)
+            change = f"{device.multiprocessors} multiprocessors"
+            _require_same(problem, base, outputs, _promised(problem, "bit_stable_across_arch"), change)
+    finally:
+        device.order, device.seed, device.workers, device.multiprocessors = before
+
+
+def _promised(problem: Problem, rung: str) -> set[str]:
+    """The written arguments whose outputs have a promise."""
+    names = {name for name, rungs in problem.plan.PROMISES.items() if rung in rungs}
+    return {argument for argument, name in problem.results.items() if names & {argument, name}}
+
+
+_BATCHES = (1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33)
+
+
+def check_batch_invariance(problem: Problem, memory: Memory) -> None:
+    """Rows and samples have the same bits in half of a batch, whichever kernel serves that."""
+    promised, batch = _batch_invariant(problem), problem.batch or 0
+    if promised and batch > 1:
+        _require_same_rows(problem, problem.with_batch(batch // 2), promised, memory)
+
+
+def check_batch_choice(problem: Problem, memory: Memory) -> None:
+    """Rows and samples have the same bits in the nearest batch that another kernel serves."""
+    promised, batch = _batch_invariant(problem), problem.batch or 0
+    for count in sorted(_BATCHES, key=lambda count: abs(count - batch)) if promised and batch else ():
+        try:
+            other = problem.with_batch(count)
+        except BaracudaError:  # a requirement, or no kernel
+            continue
+        if other.plan.sku != problem.plan.sku:
+            whole, part = (other, problem) if count > batch else (problem, other)
+            _require_same_rows(whole, part, promised, memory)
+            return
+
+
+def _batch_invariant(problem: Problem) -> list[str]:
+    return [name for name, rungs in problem.plan.PROMISES.items() if "batch_invariant" in rungs]
+
+
+def _require_same_rows(whole: Problem, part: Problem, promised: list[str], memory: Memory) -> None:
+    """The part of a batch has the bits that it has in the whole."""
+    arrays, _ = with_saved(whole, whole.draw(seed=7), whole.stored_types(), whole.draw_hidden(seed=7))
+    base = arrange(whole, arrays, memory).run()
+    cut = {n: _first(a, part.shape_of(n)) for n, a in arrays.items()}
+    outputs = arrange(part, cut, memory).run()
     for name in promised:
-        if name in outputs and not same_bits(_first(base[name], half.shape_of(name)), outputs[name]):
-            raise AssertionError(f"{_of(problem)}: {name!r} has other bits when there is half of the batch")
+        if name in outputs and not same_bits(_first(base[name], part.shape_of(name)), outputs[name]):
+            kernel = "" if part.plan.sku == whole.plan.sku else f", which {part.plan.sku.symbol} serves"
+            raise AssertionError(f"{_of(whole)}: {name!r} has other bits in a batch of {part.batch}{kernel}")
 
 
 def check_asynchrony(problem: Problem, memory: HostMemory) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from baracuda.codegen.spec.load import load_folder
+from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import KernelSku
+from baracuda.runtime.plans.formula import names_in
 
 from ..problems.cases import benched, problems, random_problems, skus
 from ..problems.edges import edge_problems
@@ -169,6 +171,23 @@ def test_batch_invariance(sku: KernelSku, memory: Memory) -> None:
         checks.check_batch_invariance(problem, memory)
 
 
+def test_batch_choice(subject: Subject, memory: Memory) -> None:
+    chosen = [sku for sku in skus(subject, "host") if _reads_batch(subject, sku)]
+    sampled = SAMPLE in os.environ
+    for sku in chosen[:1] if sampled else chosen:
+        largest = sorted(problems_of(sku.op, sku.symbol), key=lambda p: -p.size)  # which a sum's order shows in
+        for problem in largest[:2] if sampled else largest:
+            checks.check_batch_choice(problem, memory)
+
+
+def _reads_batch(subject: Subject, sku: KernelSku) -> bool:
+    """Whether the kernel serves batches of some sizes only."""
+    if not isinstance(subject.spec, BodySpec) or subject.spec.tests.batch is None:
+        return False
+    fits = subject.plan._conditions.get((sku.arch, sku.element, str(sku.schedule)), "")
+    return subject.spec.tests.batch in names_in(subject.plan._written_out(fits)) if fits else False
+
+
 def test_special_values(sku: KernelSku, memory: Memory) -> None:
     checks.check_special_values(_small(sku), memory)
 
@@ -182,6 +201,9 @@ if _device() == "cuda":
 
 
 if _device() == "host":
+
+    def test_orders(sku: KernelSku) -> None:
+        checks.check_orders(_small(sku), HostMemory())
 
     def test_accesses(sku: KernelSku) -> None:
         with check_mode() as watched:

@@ -9,10 +9,10 @@ from functools import partial
 
 from baracuda.runtime import KernelSku
 
+from ..problems.cases import fills_packs
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory, check_mode
 from ..verify import accesses, checks, suite
-from ..verify.smallest import fills_packs
 
 # The suite's tests that kill most per second; others follow in the suite's order.
 _FIRST = (

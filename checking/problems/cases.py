@@ -150,6 +150,11 @@ def can_be_laid_out(problem: Problem) -> bool:
     return all(0 not in shape and shape[axes[name] or 0] % vec == 0 for name, shape in packed.items())
 
 
+def fills_packs(problem: Problem, vec: int) -> bool:
+    """Whether the rows of written arrays are whole packs."""
+    return all(problem.shape_of(name)[-1] % vec == 0 for name in problem.written if len(problem.shape_of(name)) > 1)
+
+
 def random_problems(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16) -> list[Problem]:
     """Problems of any size for which selection chooses `sku`; deterministic for a seed."""
     if subject.spec.family == "row":

@@ -238,10 +238,23 @@ def _odd(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
     return contiguous_strides(padded), 1
 
 
+def _pitch(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    """Rows of odd pitch, the first of them aligned."""
+    return _odd(shape, vec)[0], 0
+
+
+def _outer(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
+    """Without gaps but for one element between slices along the first axis."""
+    first, *rest = contiguous_strides(shape) if shape else (0,)
+    return ((first + 1, *rest) if len(shape) > 1 else tuple(contiguous_strides(shape))), 0
+
+
 def laid_out(pattern: str, shape: tuple[int, ...], vec: int, layout: str) -> tuple[tuple[int, ...], int]:
     """Strides and shift of a tensor laid out by `pattern`, as far as its argument's `layout` allows."""
     if layout == "contiguous":
         return contiguous_strides(shape), 0
+    if pattern in LONE and (layout == "any" or len(shape) > 1):
+        return LONE[pattern](shape, vec)
     if layout == "any" or len(shape) < 2:
         return PATTERNS[pattern if layout == "any" or pattern in ("shifted", "odd") else "contiguous"](shape, vec)
     strides, shift = PATTERNS[pattern](shape[:-1], 1)  # of rows, which stay as they are
@@ -257,10 +270,15 @@ def packed_along(axis: int, pattern: str, shape: tuple[int, ...], vec: int) -> t
     return (*strides[:axis], strides[-1], *strides[axis:-1]), 0
 
 
+LONE: dict[str, Pattern] = {  # of one tensor among contiguous ones
+    "shifted": lambda shape, vec: (contiguous_strides(shape), 1),
+    "pitch": _pitch,
+    "outer": _outer,
+}
 PATTERNS: dict[str, Pattern] = {
     "contiguous": lambda shape, vec: (contiguous_strides(shape), 0),
     "gap": _gap,
-    "shifted": lambda shape, vec: (contiguous_strides(shape), 1),
+    "shifted": LONE["shifted"],
     "odd": _odd,
     "step": _step,
     "reversed": _reversed,

@@ -20,7 +20,7 @@ from ..problems.problem import Arrays, Problem
 from ..problems.row import RowProblem
 from ..repro.bundle import offer
 from ..trials.arrange import Choice, arrange, same_bits
-from ..trials.memory import PATTERNS, HostMemory, Memory, Placed
+from ..trials.memory import LONE, PATTERNS, HostMemory, Memory, Placed
 from ..trials.trial import Trial, message_of, trial, wrong_in
 
 LOOSEST = 0.05  # fraction of the bound that a SKU's worst error must reach, so that the bound can fail
@@ -156,6 +156,26 @@ def _layouts(problem: Problem) -> Iterator[dict[str, str]]:
         yield dict.fromkeys(names, kind)
     for turn in range(len(kinds)):
         yield dict(zip(names, islice(cycle(kinds), turn, None), strict=False))
+
+
+def check_lone_layouts(problem: Problem, memory: Memory) -> None:
+    """One tensor off the alignment of the others, of odd pitch, or with a gap along its first axis only.
+
+    A kernel that asks another tensor, or another stride, whether vectors may load and store is wrong there.
+    """
+    arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
+    base = arrange(problem, arrays, memory).run()
+    promised = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_on_same_hardware" in rungs}
+    for name in problem.arguments:
+        for pattern in LONE:
+            arranged = arrange(problem, arrays, memory, patterns={name: pattern})
+            view, usual = arranged.placed[name].view, contiguous_strides(problem.shape_of(name))
+            if pattern != "shifted" and tuple(view.strides) == tuple(usual):
+                continue
+            arguments: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments
+            serving = problem.plan.can_implement(**arguments, workspace=arranged.workspace).sku
+            same = promised if serving == problem.plan.sku else set()
+            _require_same(problem, base, arranged.run(), same, f"{name!r} alone {pattern}")
 
 
 def check_broadcast(problem: Problem, memory: Memory) -> None:

@@ -10,8 +10,7 @@ import os
 import sys
 
 from ..oracles.oracle import with_saved
-from ..problems.cases import skus
-from ..problems.problem import Problem
+from ..problems.cases import fills_packs, skus
 from ..trials.arrange import arrange
 from ..trials.memory import memory_of
 from ..variables import DEVICE
@@ -34,11 +33,6 @@ def main(op: str, element: str) -> None:
             patterns = dict.fromkeys(problem.arguments, pattern)
             arrange(problem, arrays, memory, patterns=patterns, poison_workspace=False).run()
             print(f"{sku.symbol} {layout} {problem.descriptor}", flush=True)
-
-
-def fills_packs(problem: Problem, vec: int) -> bool:
-    """Whether the rows of written arrays are whole packs."""
-    return all(problem.shape_of(name)[-1] % vec == 0 for name in problem.written if len(problem.shape_of(name)) > 1)
 
 
 if __name__ == "__main__":

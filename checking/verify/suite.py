@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import KernelSku
 from baracuda.runtime.plans.formula import names_in
 
-from ..problems.cases import benched, problems, random_problems, skus
+from ..problems.cases import benched, fills_packs, problems, random_problems, skus
 from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
@@ -27,6 +29,7 @@ from .accesses import SMALL, check_accesses
 from .defaults import check_defaults
 
 _RANDOM = 12  # random problems per SKU on which two devices are compared
+_DERIVED = 8  # problems in which features meet, among which one of whole packs is looked for
 _AGREEMENT = "agreement_with_the_host_device"
 HERE = Path(__file__).resolve().parents[2] / "specs"
 
@@ -65,6 +68,14 @@ def _large(subject: Subject) -> list[Problem]:
 
 def _kernels_and_arguments(problem: Problem) -> tuple[int, int, int]:
     return len(problem.plan.skus), len(problem.arguments), problem.size
+
+
+def _of_packs(sku: KernelSku) -> Problem:
+    """The smallest problem whose contiguous arrays consist of whole packs, as those that vectors load do."""
+    vec, problems = 16 // sku.element.row.bytes, problems_of(sku.op, sku.symbol)
+    derived = (problem for problem, _ in paired_problems(subject_of(sku), sku, problems))
+    several = (p for p in (*problems, *islice(derived, _DERIVED)) if p.several and fills_packs(p, vec))
+    return min(several, key=lambda p: p.size, default=_small(sku))
 
 
 def _few(sku: KernelSku) -> list[Problem]:
@@ -216,6 +227,12 @@ if _device() == "host":
 
     def test_asynchrony(sku: KernelSku) -> None:
         checks.check_asynchrony(_small(sku), HostMemory())
+
+
+    def test_lone_layouts(sku: KernelSku, memory: Memory) -> None:
+        problem = _of_packs(sku)
+        with check_mode() if problem.size <= SMALL else nullcontext(memory) as chosen:
+            checks.check_lone_layouts(problem, chosen)
 
 
 def test_argument_refusals(sku: KernelSku, memory: Memory) -> None:

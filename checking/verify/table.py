@@ -57,6 +57,7 @@ TABLE = {
     "orders": Row(("bytes path",), 20),
     "accesses": Row(("bytes path", "tile"), 30),
     "asynchrony": Row(("bytes path", "tile"), 12, archs=("sm_90", "sm_90a")),
+    "lone_layouts": Row(("bytes path", "tile"), 12),
     "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
     "stored_types": Row(("bytes path",), 20),
     "broadcast_inputs": Row(("bytes path",), 20),

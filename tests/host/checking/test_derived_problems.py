@@ -17,6 +17,7 @@ from baracuda.checking.problems.edges import edge_problems
 from baracuda.checking.problems.pairs import paired_problems
 from baracuda.checking.problems.problem import cancelling
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.trials.memory import LONE, laid_out
 from baracuda.checking.variables import SAMPLE
 from baracuda.checking.verify import defaults, table
 from baracuda.codegen.spec.load import load_folder
@@ -137,3 +138,11 @@ def test_a_changed_default_is_objected_to(tmp_path: Path) -> None:
     changed = spec.model_copy(update={"descriptor": {**spec.descriptor, "quantize_axis": field}})
     with pytest.raises(AssertionError, match="quantize_axis=-1, the spec 0"):
         defaults.check_defaults(changed, tmp_path)
+
+
+def test_a_tensor_alone_keeps_what_its_pattern_does_not_change() -> None:
+    """A shift leaves strides, an odd pitch the base; a gap along the first axis leaves every other stride."""
+    laid = {pattern: laid_out(pattern, (2, 3, 8), 4, "any") for pattern in LONE}
+    assert laid == {"shifted": ((24, 8, 1), 1), "pitch": ((27, 9, 1), 0), "outer": ((25, 8, 1), 0)}
+    assert laid_out("outer", (2, 3, 8), 4, "inner") == ((25, 8, 1), 0)
+    assert laid_out("pitch", (2, 3, 8), 4, "contiguous") == ((24, 8, 1), 0)

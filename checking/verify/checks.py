@@ -267,6 +267,7 @@ def check_orders(problem: Problem, memory: HostMemory) -> None:
     device, plan = memory.device, problem.plan
     arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
     base = arrange(problem, arrays, memory).run()
+    _require_moved(problem, arrays, base)
     before = device.order, device.seed, device.workers, device.multiprocessors
     try:
         for order in _ORDERS:
@@ -282,6 +283,17 @@ def check_orders(problem: Problem, memory: HostMemory) -> None:
             _require_same(problem, base, outputs, _promised(problem, "bit_stable_across_arch"), change)
     finally:
         device.order, device.seed, device.workers, device.multiprocessors = before
+
+
+def _require_moved(problem: Problem, arrays: Arrays, outputs: Arrays) -> None:
+    """Outputs that are said to be moved hold nothing but values of inputs of their type, and 0."""
+    for argument, name in problem.results.items():
+        if getattr(problem.spec.outputs[name], "moved", False):
+            alike = [a.reshape(-1) for a in arrays.values() if a.dtype == outputs[argument].dtype]
+            strange = ~np.isin(outputs[argument], np.concatenate([*alike, np.zeros(1, outputs[argument].dtype)]))
+            if strange.any():
+                value = outputs[argument][strange][0]
+                raise AssertionError(f"{_of(problem)}: {argument!r} is to be moved, but {value} is in no input")
 
 
 def _promised(problem: Problem, rung: str) -> set[str]:

@@ -384,6 +384,8 @@ class BodyTensor(TensorSpec):
     test: Ident | None = None
     """How its test values are drawn, where any will not do: `mask` (numbers and -inf), `slopes` (powers of two below
     one) or `offsets` (ascending, from 0 to `seq_len`)."""
+    moved: bool = False
+    """Outputs: whether every value is one of an input of the same type, or 0, whatever else the kernels compute."""
 
 
 class WorkspaceSpec(Strict):

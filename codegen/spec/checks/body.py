@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from baracuda.runtime.compile.cubin import INCLUDE
+from baracuda.runtime.compile.headers import header_digests
 
 from ...conditions.kinds import WORD, Kind, kind_of
 from ...conditions.parse import ConditionError, evaluate_condition
 from ...conditions.parse import fields_of as fields_read
+from ...program.ops import OPS
 from ..names import SCHEDULE_NAMES
 from ..spec import BodySpec, BodyTensor, arch_number
 from . import budgets, table
@@ -193,7 +196,32 @@ def oracle(spec: BodySpec) -> Iterator[Finding]:
         yield ("oracle",), 0, f"{spec.oracle!r} bounds errors of a gradient, and has no values; add `gradient`"
 
 
+_MMA = re.compile(r"\bw?g?mma_\w+")
+_LIBRARY = re.compile(rf"\bmath::({'|'.join(sorted(name for name, op in OPS.items() if op.rounding > 1))})\(")
+
+
+def contradictions(spec: BodySpec) -> Iterator[Finding]:
+    """Bits that cannot be the same on every GPU, by what the headers of the kernels call."""
+    for name, output in spec.outputs.items():
+        place = ("reproducibility", name)
+        if output.moved or "bit_stable_across_arch" not in spec.reproducibility.get(name, ()):
+            continue
+        if spec.precision.contraction or spec.precision.subnormals == "flush":
+            yield place, 0, "contraction and flushed subnormals differ between machines; drop bit_stable_across_arch"
+        if called := _called(spec):
+            fix = "drop bit_stable_across_arch, or say `moved: true` of values that are only moved"
+            yield place, 0, f"the kernels call {', '.join(called)}, which differ between machines; {fix}"
+
+
+def _called(spec: BodySpec) -> list[str]:
+    """The library functions and matrix instructions in the headers that the kernels' headers include."""
+    lines = "".join(f"#include <baracuda/{header}>\n" for header in spec.body.values())
+    texts = [(INCLUDE / name).read_text(encoding="utf-8") for name, _ in header_digests(lines, INCLUDE)]
+    functions = {found for text in texts for found in _LIBRARY.findall(text)}
+    return [*sorted(functions), *(["mma"] if any(map(_MMA.search, texts)) else [])]
+
+
 RULES: tuple[Rule, ...] = (
-    *(budgets.expressions, names, members, shapes, expressions, launches, references, oracle),
+    *(budgets.expressions, names, members, shapes, expressions, launches, references, oracle, contradictions),
     *table.RULES,
 )

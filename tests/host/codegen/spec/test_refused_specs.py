@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from repository import SAMPLES
+from repository import ROOT, SAMPLES
 
 from baracuda.checking.listing.variants import rows_of, sources_of
 from baracuda.codegen.emit.generate import generate, lower_all, texts, write
@@ -321,6 +321,17 @@ def test_promises_beyond_a_library_function_are_refused(project: Project) -> Non
     text = (folder / F).read_text().replace("half_of = total * 2.0\n  y = x", "half_of = exp(total)\n  y = half_of")
     (folder / F).write_text(text)
     assert refusal(folder) == f"specs/{F}:45: exp differ between machines; drop bit_stable_across_arch"
+
+
+def test_promises_beyond_what_a_header_calls_are_refused(tmp_path: Path) -> None:
+    """A header is not analysed, so all that it calls counts for every output, unless its values are only moved."""
+    text = (ROOT / "specs" / "convolution" / "causal_conv1d.yaml").read_text()
+    spec = tmp_path / "causal_conv1d.yaml"
+    spec.write_text(text.replace("moved: true, ", ""))
+    with pytest.raises(SpecError, match=r"the kernels call exp, which differ between machines; drop bit_stable"):
+        load_spec(spec)
+    spec.write_text(text)
+    load_spec(spec)
 
 
 # Names: every word that means something somewhere is refused, or the code it ends in compiles and imports.

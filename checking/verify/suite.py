@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cache
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
 from ..problems.subject import Subject
+from ..ptx.device import ptx_mode
 from ..trials.memory import HostMemory, Memory, check_mode, memory_of
 from ..variables import DEVICE, OPS, PACKAGE, SAMPLE, SPECS
-from . import checks, declarations, keys, refusals, remembered, selections, table
+from . import checks, declarations, gpu_code, keys, refusals, remembered, selections, table
 from .accesses import SMALL, check_accesses
+from .conversions import check_conversions
 from .defaults import check_defaults
 
 _RANDOM = 12  # random problems per SKU on which two devices are compared
@@ -224,6 +227,26 @@ if _device() == "host":
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
 
+    def test_gpu_code(sku: KernelSku) -> None:
+        _need_nvrtc()
+        target, small, family = gpu_code.target_of(sku), _small(sku), subject_of(sku).spec.family
+        others = problems_of(sku.op, sku.symbol) if family == "map" else ()
+        if family == "body" and SAMPLE not in os.environ:
+            others = tuple(_few(sku))
+        for problem in dict.fromkeys([small, *(other for other in others if other.size <= SMALL)]):
+            gpu_code.check_gpu_code(problem, target)
+        if family == "map":
+            with ptx_mode(target) as memory:
+                checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
+
+    def test_conversions(subject: Subject) -> None:
+        _need_nvrtc()
+        for target in ("host", gpu_code.OLDEST, gpu_code.NEWEST):
+            check_conversions(target)
+
+    def _need_nvrtc() -> None:
+        if find_spec("cuda.bindings") is None:
+            pytest.skip("there is no NVRTC to compile PTX with")
 
     def test_asynchrony(sku: KernelSku) -> None:
         checks.check_asynchrony(_small(sku), HostMemory())

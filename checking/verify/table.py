@@ -58,6 +58,7 @@ TABLE = {
     "accesses": Row(("bytes path", "tile"), 30),
     "asynchrony": Row(("bytes path", "tile"), 12, archs=("sm_90", "sm_90a")),
     "lone_layouts": Row(("bytes path", "tile"), 12),
+    "gpu_code": Row(("element path",), 10, archs=("sm_80", "sm_89")),
     "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
     "stored_types": Row(("bytes path",), 20),
     "broadcast_inputs": Row(("bytes path",), 20),
@@ -68,6 +69,7 @@ TABLE = {
     "check_order": Row(("bytes path",), 20),
     "entry_points": Row(("bytes path",), 20),
     # Per op, not per kernel.
+    "conversions": Row((), 1),
     "requirements": Row((), 60),
     "types": Row((), 60),
     "elements": Row((), 60),

@@ -37,6 +37,7 @@ __all__ = [
     "assert_not_frozen",
     "compile_cubin",
     "compile_many",
+    "compile_ptx",
     "cubin_key",
     "key_parts",
     "nvrtc_version",
@@ -224,6 +225,26 @@ def assemble(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> Ass
     nvrtc.nvrtcGetPTX(program.handle, ptx)
     log = report.getvalue()
     return Assembly(Cubin(image, _resources(log, source.symbol, seconds)), ptx.rstrip(b"\0").decode(), log)
+
+
+def compile_ptx(source: KernelSource, arch: str, *, include: Path = INCLUDE) -> str:
+    """PTX of `source` for `arch`, without machine code and without any cache. Raises CompileError."""
+    _nvrtc_build()
+    from cuda.bindings import nvrtc
+
+    flags = program_options(source, arch.replace("sm_", "compute_"), include=include).as_bytes("nvrtc", "cubin")
+    with unforked():
+        _, program = nvrtc.nvrtcCreateProgram(source.text.encode(), source.path.encode(), 0, [], [])
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+        done = status == nvrtc.nvrtcResult.NVRTC_SUCCESS
+        _, size = nvrtc.nvrtcGetPTXSize(program) if done else nvrtc.nvrtcGetProgramLogSize(program)
+        text = bytearray(size)
+        (nvrtc.nvrtcGetPTX if done else nvrtc.nvrtcGetProgramLog)(program, text)
+        nvrtc.nvrtcDestroyProgram(program)
+    said = text.rstrip(b"\0").decode()
+    if not done:
+        raise CompileError(compiler_message(said, source, arch, include))
+    return said
 
 
 def _resources(report: str, symbol: str, seconds: float) -> Resources:

@@ -12,12 +12,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
 from ..cache.root import cache_root
-from ..device import KernelSource, Watch, WatchedArray
+from ..device import Kernel, KernelSource, Watch, WatchedArray
 from ..errors import CompileError, DriverError, InvalidProblem, KernelInternal
 from ..observe import log
 from .arena import Arena, Array, Shape
@@ -36,6 +36,15 @@ _SHARED_PADDING = 256  # between the objects of a block's static shared memory
 _MAX_WORKERS = 24  # a worker maps up to 1,024 stacks of two mappings each; Linux allows a process 65,530
 
 
+class Executor(Protocol):
+    """Another way to run kernels on the host device's arrays."""
+
+    @property
+    def watch(self) -> Watch: ...
+    def load(self, source: KernelSource) -> Kernel: ...
+    def is_loaded(self, source: KernelSource) -> bool: ...
+
+
 class HostDevice:
     """Runs generated kernels on the CPU; a misbehaving kernel raises KernelInternal, and the device stays usable.
 
@@ -51,6 +60,7 @@ class HostDevice:
         """`compiler` overrides BARACUDA_HOST_CXX and PATH; CompileError if there is none."""
         self.name = self.arch = "host"
         self.check = check
+        self.executor: Executor | None = None  # runs kernels instead of the machine's own code
         self.multiprocessors = 3  # few, and no power of two: what a persistent kernel does with it shows
         self.order, self.asynchrony, self.seed, self.timeout = "forward", "late", 0, 60.0
         self.workers = min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
@@ -66,8 +76,10 @@ class HostDevice:
         """How many kernels this device compiled because they were not cached."""
         return self._builder.compilations
 
-    def load(self, source: KernelSource) -> HostKernel:
+    def load(self, source: KernelSource) -> Kernel:
         """Compile `source` or find it in memory or on disk; raises CompileError."""
+        if self.executor is not None:
+            return self.executor.load(source)
         kernel = self._kernels.get((source, self.check))
         if kernel is None:
             kernel = self._kernels[source, self.check] = HostKernel(self, self._builder, source, self.check)
@@ -76,6 +88,8 @@ class HostDevice:
 
     def is_loaded(self, source: KernelSource) -> bool:
         """Whether `load` would return without compiling or reading a file."""
+        if self.executor is not None:
+            return self.executor.is_loaded(source)
         return (source, self.check) in self._kernels
 
     @property
@@ -94,7 +108,7 @@ class HostDevice:
         Raises KernelInternal at its end if an output was not fully written. Launches outside of any watch may access
         every array of `empty` and `sparse`.
         """
-        return self._watch if self.check else None
+        return self.executor.watch if self.executor else self._watch if self.check else None
 
     @contextmanager
     def _watch(self, arrays: Sequence[WatchedArray]) -> Iterator[None]:

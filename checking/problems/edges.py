@@ -46,7 +46,7 @@ def _hash(goal: tuple[str, int], sku: KernelSku) -> int:
 
 
 def _at(serve: Serve, sku: KernelSku, bases: Sequence[Problem], text: str, side: int) -> Iterator[Problem]:
-    for base in sorted(bases, key=lambda problem: problem.size):
+    for base in sorted(bases, key=lambda problem: (problem.size == 0, problem.size)):
         subject = base.subject
         for place in _places(base, text):
             case = _solved(base, sku, text, side, place)
@@ -76,8 +76,9 @@ def _solved(base: Problem, sku: KernelSku, text: str, side: int, place: Place) -
     here = gap(now)
     if here is None:
         return None
-    if here != side and gap(now - (here - side)) == side:  # a difference of 1 in the field is one in the gap
-        return _changed(base, place, now - (here - side))
+    near = now - (here - side)
+    if here != side and abs(near) <= _LARGEST and gap(near) == side:  # a difference of 1 in the field is one in the gap
+        return _changed(base, place, near)
     if is_float:
         return None
     low, high = 0, _LARGEST

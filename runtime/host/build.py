@@ -14,7 +14,7 @@ from ..errors import CompileError
 from ..observe import compiling, log
 from .cache import BuildCache, content, digest
 from .library import RuntimeLibrary
-from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain, check_flags
+from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain, asynchronous_flags, check_flags
 
 _SCHEMA = 3  # of the cache keys and of what this module does with them
 _HERE = Path(__file__).resolve().parent
@@ -75,7 +75,9 @@ class Builder:
 
         Raises CompileError with the compiler's first errors.
         """
-        flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction], *(check_flags(self.toolchain) if check else ()))
+        extra = asynchronous_flags(self.toolchain) if source.arch else ()
+        extra += check_flags(self.toolchain) if check else ()
+        flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction], *extra)
         headers = header_digest(source.text, _DEVICE_HEADERS), _texts(_HOST_HEADERS)
         text = source.path, source.text, source.symbol, source.defines, _EXPORT
         name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"

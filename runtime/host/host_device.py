@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -178,11 +178,36 @@ class HostKernel:
         self._argument_bytes, self._cluster = exported.argument_bytes, exported.cluster
         self._exported = ctypes.addressof(exported)
 
-    def launch(self, grid: tuple[int, int, int], block: int, args: int, args_bytes: int, stream: int) -> None:
+    def prepared(
+        self,
+        grid: tuple[int, int, int],
+        block: int,
+        args: int,
+        args_bytes: int,
+        keep: object,
+        overlaps: bool = False,
+    ) -> Callable[[int], None]:
+        """`launch` as a function of the stream alone; it keeps `keep` alive."""
+
+        def start(stream: int, _keep: object = keep) -> None:
+            self.launch(grid, block, args, args_bytes, stream, overlaps)
+
+        return start
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        block: int,
+        args: int,
+        args_bytes: int,
+        stream: int,
+        overlaps: bool = False,
+    ) -> None:
         """Run `grid` blocks of `block` threads to the end; `stream` is ignored.
 
-        Raises DriverError for a launch that CUDA would refuse, and KernelInternal with one finding per line for a
-        kernel that does what a GPU does not allow.
+        In check mode, a kernel that `overlaps` must wait before it accesses what the launch before accesses. Raises
+        DriverError for a launch that CUDA would refuse, and KernelInternal with one finding per line for a kernel that
+        does what a GPU does not allow.
         """
         device, name, (x, y, z) = self._device, self._symbol, grid
         if not (1 <= x <= _MAX_X and 1 <= y <= _MAX_YZ and 1 <= z <= _MAX_YZ):
@@ -199,9 +224,11 @@ class HostKernel:
             known = ", ".join(_ASYNCHRONIES)
             raise InvalidProblem(f"unknown asynchrony {device.asynchrony!r}; known are {known}")
         with device.watched_memory() if self._check else nullcontext() as memory:
-            self._launch(grid, block, args, memory)
+            self._launch(grid, block, args, memory, overlaps)
 
-    def _launch(self, grid: tuple[int, int, int], block: int, args: int, memory: int | None) -> None:
+    def _launch(
+        self, grid: tuple[int, int, int], block: int, args: int, memory: int | None, overlaps: bool
+    ) -> None:
         device = self._device
         findings = self._runtime.launch(
             self._exported,
@@ -211,6 +238,7 @@ class HostKernel:
             order=_ORDERS[device.order],
             seed=device.seed & 0xFFFFFFFF,
             asynchrony=_ASYNCHRONIES[device.asynchrony],
+            overlaps=overlaps,
             workers=max(1, min(device.workers, math.prod(grid) // self._cluster)),
             timeout=device.timeout,
             memory=memory,

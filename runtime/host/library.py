@@ -57,7 +57,8 @@ class RuntimeLibrary:
         self._library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)  # kernel libraries find its symbols
         pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
         self._launch = self._library.baracuda_host_launch
-        self._launch.argtypes = (pointer, pointer, *[ctypes.c_uint] * 7, ctypes.c_int, ctypes.c_double, pointer)
+        number, signed = ctypes.c_uint, ctypes.c_int
+        self._launch.argtypes = (pointer, pointer, *[number] * 7, signed, signed, ctypes.c_double, pointer)
         self._launch.restype = text
         self._library.baracuda_host_free.argtypes = (text,)
         self._library.baracuda_host_bind.argtypes = (pointer,)
@@ -84,12 +85,14 @@ class RuntimeLibrary:
         order: int,
         seed: int,
         asynchrony: int,
+        overlaps: bool,
         workers: int,
         timeout: float,
         memory: int | None,
     ) -> str:
         """Run a bound kernel and return findings; with `memory`, from `watch`, in check mode."""
-        return self._text(self._launch(kernel, args, *grid, block, order, seed, asynchrony, workers, timeout, memory))
+        settings = order, seed, asynchrony, overlaps, workers, timeout
+        return self._text(self._launch(kernel, args, *grid, block, *settings, memory))
 
     def watch(self, arrays: Sequence[WatchedArray]) -> int:
         """Memory for checked launches, to be released with `unwatch`."""

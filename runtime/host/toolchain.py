@@ -86,6 +86,11 @@ class Toolchain:
         return _LOCATION.sub(r"\1(\2): ", done.stderr) if done.returncode else None
 
 
+def asynchronous_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """Extra flags for kernels of one architecture, whose registers wgmma may read after their scope ends."""
+    return ("-mllvm", "-no-stack-coloring") if toolchain.is_clang else ("-fstack-reuse=none",)
+
+
 def check_flags(toolchain: Toolchain) -> tuple[str, ...]:
     """Extra flags for check mode."""
     return (*_CHECK_FLAGS, *(_CHECK_FLAGS_OF_CLANG if toolchain.is_clang else _CHECK_FLAGS_OF_GCC))

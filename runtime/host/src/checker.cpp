@@ -15,11 +15,14 @@ static bool reads(Access kind) { return kind != Access::Write && kind != Access:
 static bool writes(Access kind) { return kind != Access::Read && kind != Access::AtomicRead && kind != Access::Peek; }
 static bool is_atomic(Access kind) { return kind != Access::Read && kind != Access::Write && kind != Access::Peek; }
 
-Checker::Checker(WatchedMemory& memory, const Kernel& kernel)
+Checker::Checker(WatchedMemory& memory, const Launch& launch)
     : memory_(memory),
-      kernel_(kernel),
-      objects_(kernel.library ? shared_objects_of(kernel.library) : std::vector<SharedObject>{}),
-      first_block_(memory.blocks_so_far + 1) {
+      kernel_(*launch.kernel),
+      objects_(kernel_.library ? shared_objects_of(kernel_.library) : std::vector<SharedObject>{}),
+      overlaps_(launch.overlaps),
+      first_block_(memory.blocks_so_far + 1),
+      first_before_(memory.first_of_launch) {
+  memory.first_of_launch = first_block_;
 }
 
 Checker::~Checker() {
@@ -33,6 +36,7 @@ void Checker::begin_blocks(const Worker& lead, uint64_t number) {
   clocks_.reset(lead.thread_count, static_cast<uint32_t>(lead.blocks.size()));
   publications_.begin_block(block_);
   proxies_.reset(lead.thread_count * static_cast<uint32_t>(lead.blocks.size()));
+  grid_waits_.clear();
   switch_to(0);
   if (!shared_.empty()) return;  // all blocks of a rank run on this OS thread, so they share the addresses too
   const char* segment = kernel_.shared_anchor() - kernel_.anchor_offset;
@@ -159,6 +163,13 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
     if (writes(kind) && memory_.buffer_of(region, cell).readonly)
       say("write to the input " + name_of(region, cell, at)), abandon();
   }
+  if (overlaps_ && !region.shared) {
+    const auto of_grid_before = [&](uint32_t block) { return block && block >= first_before_ && block < first_block_; };
+    const bool written = of_grid_before(cell.write_block);
+    if ((written || (writes(kind) && of_grid_before(cell.read_block))) && !waited_for_grid(actor))
+      say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which the kernel before " +
+          (written ? "writes" : "reads") + ", without a griddepcontrol.wait before it");
+  }
   if (cell.in_flight && cell.write_block == block_)
     say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + " while a cp.async of thread " +
             std::to_string(cell.write_thread) + " may be writing there");
@@ -235,6 +246,16 @@ void Checker::need(Space space, const char* address, const char* instruction) {
 }
 
 void Checker::fence(bool between_blocks) { publications_.fence(actor_in_cluster(), between_blocks); }
+
+void Checker::wait_for_grid() {
+  const uint32_t thread = actor_in_cluster();
+  grid_waits_.emplace_back(thread, clocks_.pass(thread));
+}
+
+bool Checker::waited_for_grid(const Actor& actor) const {
+  return std::any_of(grid_waits_.begin(), grid_waits_.end(),
+                     [&](const auto& wait) { return clocks_.knows(actor.thread, wait.first, wait.second); });
+}
 
 void Checker::fence_proxy() { proxies_.fence(actor_in_cluster()); }
 

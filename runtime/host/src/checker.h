@@ -20,7 +20,7 @@ struct Calls {
 // Of one launch, whose blocks or clusters run one after another on one OS thread. A cluster counts as one block.
 class Checker {
  public:
-  Checker(WatchedMemory& memory, const Kernel& kernel);
+  Checker(WatchedMemory& memory, const Launch& launch);
   ~Checker();
 
   void begin_blocks(const Worker& lead, uint64_t number);
@@ -35,6 +35,7 @@ class Checker {
     clocks_.everybody_meets(rank);
   }
   void fence_proxy();
+  void wait_for_grid();
   void lanes_meet(uint32_t first, uint32_t lanes);
   void arrive(uint32_t thread, Clocks::Clock& barrier) { clocks_.tell(thread, barrier); }
   void leave(uint32_t thread, const Clocks::Clock& barrier) { clocks_.learn(thread, barrier); }
@@ -63,6 +64,7 @@ class Checker {
   bool is_local(const char* address, Access kind);
   [[noreturn]] void out_of_bounds(const char* address, size_t bytes, Access kind);
   void enter(Region& region, size_t cell, bool whole, Access kind);
+  bool waited_for_grid(const Actor& actor) const;
   bool after_write(const Region& region, const Cell& cell, const Actor& actor, Access kind) const;
   bool ordered(bool shared, uint32_t block, uint32_t thread, uint32_t time, const Actor& actor) const;
   void race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block,
@@ -77,7 +79,10 @@ class Checker {
   Clocks clocks_;
   Publications publications_{clocks_};
   Proxies proxies_{clocks_};
+  const bool overlaps_;
   uint32_t block_ = 0, first_block_;  // numbers of the running block and of the launch's first
+  uint32_t first_before_;             // of the launch before
+  std::vector<std::pair<uint32_t, uint32_t>> grid_waits_;  // by whom and when, of the running block
   Region* last_ = nullptr;
   std::unordered_set<std::string> said_;
 };

@@ -19,6 +19,10 @@ void fence(bool between_blocks) {
   if (is_checked()) checker->fence(between_blocks);
 }
 
+void wait_on_dependent_grids() {
+  if (is_checked()) checker->wait_for_grid();
+}
+
 static void looked_at(const void* address, size_t bytes, Access kind) {
   if (bytes) access(address, bytes, kind);
 }

@@ -177,7 +177,7 @@ std::string run_launch(Launch launch, int workers, double timeout) {
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout));
   const SignalHandlers handlers;
-  const std::unique_ptr<Checker> checked(launch.memory ? new Checker(*launch.memory, *launch.kernel) : nullptr);
+  const std::unique_ptr<Checker> checked(launch.memory ? new Checker(*launch.memory, launch) : nullptr);
   checker = checked.get();
   if (checked) workers = 1;  // so that blocks run one after another
   std::unique_lock<std::mutex> guard(pool->lock);

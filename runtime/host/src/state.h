@@ -76,6 +76,7 @@ struct Launch {
   Order order;
   uint32_t seed;
   Asynchrony asynchrony;
+  bool overlaps;               // may start before the launch before has ended
   class WatchedMemory* memory;  // null unless the launch is checked
   uint32_t cluster() const { return kernel->cluster; }
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }

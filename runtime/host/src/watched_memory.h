@@ -67,7 +67,7 @@ class WatchedMemory {
   bool complete() const;  // does every region have its cells?
 
   std::vector<Region> regions;  // by address
-  uint32_t blocks_so_far = 0;
+  uint32_t blocks_so_far = 0, first_of_launch = 0;  // the first block of the latest launch
 
  private:
   std::vector<Buffer> buffers_;

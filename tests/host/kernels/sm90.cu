@@ -170,3 +170,16 @@ extern "C" __global__ void misuse_a_cluster(const Exchanged args) {
   }
 }
 #endif
+
+#include <baracuda/arch/async.cuh>
+
+struct Chain { int *a, *b; long long mode; };
+
+extern "C" __global__ void produce(const Chain args) { args.a[threadIdx.x] = int(threadIdx.x); }
+
+// Launched as overlapping with `produce`; mode: who waits.
+extern "C" __global__ void consume(const Chain args) {
+  if (args.mode == 1 || (args.mode == 2 && threadIdx.x == 0)) wait_on_dependent_grids();
+  if (args.mode == 2) __syncthreads();
+  args.b[threadIdx.x] = args.a[threadIdx.x];  // reads
+}

@@ -91,6 +91,8 @@ void* copy(void* to, const void* from, size_t bytes);  // they may overlap
 void* fill(void* to, int value, size_t bytes);
 void fence(bool between_blocks);  // what atomics before it found and after it publish holds; else within the block
 
+void wait_on_dependent_grids();  // griddepcontrol.wait: only check mode looks at it
+
 [[noreturn]] void fail(const char* what, Site site);
 void yield();  // lets every other runnable thread of the block go first
 

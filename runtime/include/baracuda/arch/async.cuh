@@ -13,6 +13,9 @@ __device__ __forceinline__ void launch_dependent_grids() {
 #endif
 }
 __device__ __forceinline__ void wait_on_dependent_grids() {
+#ifdef BARACUDA_HOST
+    baracuda_host::wait_on_dependent_grids();
+#endif
 #if !defined(BARACUDA_HOST) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 from collections.abc import Iterator
 from itertools import product
 
@@ -11,6 +13,7 @@ import pytest
 from host.tensor_maps import F16, SWIZZLES, U8, encode, swizzled
 from repository import KERNELS
 
+from baracuda.runtime.device import WatchedArray
 from baracuda.runtime.errors import DriverError, KernelInternal
 
 FILE = "sm90.cu"
@@ -256,3 +259,26 @@ def test_findings_of_clusters(device, source, run, mode):
     with pytest.raises(KernelInternal) as caught:
         run(device, kernel, 2, 64, 0, mode)
     assert str(caught.value).splitlines()[1:] == OF_CLUSTERS[mode]
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_a_kernel_that_overlaps_waits(device, source, mode):
+    """Check mode names accesses to what the kernel before writes, unless the thread knows of a griddepcontrol.wait."""
+    device.check = True
+    a, b = device.empty(64, np.int32), device.empty(64, np.int32)
+    words = (ctypes.c_uint64 * 3)(a.ctypes.data, b.ctypes.data, mode)
+    arrays = [WatchedArray(name, "out", x.ctypes.data, (64,), (1,), 4) for name, x in (("a", a), ("b", b))]
+
+    def launch(symbol: str, overlaps: bool) -> None:
+        kernel = device.load(source(FILE, symbol))
+        kernel.prepared((1, 1, 1), 64, ctypes.addressof(words), ctypes.sizeof(words), words, overlaps)(0)
+
+    with device.watch(arrays):
+        launch("produce", False)
+        if mode:
+            launch("consume", True)
+            return
+        said = "read of 'a' byte 0, which the kernel before writes, without a griddepcontrol.wait before it at "
+        with pytest.raises(KernelInternal, match=re.escape(said + at("reads"))):
+            launch("consume", True)
+        launch("consume", False)

@@ -125,7 +125,7 @@ class FlashSdpaPlan(rt.BodyPlan[FlashSdpaDescriptor]):
         "stages * block_k)",
         mappable="not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
         "max(query_len, key_len, batch_size * num_heads * ceil_div(query_len, 64)) <= 1073741824 and d_k % 8 "
-        "== 0 and d_v % 8 == 0",
+        "== 0 and d_v % 8 == 0 and softcap <= 64",
         alike="not BAND or (window_left < 0 and window_right < 0)",
         portable="itemsize * (block_q * DK + stages * block_k * (DK + DV))",
     )

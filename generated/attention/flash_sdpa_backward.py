@@ -133,7 +133,7 @@ class FlashSdpaBackwardPlan(rt.BodyPlan[FlashSdpaBackwardDescriptor]):
         q_tiles="ceil_div(query_len, max(q_block_q, 1)) * batch_size * num_heads",
         mappable="not has_mask and not has_alibi_slopes and min(batch_size, num_heads, query_len, key_len) > 0 and "
         "max(query_len, key_len, batch_size * num_heads * ceil_div(max(query_len, key_len), 64)) <= "
-        "536870912 and d_k % 8 == 0 and d_v % 8 == 0",
+        "536870912 and d_k % 8 == 0 and d_v % 8 == 0 and softcap <= 64",
     )
     KERNELS = (
         rt.BodyKernel("delta", ("ceil_div(batch_size * num_heads * queries, threads // 8)",)),

@@ -83,8 +83,9 @@ def _weights(fields: Fields, arrays: Arrays, sums: _Sums) -> _Weights:
         bend = 1 - part * part
         error = np.where(np.isinf(size), 0, error)  # an infinite score is held below the cap exactly
         bend_error = 2 * error / softcap + 12 * u
-        # For halves tanh(x) is 1 - 2 / (1 + exp(2 x)) on sm_90a, whose roundings are of the size of the cap.
-        error = error + 6 * u * (softcap if sums.rounded else np.minimum(size, softcap))
+        # Of halves up to this cap tanh(x) is 1 - 2 / (1 + exp(2 x)) on sm_90a, whose roundings are of the cap's size.
+        by_cap = sums.rounded and softcap <= 64
+        error = error + 6 * u * (softcap if by_cap else np.minimum(size, softcap))
         size = np.minimum(size, softcap)
     if "alibi_slopes" in arrays:
         size = size + np.abs(arrays["alibi_slopes"])[:, :, None, None] * np.abs(distance(fields))

@@ -344,8 +344,11 @@ def test_a_reason_that_all_share_is_said_once() -> None:
     assert str(caught.value).count("\n") == len(FlashSdpaSm90Plan.explain(_flash()).verdicts)
 
 
-def test_advice_is_given_where_it_helps() -> None:
-    host = rt.get_device("host")
+def test_advice_is_given_where_it_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device without what sm_90a kernels need."""
+    host, fits = rt.get_device("host"), rt.KernelSku.fits
+    lacking = {"sm_90a": "needs what the device lacks"}
+    monkeypatch.setattr(rt.KernelSku, "fits", lambda sku, arch: lacking.get(sku.arch) or fits(sku, arch))
     pinned = FlashSdpaSm90Plan.select(_flash())
     with pytest.raises(rt.Unsupported, match="no kernel for 'host'") as caught:
         pinned.prepare(host)

@@ -25,9 +25,8 @@ def edge_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) ->
 
     Each is one of `bases` with one field changed. A problem may be at several edges; edges out of reach are left out.
     """
-    texts = dict.fromkeys(
-        gap for text in Problem.FAMILIES[subject.spec.family].limits(subject) for gap in gaps_of(text)
-    )
+    limits = Problem.FAMILIES[subject.spec.family].limits(subject)
+    texts = dict.fromkeys(gap for text in limits for gap in gaps_of(text))
     left = sorted(((text, side) for text in texts for side in _SIDES), key=lambda goal: _hash(goal, sku))
     serve = server(subject, sku, bases)
     reached = {goal for problem in bases for goal in left if _gap(problem, sku, goal[0], problem.case) == goal[1]}
@@ -38,6 +37,23 @@ def edge_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) ->
             reached |= {other for other in left if _gap(problem, sku, other[0], problem.case) == other[1]}
             yield problem
             break
+    for text in limits:
+        if " or " in text or " and " in text:
+            yield from _deciding(subject, serve, sku, bases, text)
+
+
+def _deciding(
+    subject: Subject, serve: Serve, sku: KernelSku, bases: Sequence[Problem], text: str
+) -> Iterator[Problem]:
+    """For each comparison in `text` both sides of an edge where it alone decides, whatever it is joined to."""
+    for gap in gaps_of(text):
+        for base in sorted(bases, key=lambda problem: (not problem.several, problem.size)):
+            cases = [_solved(base, sku, gap, side, place) for place in _places(base, gap) for side in _SIDES]
+            allowed = [case for case in cases if case and is_allowed(subject.spec, subject.values(case))]
+            if len({_gap(base, sku, text, case) for case in (base.case, *allowed)} - {None}) > 1:
+                problems = [serve(subject, case, sku) for case in allowed]
+                yield from (problem for problem in problems if problem is not None and problem.size <= _MOST)
+                break
 
 
 def _hash(goal: tuple[str, int], sku: KernelSku) -> int:

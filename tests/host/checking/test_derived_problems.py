@@ -52,6 +52,8 @@ def test_edges_are_reached(op: str, symbol: str) -> None:
     assert all(problem.plan.sku == sku for problem in derived)
     for field, expected in EDGES[op, symbol].items():
         assert expected <= {problem.values[field] for problem in (*bases, *derived)}, field
+    extents = [problem.values[field] for problem in derived for field in EDGES[op, symbol]]
+    assert max(extents) < 1 << 14  # an empty array of an immense extent has a reference that is not
 
 
 def test_a_tile_of_rows_is_filled_exactly_and_not() -> None:

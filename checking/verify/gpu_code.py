@@ -22,10 +22,12 @@ _HALF, _WIDE = 0.25, 16.0  # unit roundoffs that results of half types and of ot
 _NOISE = 1.5  # times the host device's error, where that is all that an output is
 
 
-def target_of(sku: KernelSku) -> str:
-    """OLDEST for some kernels that run there and NEWEST for the others, so that a sample has both."""
-    is_newest = int(sku.arch[3:]) > int(OLDEST[3:]) or zlib.crc32(sku.symbol.encode()) % 2
-    return NEWEST if is_newest else OLDEST
+def targets_of(sku: KernelSku, *, sampled: bool) -> tuple[str, ...]:
+    """The architectures to compile a kernel for: OLDEST if it runs there, and NEWEST; of a sample's, one of them."""
+    if int(sku.arch[3:]) > int(OLDEST[3:]):
+        return (NEWEST,)
+    both = OLDEST, NEWEST
+    return (both[zlib.crc32(sku.symbol.encode()) % 2],) if sampled else both
 
 
 def check_gpu_code(problem: Problem, target: str) -> None:

@@ -238,15 +238,16 @@ if _device() == "host":
 
     def test_gpu_code(sku: KernelSku) -> None:
         _need_nvrtc()
-        target, small, family = gpu_code.target_of(sku), _small(sku), subject_of(sku).spec.family
+        small, family, sampled = _small(sku), subject_of(sku).spec.family, SAMPLE in os.environ
         others = problems_of(sku.op, sku.symbol) if family == "map" else ()
-        if family == "body" and SAMPLE not in os.environ:
+        if family == "body" and not sampled:
             others = tuple(_few(sku))
-        for problem in dict.fromkeys([small, *(other for other in others if other.size <= SMALL)]):
-            gpu_code.check_gpu_code(problem, target)
-        if family == "map":
-            with ptx_mode(target) as memory:
-                checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
+        for target in gpu_code.targets_of(sku, sampled=sampled):
+            for problem in dict.fromkeys([small, *(other for other in others if other.size <= SMALL)]):
+                gpu_code.check_gpu_code(problem, target)
+            if family == "map":
+                with ptx_mode(target) as memory:
+                    checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
 
     def test_conversions(subject: Subject) -> None:
         _need_nvrtc()

@@ -65,7 +65,7 @@ stats: $(ready)
 
 lint: $(ready) $(lint_ready)
 	@.venv-lint/bin/ruff check --quiet .
-	@find runtime/include -name '*.cuh' | xargs .venv-lint/bin/clang-format --dry-run --Werror
+	@find runtime/include runtime/host -name '*.cuh' -o -name '*.h' -o -name '*.cpp' | xargs .venv-lint/bin/clang-format --dry-run --Werror
 	@PYTHONPATH=.imports .venv-lint/bin/lint-imports --no-cache --no-logo > .venv-lint/imports.log || (cat .venv-lint/imports.log && false)
 	@.venv-lint/bin/mypy --python-executable .venv/bin/python
 

@@ -6,7 +6,8 @@
 namespace baracuda_host {
 // The *_rn functions round once per operation. Where the compiler may fuse a product into a sum, the value
 // passes through a register the compiler cannot see into.
-template <class T> static inline T rounded(T x) {
+template <class T>
+static inline T rounded(T x) {
 #ifdef BARACUDA_HOST_CONTRACTION
 #if defined(__x86_64__)
   __asm__("" : "+x"(x));

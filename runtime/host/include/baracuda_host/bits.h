@@ -4,7 +4,8 @@
 #include <string.h>
 
 namespace baracuda_host {
-template <class To, class From> static inline To bit_cast(From from) {
+template <class To, class From>
+static inline To bit_cast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
   To to;
   __builtin_memcpy(static_cast<void*>(&to), &from, sizeof to);
@@ -21,16 +22,14 @@ static inline double __longlong_as_double(long long x) { return baracuda_host::b
 static inline int __double2hiint(double x) { return static_cast<int>(__double_as_longlong(x) >> 32); }
 static inline int __double2loint(double x) { return static_cast<int>(__double_as_longlong(x)); }
 static inline double __hiloint2double(int hi, int lo) {
-  return __longlong_as_double(static_cast<long long>(static_cast<uint64_t>(static_cast<unsigned>(hi)) << 32 |
-                                                     static_cast<unsigned>(lo)));
+  return __longlong_as_double(
+      static_cast<long long>(static_cast<uint64_t>(static_cast<unsigned>(hi)) << 32 | static_cast<unsigned>(lo)));
 }
 
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 static inline int __clz(int x) { return x ? __builtin_clz(static_cast<unsigned>(x)) : 32; }
-static inline int __clzll(long long x) {
-  return x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64;
-}
+static inline int __clzll(long long x) { return x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64; }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 static inline unsigned long long __brevll(unsigned long long x) {

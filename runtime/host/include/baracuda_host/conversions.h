@@ -6,7 +6,8 @@
 
 namespace baracuda_host {
 
-template <class Integer, class Float> static inline Integer saturate(Float integral) {
+template <class Integer, class Float>
+static inline Integer saturate(Float integral) {
   using Limits = std::numeric_limits<Integer>;
   // Both bounds are powers of two or zero, so they are exact in every floating type.
   const Float low = static_cast<Float>(Limits::min());
@@ -32,9 +33,7 @@ static inline uint16_t float_to_half_bits(float x) {
   const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
   return static_cast<uint16_t>(sign | (rounded - 0x38000000u) >> 13);
 }
-static inline float bfloat16_bits_to_float(uint16_t bits) {
-  return __uint_as_float(static_cast<uint32_t>(bits) << 16);
-}
+static inline float bfloat16_bits_to_float(uint16_t bits) { return __uint_as_float(static_cast<uint32_t>(bits) << 16); }
 
 }  // namespace baracuda_host
 

@@ -18,9 +18,7 @@ struct BF16 {
   using Word = uint32_t;
   static constexpr int per_word = 2;
   static constexpr int least_exponent = -126;
-  static float decode(Word word, int i) {
-    return bfloat16_bits_to_float(static_cast<uint16_t>(word >> 16 * i));
-  }
+  static float decode(Word word, int i) { return bfloat16_bits_to_float(static_cast<uint16_t>(word >> 16 * i)); }
 };
 struct TF32 {
   using Word = uint32_t;

@@ -6,10 +6,12 @@
 
 namespace baracuda_host {
 
-template <class Function> struct Signature {
+template <class Function>
+struct Signature {
   static_assert(sizeof(Function) == 0, "a kernel takes exactly one parameter and returns void");
 };
-template <class Argument> struct Signature<void (*)(Argument)> {
+template <class Argument>
+struct Signature<void (*)(Argument)> {
   using type = Argument;
   static_assert(std::is_trivially_copyable<Argument>::value, "the parameter struct is copied byte by byte");
   static_assert(sizeof(Argument) % 8 == 0, "every member of the parameter struct is an 8-byte word");
@@ -22,12 +24,20 @@ BARACUDA_HOST_UNCHECKED static inline char* shared_anchor() {
 
 }  // namespace baracuda_host
 
-#define BARACUDA_HOST_EXPORT(symbol)                                                                     \
-  using baracuda_host_argument = baracuda_host::Signature<decltype(&symbol)>::type;                      \
-  BARACUDA_HOST_UNCHECKED static void baracuda_host_entry(const void* arguments) {                       \
-    symbol(*static_cast<const baracuda_host_argument*>(arguments));                                      \
-  }                                                                                                      \
-  extern "C" __attribute__((visibility("default"))) baracuda_host::Kernel baracuda_host_kernel = {       \
-      baracuda_host_entry,          baracuda_host::shared_anchor, sizeof(baracuda_host_argument),        \
-      BARACUDA_HOST_DYNAMIC_SHARED, 0,                            0, nullptr, nullptr, nullptr,            \
-      BARACUDA_HOST_BLOCKS,         BARACUDA_HOST_CLUSTER};
+#define BARACUDA_HOST_EXPORT(symbol)                                                               \
+  using baracuda_host_argument = baracuda_host::Signature<decltype(&symbol)>::type;                \
+  BARACUDA_HOST_UNCHECKED static void baracuda_host_entry(const void* arguments) {                 \
+    symbol(*static_cast<const baracuda_host_argument*>(arguments));                                \
+  }                                                                                                \
+  extern "C" __attribute__((visibility("default"))) baracuda_host::Kernel baracuda_host_kernel = { \
+      baracuda_host_entry,                                                                         \
+      baracuda_host::shared_anchor,                                                                \
+      sizeof(baracuda_host_argument),                                                              \
+      BARACUDA_HOST_DYNAMIC_SHARED,                                                                \
+      0,                                                                                           \
+      0,                                                                                           \
+      nullptr,                                                                                     \
+      nullptr,                                                                                     \
+      nullptr,                                                                                     \
+      BARACUDA_HOST_BLOCKS,                                                                        \
+      BARACUDA_HOST_CLUSTER};

@@ -29,7 +29,7 @@ struct Kernel {  // exported by a kernel library, completed by bind()
   void (*entry)(const void* arguments);
   char* (*shared_anchor)();  // some address in the calling thread's static shared memory
   size_t argument_bytes, dynamic_shared;
-  size_t static_shared, anchor_offset;  // extent of static shared memory, where the anchor is in it
+  size_t static_shared, anchor_offset;      // extent of static shared memory, where the anchor is in it
   const char *library, *image, *image_end;  // its file, and where that is mapped
   uint32_t blocks_per_multiprocessor;       // that it promises to fit, which bounds its registers
   uint32_t cluster;                         // blocks of a cluster
@@ -55,15 +55,14 @@ struct Vote {
   uint32_t result;
 };
 
-extern const Operation syncwarp, shfl, shfl_xor, shfl_up, shfl_down, vote_ballot, vote_any, vote_all,
-    match_any, reduce_add, reduce_min, reduce_max, reduce_min_signed, reduce_max_signed, reduce_and,
-    reduce_or, reduce_xor;
+extern const Operation syncwarp, shfl, shfl_xor, shfl_up, shfl_down, vote_ballot, vote_any, vote_all, match_any,
+    reduce_add, reduce_min, reduce_max, reduce_min_signed, reduce_max_signed, reduce_and, reduce_or, reduce_xor;
 void collective(const Operation& operation, unsigned mask, void* argument, Site site);
 
 // How a matrix unit adds the products of one instruction to a sum. The terms, which are the products and what the sum
 // was, are aligned to the largest exponent among them and cut off `fraction` bits below it; their sum is cut off after
-// `significant` bits. A product's exponent is the sum of its factors', which are at least `least_a` and `least_b`. Cut off
-// is rounded toward zero.
+// `significant` bits. A product's exponent is the sum of its factors', which are at least `least_a` and `least_b`. Cut
+// off is rounded toward zero.
 struct Summation {
   int fraction, significant, least_a, least_b;
 };
@@ -87,7 +86,7 @@ enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic, Peek
 void access(const void* address, size_t bytes, Access kind);
 enum class Space : uint8_t { Global, Shared };
 void need(Space space, const void* address, const char* instruction);  // its name and a preposition, for findings
-void* copy(void* to, const void* from, size_t bytes);  // they may overlap
+void* copy(void* to, const void* from, size_t bytes);                  // they may overlap
 void* fill(void* to, int value, size_t bytes);
 void fence(bool between_blocks);  // what atomics before it found and after it publish holds; else within the block
 
@@ -95,7 +94,6 @@ void wait_on_dependent_grids();  // griddepcontrol.wait: only check mode looks a
 
 [[noreturn]] void fail(const char* what, Site site);
 void yield();  // lets every other runnable thread of the block go first
-
 
 }  // namespace baracuda_host
 #pragma GCC visibility pop

@@ -9,7 +9,8 @@
 namespace baracuda_host {
 
 uint32_t shared_address(const void* pointer, Site site);
-void* shared_pointer(uint32_t address, size_t bytes, const char* instruction, Site site);  // in any block of the cluster
+void* shared_pointer(uint32_t address, size_t bytes, const char* instruction,
+                     Site site);  // in any block of the cluster
 
 // mbarrier: `bytes` more are expected by the phase that an arrival belongs to.
 void mbarrier_init(uint32_t address, uint32_t arrivals, Site site);
@@ -33,7 +34,7 @@ void bulk_wait(uint32_t groups_still_pending, bool only_read);
 // wgmma.mma_async as one lane gives it; all lanes of a warp meet.
 enum class Factor : uint8_t { F16, BF16, TF32, E4M3, E5M2, S8, U8 };
 struct MatrixProduct64 {
-  void* sum;  // this lane's, `columns` / 2 of 32 bits
+  void* sum;                    // this lane's, `columns` / 2 of 32 bits
   const uint32_t* a_registers;  // four, or null if `a` describes the matrix in shared memory
   uint64_t a, b;
   int columns;

@@ -18,8 +18,7 @@ template <int matrices, bool transposed>
 BARACUDA_HOST_UNCHECKED static void load_matrices(void** arguments, uint32_t) {
   for (int m = 0; m < matrices; m++) {
     uint16_t tile[8][8];
-    for (int r = 0; r < 8; r++)
-      __builtin_memcpy(tile[r], static_cast<MatrixRow*>(arguments[8 * m + r])->row, 16);
+    for (int r = 0; r < 8; r++) __builtin_memcpy(tile[r], static_cast<MatrixRow*>(arguments[8 * m + r])->row, 16);
     for (int lane = 0; lane < 32; lane++) {
       const int r = lane / 4, c = lane % 4 * 2;
       const uint32_t low = transposed ? tile[c][r] : tile[r][c];
@@ -34,8 +33,7 @@ template <int matrices, bool transposed = false>
 BARACUDA_HOST_UNCHECKED static inline void ldmatrix(uint32_t* fragment, const void* row, BARACUDA_SITE) {
   static constexpr Operation operation{"ldmatrix", load_matrices<matrices, transposed>, true};
   if (lane() < 8 * matrices) {
-    if (reinterpret_cast<uintptr_t>(row) % 16)
-      fail("ldmatrix row address is not 16-byte aligned", BARACUDA_HERE);
+    if (reinterpret_cast<uintptr_t>(row) % 16) fail("ldmatrix row address is not 16-byte aligned", BARACUDA_HERE);
     BARACUDA_HOST_NEED(Shared, row, "ldmatrix from");
     BARACUDA_HOST_ACCESS(row, 16, Read);
   }
@@ -43,7 +41,8 @@ BARACUDA_HOST_UNCHECKED static inline void ldmatrix(uint32_t* fragment, const vo
   collective(operation, 0xffffffffu, &argument, BARACUDA_HERE);
 }
 
-template <class A, class B, class Sum> struct MatrixProduct {
+template <class A, class B, class Sum>
+struct MatrixProduct {
   Sum* d;
   const typename A::Word* a;
   const typename B::Word* b;
@@ -51,14 +50,16 @@ template <class A, class B, class Sum> struct MatrixProduct {
 
 // Hopper's summation. It multiplies 8-bit floats as halves, the low halves of all registers first, and then adds.
 template <class A, class B, int rows, int depth>
-BARACUDA_HOST_UNCHECKED static void add_to(float (&d)[rows][8], const float (&a)[rows][depth], const float (&b)[depth][8]) {
+BARACUDA_HOST_UNCHECKED static void add_to(float (&d)[rows][8], const float (&a)[rows][depth],
+                                           const float (&b)[depth][8]) {
   if constexpr (A::per_word < 4) {
-    add_products({25, 24, A::least_exponent, B::least_exponent}, &d[0][0], 8, &a[0][0], depth, &b[0][0], 8, rows, 8, depth);
+    add_products({25, 24, A::least_exponent, B::least_exponent}, &d[0][0], 8, &a[0][0], depth, &b[0][0], 8, rows, 8,
+                 depth);
   } else {
     float sum[rows][8] = {};
     for (int half = 0; half < depth; half += depth / 2)
-      add_products({25, 24, F16::least_exponent, F16::least_exponent}, &sum[0][0], 8, &a[0][half], depth, &b[half][0], 8,
-                   rows, 8, depth / 2);
+      add_products({25, 24, F16::least_exponent, F16::least_exponent}, &sum[0][0], 8, &a[0][half], depth, &b[half][0],
+                   8, rows, 8, depth / 2);
     for (int i = 0; i < rows; i++)
       for (int j = 0; j < 8; j++) {
         d[i][j] += sum[i][j];
@@ -76,7 +77,8 @@ BARACUDA_HOST_UNCHECKED static void add_to(Sum (&d)[rows][8], const Sum (&a)[row
         else d[i][j] += a[i][k] * b[k][j];
 }
 // Where element i of register `word` of a row is multiplied.
-template <class A, class Sum> static constexpr int depth_index(int depth, int word, int i) {
+template <class A, class Sum>
+static constexpr int depth_index(int depth, int word, int i) {
   constexpr bool halves = A::per_word == 4 && Sum(0.5) != 0;
   return halves ? i / 2 * (depth / 2) + word * 2 + i % 2 : word * A::per_word + i;
 }
@@ -108,12 +110,11 @@ BARACUDA_HOST_UNCHECKED static void multiply(void** arguments, uint32_t) {
 }
 
 // mma.sync.aligned.{shape}.row.col.{Sum}.{A}.{B}.{Sum}
-#define BARACUDA_HOST_MMA(name, rows, depth, A, B, Sum)                                       \
-  BARACUDA_HOST_UNCHECKED static inline void name(Sum* d, const A::Word* a, const B::Word* b, \
-                                                  BARACUDA_SITE) {                            \
-    static constexpr Operation operation{#name, multiply<rows, depth, A, B, Sum>, true};      \
-    MatrixProduct<A, B, Sum> argument{d, a, b};                                               \
-    collective(operation, 0xffffffffu, &argument, BARACUDA_HERE);                             \
+#define BARACUDA_HOST_MMA(name, rows, depth, A, B, Sum)                                                        \
+  BARACUDA_HOST_UNCHECKED static inline void name(Sum* d, const A::Word* a, const B::Word* b, BARACUDA_SITE) { \
+    static constexpr Operation operation{#name, multiply<rows, depth, A, B, Sum>, true};                       \
+    MatrixProduct<A, B, Sum> argument{d, a, b};                                                                \
+    collective(operation, 0xffffffffu, &argument, BARACUDA_HERE);                                              \
   }
 BARACUDA_HOST_MMA(mma_m16n8k16_f16, 16, 16, F16, F16, float)
 BARACUDA_HOST_MMA(mma_m16n8k16_bf16, 16, 16, BF16, BF16, float)

@@ -7,10 +7,11 @@
 
 #include "interface_sm90.h"
 
-#define BARACUDA_HOST_LOAD(name)                              \
-  template <class T> static inline T name(const T* address) { \
-    BARACUDA_HOST_NEED(Global, address, #name " from");       \
-    return *address;                                          \
+#define BARACUDA_HOST_LOAD(name)                        \
+  template <class T>                                    \
+  static inline T name(const T* address) {              \
+    BARACUDA_HOST_NEED(Global, address, #name " from"); \
+    return *address;                                    \
   }
 BARACUDA_HOST_LOAD(__ldg)
 BARACUDA_HOST_LOAD(__ldca)
@@ -19,10 +20,11 @@ BARACUDA_HOST_LOAD(__ldcs)
 BARACUDA_HOST_LOAD(__ldcv)
 BARACUDA_HOST_LOAD(__ldlu)
 #undef BARACUDA_HOST_LOAD
-#define BARACUDA_HOST_STORE(name)                                   \
-  template <class T> static inline void name(T* address, T value) { \
-    BARACUDA_HOST_NEED(Global, address, #name " to");               \
-    *address = value;                                               \
+#define BARACUDA_HOST_STORE(name)                     \
+  template <class T>                                  \
+  static inline void name(T* address, T value) {      \
+    BARACUDA_HOST_NEED(Global, address, #name " to"); \
+    *address = value;                                 \
   }
 BARACUDA_HOST_STORE(__stcg)
 BARACUDA_HOST_STORE(__stcs)
@@ -48,10 +50,20 @@ static inline void* __cvta_shared_to_generic(size_t address, BARACUDA_SITE) {
 
 namespace baracuda_host {
 
-template <size_t bytes> struct Word;
-template <> struct Word<2> { using type = uint16_t; };
-template <> struct Word<4> { using type = uint32_t; };
-template <> struct Word<8> { using type = uint64_t; };
+template <size_t bytes>
+struct Word;
+template <>
+struct Word<2> {
+  using type = uint16_t;
+};
+template <>
+struct Word<4> {
+  using type = uint32_t;
+};
+template <>
+struct Word<8> {
+  using type = uint64_t;
+};
 
 // Atomically *address = update(*address), for any trivially copyable type of 2, 4 or 8 bytes; returns the old
 // value. A thread whose atomics keep changing nothing may be spinning, so it lets others run now and then.
@@ -73,7 +85,8 @@ BARACUDA_HOST_UNCHECKED static inline T read_modify_write(T* address, Update upd
 }
 
 // The two halves of a flag protocol. A load that spins lets the thread it waits for run.
-template <class T> BARACUDA_HOST_UNCHECKED static inline T load_acquire(const T* address) {
+template <class T>
+BARACUDA_HOST_UNCHECKED static inline T load_acquire(const T* address) {
   yield();
   BARACUDA_HOST_ACCESS(address, sizeof(T), AtomicRead);
   BARACUDA_HOST_FENCE(true);
@@ -81,7 +94,8 @@ template <class T> BARACUDA_HOST_UNCHECKED static inline T load_acquire(const T*
   __atomic_load(address, &value, __ATOMIC_ACQUIRE);
   return value;
 }
-template <class T> BARACUDA_HOST_UNCHECKED static inline void store_release(T* address, T value) {
+template <class T>
+BARACUDA_HOST_UNCHECKED static inline void store_release(T* address, T value) {
   BARACUDA_HOST_FENCE(true);
   BARACUDA_HOST_ACCESS(address, sizeof(T), AtomicWrite);
   __atomic_store(address, &value, __ATOMIC_RELEASE);
@@ -114,10 +128,9 @@ BARACUDA_HOST_ATOMIC(atomicDec, unsigned, old == 0u || old > value ? value : old
 #undef BARACUDA_HOST_ATOMICS
 #undef BARACUDA_HOST_ATOMIC
 
-#define BARACUDA_HOST_COMPARE_AND_SWAP(T)                                                               \
-  static inline T atomicCAS(T* address, T expected, T value) {                                          \
-    return baracuda_host::read_modify_write(address,                                                    \
-                                            [=](T old) -> T { return old == expected ? value : old; }); \
+#define BARACUDA_HOST_COMPARE_AND_SWAP(T)                                                                        \
+  static inline T atomicCAS(T* address, T expected, T value) {                                                   \
+    return baracuda_host::read_modify_write(address, [=](T old) -> T { return old == expected ? value : old; }); \
   }
 BARACUDA_HOST_COMPARE_AND_SWAP(unsigned short)
 BARACUDA_HOST_COMPARE_AND_SWAP(int)

@@ -35,7 +35,7 @@
 #define BARACUDA_HOST_JOIN_(a, b) a##b
 #define BARACUDA_HOST_JOIN(a, b) BARACUDA_HOST_JOIN_(a, b)
 #define BARACUDA_HOST_GAP BARACUDA_HOST_JOIN(baracuda_host_gap_, __COUNTER__)[64]
-#define __shared__                                                                               \
+#define __shared__                                                                         \
   static thread_local char BARACUDA_HOST_GAP __attribute__((used)) BARACUDA_HOST_IN_ORDER; \
   static thread_local __attribute__((aligned(16))) BARACUDA_HOST_IN_ORDER
 #else

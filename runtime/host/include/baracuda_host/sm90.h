@@ -30,8 +30,7 @@ template <int matrices, bool transposed = false>
 BARACUDA_HOST_UNCHECKED static inline void stmatrix(void* row, const uint32_t* words, BARACUDA_SITE) {
   static constexpr Operation operation{"stmatrix", store_matrices<matrices, transposed>, true};
   if (lane() < 8 * matrices) {
-    if (reinterpret_cast<uintptr_t>(row) % 16)
-      fail("stmatrix row address is not 16-byte aligned", BARACUDA_HERE);
+    if (reinterpret_cast<uintptr_t>(row) % 16) fail("stmatrix row address is not 16-byte aligned", BARACUDA_HERE);
     BARACUDA_HOST_NEED(Shared, row, "stmatrix to");
     BARACUDA_HOST_ACCESS(row, 16, Write);
   }

@@ -1,14 +1,14 @@
 // Built-in vector types with CUDA's sizes and alignments.
 #pragma once
 
-#define BARACUDA_HOST_VECTORS(T, name, align2, align4)                                    \
-  struct name##1 { T x; };                                                                \
-  struct alignas(align2) name##2 { T x, y; };                                             \
-  struct name##3 { T x, y, z; };                                                          \
-  struct alignas(align4) name##4 { T x, y, z, w; };                                       \
-  static inline name##1 make_##name##1(T x) { return {x}; }                               \
-  static inline name##2 make_##name##2(T x, T y) { return {x, y}; }                       \
-  static inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }               \
+#define BARACUDA_HOST_VECTORS(T, name, align2, align4)                      \
+  struct name##1 { T x; };                                                  \
+  struct alignas(align2) name##2 { T x, y; };                               \
+  struct name##3 { T x, y, z; };                                            \
+  struct alignas(align4) name##4 { T x, y, z, w; };                         \
+  static inline name##1 make_##name##1(T x) { return {x}; }                 \
+  static inline name##2 make_##name##2(T x, T y) { return {x, y}; }         \
+  static inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \
   static inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 
 BARACUDA_HOST_VECTORS(signed char, char, 2, 4)

@@ -34,27 +34,22 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu, BARACUDA_SITE) {
 template <class T>
 static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, BARACUDA_SITE) {
   const int first = baracuda_host::lane() & ~(width - 1);
-  return baracuda_host::shuffle(baracuda_host::shfl, mask, value, first | (source & (width - 1)),
-                                BARACUDA_HERE);
+  return baracuda_host::shuffle(baracuda_host::shfl, mask, value, first | (source & (width - 1)), BARACUDA_HERE);
 }
 template <class T>
 static inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, BARACUDA_SITE) {
   const int lane = baracuda_host::lane(), last = lane | (width - 1), source = lane ^ lane_mask;
-  return baracuda_host::shuffle(baracuda_host::shfl_xor, mask, value, source > last ? lane : source,
-                                BARACUDA_HERE);
+  return baracuda_host::shuffle(baracuda_host::shfl_xor, mask, value, source > last ? lane : source, BARACUDA_HERE);
 }
 template <class T>
 static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, BARACUDA_SITE) {
   const int lane = baracuda_host::lane(), last = lane | (width - 1), source = lane + static_cast<int>(delta);
-  return baracuda_host::shuffle(baracuda_host::shfl_down, mask, value, source > last ? lane : source,
-                                BARACUDA_HERE);
+  return baracuda_host::shuffle(baracuda_host::shfl_down, mask, value, source > last ? lane : source, BARACUDA_HERE);
 }
 template <class T>
 static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, BARACUDA_SITE) {
-  const int lane = baracuda_host::lane(), first = lane & ~(width - 1),
-            source = lane - static_cast<int>(delta);
-  return baracuda_host::shuffle(baracuda_host::shfl_up, mask, value, source < first ? lane : source,
-                                BARACUDA_HERE);
+  const int lane = baracuda_host::lane(), first = lane & ~(width - 1), source = lane - static_cast<int>(delta);
+  return baracuda_host::shuffle(baracuda_host::shfl_up, mask, value, source < first ? lane : source, BARACUDA_HERE);
 }
 
 static inline unsigned __ballot_sync(unsigned mask, int predicate, BARACUDA_SITE) {
@@ -66,7 +61,8 @@ static inline int __any_sync(unsigned mask, int predicate, BARACUDA_SITE) {
 static inline int __all_sync(unsigned mask, int predicate, BARACUDA_SITE) {
   return static_cast<int>(baracuda_host::vote(baracuda_host::vote_all, mask, predicate != 0, BARACUDA_HERE));
 }
-template <class T> static inline unsigned __match_any_sync(unsigned mask, T value, BARACUDA_SITE) {
+template <class T>
+static inline unsigned __match_any_sync(unsigned mask, T value, BARACUDA_SITE) {
   static_assert(sizeof(T) <= 8, "a match compares at most 8 bytes");
   uint64_t bits = 0;
   memcpy(&bits, &value, sizeof(T));
@@ -90,5 +86,4 @@ BARACUDA_HOST_REDUCE(unsigned, __reduce_xor_sync, reduce_xor)
 #undef BARACUDA_HOST_REDUCE
 
 // Threads run one after another here, so no set of lanes is "active together".
-unsigned __activemask()
-    __attribute__((error("__activemask() means nothing on the host device: pass a mask")));
+unsigned __activemask() __attribute__((error("__activemask() means nothing on the host device: pass a mask")));

@@ -27,11 +27,15 @@ static void change_registers(void** arguments, uint32_t) {
   const Site site = running().site;
   const char* name = request.more ? "setmaxnreg.inc" : "setmaxnreg.dec";
   if (request.count % 8 || request.count < 24 || request.count > 256)
-    fail(std::string(name) + " to " + std::to_string(request.count) + " registers; needs a multiple of 8 from 24 to 256", site);
+    fail(
+        std::string(name) + " to " + std::to_string(request.count) + " registers; needs a multiple of 8 from 24 to 256",
+        site);
   uint32_t& has = w.registers[running().linear / 32];
   if (!has) has = registers_at_launch(w);
   if (request.more ? request.count < has : request.count > has)
-    fail(std::string(name) + " to " + std::to_string(request.count) + " registers of a thread that has " + std::to_string(has), site);
+    fail(std::string(name) + " to " + std::to_string(request.count) + " registers of a thread that has " +
+             std::to_string(has),
+         site);
   if (request.more) return;
   w.free_registers += (has - request.count) * 32;
   has = request.count;
@@ -60,8 +64,8 @@ void set_registers(uint32_t count, bool more, Site site) {
 
 // "for 232 registers a thread: 5120 are free, the warp needs 2048 more"
 std::string registers_lacking(const Worker& w, const Thread& t) {
-  return "where " + std::to_string(w.free_registers) + " registers of the block are free and a thread of the warp has " +
-         std::to_string(w.registers[t.linear / 32]);
+  return "where " + std::to_string(w.free_registers) +
+         " registers of the block are free and a thread of the warp has " + std::to_string(w.registers[t.linear / 32]);
 }
 
 }  // namespace baracuda_host

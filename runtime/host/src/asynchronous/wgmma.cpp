@@ -1,9 +1,9 @@
 // wgmma: products that run beside the four warps of a warpgroup, each of which has 16 of the 64 rows.
 #include <string.h>
 
-#include "../include/baracuda_host/elements.h"
+#include "../../include/baracuda_host/elements.h"
 #include "async_proxy.h"
-#include "checker.h"
+#include "../check/checker.h"
 
 namespace baracuda_host {
 
@@ -49,7 +49,8 @@ static WarpProducts& products_of(uint32_t warp) {
 static uint32_t warp_of_running() { return running().linear / 32; }
 
 // Register i of lane l holds row l / 4 + 8 (i / 2 % 2) and column 8 (i / 4) + 2 (l % 4) + i % 2.
-template <class Visit> static void each_register(int columns, Visit visit) {
+template <class Visit>
+static void each_register(int columns, Visit visit) {
   for (int lane = 0; lane < 32; lane++)
     for (int i = 0; i < columns / 2; i++) visit(lane, i, lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
 }
@@ -76,7 +77,8 @@ static Accumulator& take_accumulator(WarpProducts& products, void** arguments, S
   const Thread* lanes = &worker->threads[warp_of_running() * 32];
   for (int lane = 0; lane < 32; lane++) {
     made.registers[lane] = static_cast<const MatrixProduct64*>(arguments[lane])->sum;
-    if (checker) require_fenced_registers(lanes[lane], made.registers[lane], 2 * static_cast<size_t>(made.columns), "sums", site);
+    if (checker)
+      require_fenced_registers(lanes[lane], made.registers[lane], 2 * static_cast<size_t>(made.columns), "sums", site);
   }
   each_register(made.columns, [&](int lane, int i, int row, int column) {
     memcpy(&made.sum[row][column], static_cast<char*>(made.registers[lane]) + 4 * i, 4);
@@ -103,8 +105,11 @@ static void give_back(WarpProducts& products, Accumulator& accumulator) {
 struct Descriptor {
   uint32_t start, leading, stride, base, swizzle_bytes;
   explicit Descriptor(uint64_t bits)
-      : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4),
-        base(bits >> 49 & 7), swizzle_bytes(bits >> 62 == 0 ? 16 : 256u >> (bits >> 62)) {}
+      : start((bits & 0x3fff) << 4),
+        leading((bits >> 16 & 0x3fff) << 4),
+        stride((bits >> 32 & 0x3fff) << 4),
+        base(bits >> 49 & 7),
+        swizzle_bytes(bits >> 62 == 0 ? 16 : 256u >> (bits >> 62)) {}
 
   uint32_t swizzled(uint32_t address) const {
     const uint32_t phase = (address >> 7) - base;
@@ -114,12 +119,14 @@ struct Descriptor {
   uint32_t chunk(uint32_t line, uint32_t chunk, bool along) const {
     if (!along) {
       const uint32_t group = start + line / 8 * stride;
-      return swizzle_bytes == 16 ? group + line % 8 * 16 + chunk * leading : swizzled(group + line % 8 * swizzle_bytes + chunk * 16);
+      return swizzle_bytes == 16 ? group + line % 8 * 16 + chunk * leading
+                                 : swizzled(group + line % 8 * swizzle_bytes + chunk * 16);
     }
     // `line` counts eights of lines, `chunk` what is multiplied.
     const uint32_t eights = swizzle_bytes / 16;
     if (swizzle_bytes == 16) return start + line * stride + chunk / 8 * leading + chunk % 8 * 16;
-    return swizzled(start + line / eights * leading + line % eights * 16 + chunk / 8 * stride + chunk % 8 * swizzle_bytes);
+    return swizzled(start + line / eights * leading + line % eights * 16 + chunk / 8 * stride +
+                    chunk % 8 * swizzle_bytes);
   }
 };
 
@@ -127,17 +134,21 @@ static void require_aligned(const Descriptor& matrix, const char* name, Site sit
   if (matrix.swizzle_bytes == 16) return;
   const uint32_t pattern = 8 * matrix.swizzle_bytes, beyond = (matrix.start - matrix.base * 128) % pattern;
   if (beyond < matrix.swizzle_bytes) return;
-  fail("wgmma.mma_async with " + std::string(name) + " at " + shared_name(matrix.start) + ", " + std::to_string(beyond) +
-           " bytes beyond a multiple of " + std::to_string(pattern) + ", as its swizzle of " + std::to_string(matrix.swizzle_bytes) + " bytes needs", site);
+  fail("wgmma.mma_async with " + std::string(name) + " at " + shared_name(matrix.start) + ", " +
+           std::to_string(beyond) + " bytes beyond a multiple of " + std::to_string(pattern) + ", as its swizzle of " +
+           std::to_string(matrix.swizzle_bytes) + " bytes needs",
+       site);
 }
 
 // Lines [first, first + count) of a matrix in shared memory; visits (line, chunk, 16 bytes), `along` (eight lines, what
 // is multiplied, 16 bytes).
 template <class Visit>
-static void each_chunk_of(const Descriptor& matrix, int first, int count, int depth_bytes, int depth, bool along, Site site, Visit visit) {
+static void each_chunk_of(const Descriptor& matrix, int first, int count, int depth_bytes, int depth, bool along,
+                          Site site, Visit visit) {
   const auto at = [&](int line, int chunk) {
     const uint32_t address = matrix.chunk(static_cast<uint32_t>(line), static_cast<uint32_t>(chunk), along);
-    visit(line - (along ? first / 8 : first), chunk, static_cast<const char*>(shared_pointer(address, 16, "wgmma.mma_async of", site)));
+    visit(line - (along ? first / 8 : first), chunk,
+          static_cast<const char*>(shared_pointer(address, 16, "wgmma.mma_async of", site)));
   };
   if (along)
     for (int line = first / 8; line < (first + count) / 8; line++)
@@ -157,7 +168,8 @@ static int least_exponent_of(Factor kind) {
 }
 static int bytes_of(Factor kind) { return kind == Factor::TF32 ? 4 : kind <= Factor::BF16 ? 2 : 1; }
 
-template <class Kind, class Number> static void decode_run(const char* from, Number* to, int step) {
+template <class Kind, class Number>
+static void decode_run(const char* from, Number* to, int step) {
   constexpr int words = 4;
   typename Kind::Word word[words];
   memcpy(word, from, sizeof word);
@@ -167,16 +179,19 @@ template <class Kind, class Number> static void decode_run(const char* from, Num
 
 // `by_line`: to[line][k], else to[k][line]; `pitch` is the distance of the first index.
 template <class Kind, class Number>
-static void decode(const Descriptor& matrix, int first, int count, int depth, bool along, bool by_line, int pitch, Number* to, Site site) {
+static void decode(const Descriptor& matrix, int first, int count, int depth, bool along, bool by_line, int pitch,
+                   Number* to, Site site) {
   constexpr int per_chunk = 4 * Kind::per_word;
   const int of_line = by_line ? pitch : 1, of_depth = by_line ? 1 : pitch;
-  each_chunk_of(matrix, first, count, depth * (4 / Kind::per_word), depth, along, site, [&](int line, int chunk, const char* from) {
-    if (along) decode_run<Kind>(from, to + line * 8 * of_line + chunk * of_depth, of_line);
-    else decode_run<Kind>(from, to + line * of_line + chunk * per_chunk * of_depth, of_depth);
-  });
+  each_chunk_of(matrix, first, count, depth * (4 / Kind::per_word), depth, along, site,
+                [&](int line, int chunk, const char* from) {
+                  if (along) decode_run<Kind>(from, to + line * 8 * of_line + chunk * of_depth, of_line);
+                  else decode_run<Kind>(from, to + line * of_line + chunk * per_chunk * of_depth, of_depth);
+                });
 }
 
-template <class Number, class Body> static void with_kind(Factor kind, Body body) {
+template <class Number, class Body>
+static void with_kind(Factor kind, Body body) {
   switch (kind) {
     case Factor::F16: return body(F16{});
     case Factor::BF16: return body(BF16{});
@@ -188,7 +203,8 @@ template <class Number, class Body> static void with_kind(Factor kind, Body body
   }
 }
 
-template <class Number> static void multiply_warp(const Product& product, uint32_t warp, Number (*sum)[most_columns]) {
+template <class Number>
+static void multiply_warp(const Product& product, uint32_t warp, Number (*sum)[most_columns]) {
   const MatrixProduct64& of = product.of;
   const int depth = 32 / bytes_of(of.of_a);
   alignas(64) Number a[rows][most_depth], b[most_depth][most_columns];
@@ -200,13 +216,16 @@ template <class Number> static void multiply_warp(const Product& product, uint32
       for (int lane = 0; lane < 32; lane++)
         for (int piece = 0; piece < 4; piece++)
           for (int i = 0; i < run; i++)
-            a[lane / 4 + piece % 2 * 8][(piece / 2 * 4 + lane % 4) * run + i] = static_cast<Number>(Kind::decode(product.a_registers[lane][piece], i));
+            a[lane / 4 + piece % 2 * 8][(piece / 2 * 4 + lane % 4) * run + i] =
+                static_cast<Number>(Kind::decode(product.a_registers[lane][piece], i));
     } else {
-      decode<Kind>(Descriptor(of.a), static_cast<int>(warp % 4) * rows, rows, depth, of.a_transposed, true, most_depth, &a[0][0], product.site);
+      decode<Kind>(Descriptor(of.a), static_cast<int>(warp % 4) * rows, rows, depth, of.a_transposed, true, most_depth,
+                   &a[0][0], product.site);
     }
   };
   const auto decode_b = [&](auto kind) {
-    decode<decltype(kind)>(Descriptor(of.b), 0, of.columns, depth, of.b_transposed, false, most_columns, &b[0][0], product.site);
+    decode<decltype(kind)>(Descriptor(of.b), 0, of.columns, depth, of.b_transposed, false, most_columns, &b[0][0],
+                           product.site);
   };
   with_kind<Number>(of.of_a, decode_a);
   with_kind<Number>(of.of_b, decode_b);
@@ -265,20 +284,25 @@ void look_at_registers(const char* address, size_t bytes, bool writes) {
   const uint32_t warp = t.linear / 32, lane = t.linear % 32;
   if (writes) {
     if (t.written_words.empty()) t.written_words.resize(FiberStacks::bytes / 4);
-    const auto first = static_cast<size_t>(address - t.fiber->low) / 4, end = (static_cast<size_t>(address - t.fiber->low) + bytes + 3) / 4;
+    const auto first = static_cast<size_t>(address - t.fiber->low) / 4,
+               end = (static_cast<size_t>(address - t.fiber->low) + bytes + 3) / 4;
     for (size_t word = first; word < end; word++) t.written_words[word] = true;
   }
   if (w.products.size() <= warp || !w.products[warp]) return;
   for (const auto& accumulator : w.products[warp]->accumulators)
     if (overlap(address, bytes, accumulator->registers[lane], 2 * static_cast<size_t>(accumulator->columns)))
-      checker->say(std::string(writes ? "write" : "read") + " of a sum that wgmma.mma_async in flight adds to; needs wgmma.wait_group");
+      checker->say(std::string(writes ? "write" : "read") +
+                   " of a sum that wgmma.mma_async in flight adds to; needs wgmma.wait_group");
 }
 
-static void require_fenced_registers(const Thread& t, const void* registers, size_t bytes, const char* name, Site site) {
+static void require_fenced_registers(const Thread& t, const void* registers, size_t bytes, const char* name,
+                                     Site site) {
   if (t.written_words.empty() || !t.fiber->holds(registers)) return;
   const auto first = static_cast<size_t>(static_cast<const char*>(registers) - t.fiber->low) / 4;
   for (size_t word = first; word < first + bytes / 4; word++)
-    if (t.written_words[word]) fail(std::string("wgmma.mma_async with ") + name + " that the thread has written since its last wgmma.fence", site);
+    if (t.written_words[word])
+      fail(std::string("wgmma.mma_async with ") + name + " that the thread has written since its last wgmma.fence",
+           site);
 }
 
 static void require_whole_warp(uint32_t lanes) {
@@ -299,11 +323,13 @@ static void issue_product(void** arguments, uint32_t lanes) {
   if (!first.a_registers) require_aligned(Descriptor(first.a), "A", site);
   require_aligned(Descriptor(first.b), "B", site);
   Product product{first, {}, &take_accumulator(products, arguments, site), products.group, false, site, {}};
-  for (int lane = 0; lane < 32; lane++) product.a_registers[lane] = static_cast<const MatrixProduct64*>(arguments[lane])->a_registers;
+  for (int lane = 0; lane < 32; lane++)
+    product.a_registers[lane] = static_cast<const MatrixProduct64*>(arguments[lane])->a_registers;
   product.accumulator->in_flight++;
   if (checker && first.a_registers)
     for (uint32_t lane = 0; lane < 32; lane++)
-      require_fenced_registers(worker->threads[warp * 32 + lane], product.a_registers[lane], 16, "A in registers", site);
+      require_fenced_registers(worker->threads[warp * 32 + lane], product.a_registers[lane], 16, "A in registers",
+                               site);
   if (checker) look_at(product, warp, Access::Peek);
   products.queue.push_back(std::move(product));
   if (happens_now(*worker))
@@ -337,7 +363,8 @@ static void wait_for_products(void** arguments, uint32_t lanes) {
 }
 
 static const Operation wgmma_operation{"wgmma.mma_async", issue_product, true},
-    wgmma_fence_operation{"wgmma.fence", fence_products, true}, wgmma_commit_operation{"wgmma.commit_group", commit_products, true},
+    wgmma_fence_operation{"wgmma.fence", fence_products, true},
+    wgmma_commit_operation{"wgmma.commit_group", commit_products, true},
     wgmma_wait_operation{"wgmma.wait_group", wait_for_products, true};
 
 void wgmma(const MatrixProduct64& product, Site site) {
@@ -354,7 +381,8 @@ void wgmma_wait(int groups_still_pending, Site site) {
 void require_products_awaited(uint32_t warp) {
   const Worker& w = *worker;
   if (w.products.size() <= warp || !w.products[warp] || w.products[warp]->queue.empty()) return;
-  report(whoami() + ": the thread exits while wgmma.mma_async is in flight, issued at " + place(w.products[warp]->queue[0].site));
+  report(whoami() + ": the thread exits while wgmma.mma_async is in flight, issued at " +
+         place(w.products[warp]->queue[0].site));
   abandon();
 }
 

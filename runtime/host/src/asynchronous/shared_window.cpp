@@ -28,7 +28,8 @@ static SharedRange static_range(const Worker& w) {
   const Kernel& kernel = *w.launch->kernel;
   char* segment = static_shared(kernel);
   const uint32_t offset = beyond(dynamic.offset + dynamic.bytes, segment);
-  return {&w == worker ? segment : const_cast<char*>(w.away.data()), static_cast<uint32_t>(kernel.static_shared), offset};
+  return {&w == worker ? segment : const_cast<char*>(w.away.data()), static_cast<uint32_t>(kernel.static_shared),
+          offset};
 }
 
 uint32_t shared_address(const void* pointer, Site site) {
@@ -57,7 +58,10 @@ std::string shared_name(uint32_t address) {
 Worker& block_of(uint32_t address, const char* instruction, Site site) {
   const uint32_t rank = address >> rank_shift;
   if (!rank) return *worker;
-  if (rank > worker->launch->cluster()) fail(std::string(instruction) + " " + shared_name(address) + ", which has " + std::to_string(worker->launch->cluster()) + " blocks", site);
+  if (rank > worker->launch->cluster())
+    fail(std::string(instruction) + " " + shared_name(address) + ", which has " +
+             std::to_string(worker->launch->cluster()) + " blocks",
+         site);
   Worker& block = *worker->lead->blocks[rank - 1];
   if (!block.live) fail(std::string(instruction) + " " + shared_name(address) + ", which has ended", site);
   return block;
@@ -67,16 +71,20 @@ void* shared_pointer(uint32_t address, size_t bytes, const char* instruction, Si
   const Worker& block = block_of(address, instruction, site);
   const uint32_t offset = offset_in_block(address);
   for (const SharedRange& range : {dynamic_range(block), static_range(block)})
-    if (offset >= range.offset && offset + bytes <= range.offset + range.bytes) return range.first + (offset - range.offset);
+    if (offset >= range.offset && offset + bytes <= range.offset + range.bytes)
+      return range.first + (offset - range.offset);
   fail(std::string(instruction) + " " + std::to_string(bytes) + " bytes at " + shared_name(address) + ", which has " +
-           std::to_string(worker->launch->kernel->dynamic_shared) + " bytes", site);
+           std::to_string(worker->launch->kernel->dynamic_shared) + " bytes",
+       site);
 }
 
 uint32_t cluster_rank() { return worker->rank; }
 
 uint32_t mapped_address(uint32_t address, uint32_t rank, Site site) {
   if (rank >= worker->launch->cluster())
-    fail("mapa of rank " + std::to_string(rank) + " in a cluster of " + std::to_string(worker->launch->cluster()) + " blocks", site);
+    fail("mapa of rank " + std::to_string(rank) + " in a cluster of " + std::to_string(worker->launch->cluster()) +
+             " blocks",
+         site);
   return offset_in_block(address) | (rank + 1) << rank_shift;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "checker.h"
+#include "../check/checker.h"
 #include "signals.h"
 #include "state.h"
 
@@ -36,8 +36,7 @@ static void map_dynamic_shared(Worker& w, size_t bytes) {
   const size_t pages = (padded + page_bytes() - 1) / page_bytes() * page_bytes();
   if (!w.dynamic || w.dynamic_bytes != pages) {
     if (w.dynamic) munmap(w.dynamic, w.dynamic_bytes + page_bytes());
-    void* memory =
-        mmap(nullptr, pages + page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, pages + page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) abort();
     w.dynamic = static_cast<char*>(memory);
     w.dynamic_bytes = pages;
@@ -158,8 +157,7 @@ static void report_timeout(double timeout) {
   report(text);
 }
 
-static void wait_for_workers(std::unique_lock<std::mutex>& guard,
-                             std::chrono::steady_clock::time_point deadline) {
+static void wait_for_workers(std::unique_lock<std::mutex>& guard, std::chrono::steady_clock::time_point deadline) {
   const auto idle = [] { return pool->busy == 0; };
   if (!pool->job_left.wait_until(guard, deadline, idle)) aborting = true;
   while (!pool->job_left.wait_for(guard, std::chrono::duration<double>(grace), idle))

@@ -117,8 +117,8 @@ Fiber* FiberStacks::take() {
 bool FiberStacks::grow() {
   constexpr size_t count = 16, colours = 16, stagger = 128;
   const size_t stride = page_bytes() + bytes;
-  void* memory = mmap(nullptr, count * stride, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, count * stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;
   for (size_t i = 0; i < count; i++) {
     char* guard = static_cast<char*>(memory) + i * stride;

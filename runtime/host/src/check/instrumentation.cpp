@@ -1,5 +1,5 @@
-// What the vocabulary tells check mode, and the functions that -fsanitize=thread and -fsanitize=alignment,bounds,... make
-// a kernel call. The sanitizers' own libraries are not linked: here each call gets the meaning it has on a GPU.
+// What the vocabulary tells check mode, and the functions that -fsanitize=thread and -fsanitize=alignment,bounds,...
+// make a kernel call. The sanitizers' own libraries are not linked: here each call gets the meaning it has on a GPU.
 #include <string.h>
 
 #include "checker.h"
@@ -62,22 +62,18 @@ static void undefined(const std::string& what, bool goes_on) {
 }  // namespace baracuda_host
 
 #define BARACUDA_HOST_HOOK extern "C" __attribute__((visibility("default")))
-#define BARACUDA_HOST_ACCESS_HOOK(name, bytes, kind)                                                     \
-  BARACUDA_HOST_HOOK void name(void* address) {                                                          \
-    baracuda_host::looked_at(address, bytes, baracuda_host::Access::kind);         \
-  }
-#define BARACUDA_HOST_VOLATILE_HOOK(name, bytes)                                                         \
-  BARACUDA_HOST_HOOK void name(void* address) {                                                          \
-    baracuda_host::looked_at_volatile(address, bytes);                             \
-  }
-#define BARACUDA_HOST_ACCESS_HOOKS(bytes)                                           \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_read##bytes, bytes, Read)                        \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_write##bytes, bytes, Write)                      \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_read##bytes, bytes, Read)              \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_write##bytes, bytes, Write)            \
-  BARACUDA_HOST_VOLATILE_HOOK(__tsan_volatile_read##bytes, bytes)                   \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_volatile_write##bytes, bytes, AtomicWrite)           \
-  BARACUDA_HOST_VOLATILE_HOOK(__tsan_unaligned_volatile_read##bytes, bytes)         \
+#define BARACUDA_HOST_ACCESS_HOOK(name, bytes, kind) \
+  BARACUDA_HOST_HOOK void name(void* address) { baracuda_host::looked_at(address, bytes, baracuda_host::Access::kind); }
+#define BARACUDA_HOST_VOLATILE_HOOK(name, bytes) \
+  BARACUDA_HOST_HOOK void name(void* address) { baracuda_host::looked_at_volatile(address, bytes); }
+#define BARACUDA_HOST_ACCESS_HOOKS(bytes)                                     \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_read##bytes, bytes, Read)                  \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_write##bytes, bytes, Write)                \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_read##bytes, bytes, Read)        \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_write##bytes, bytes, Write)      \
+  BARACUDA_HOST_VOLATILE_HOOK(__tsan_volatile_read##bytes, bytes)             \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_volatile_write##bytes, bytes, AtomicWrite) \
+  BARACUDA_HOST_VOLATILE_HOOK(__tsan_unaligned_volatile_read##bytes, bytes)   \
   BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_volatile_write##bytes, bytes, AtomicWrite)
 BARACUDA_HOST_ACCESS_HOOKS(1)
 BARACUDA_HOST_ACCESS_HOOKS(2)
@@ -113,9 +109,11 @@ BARACUDA_HOST_HOOK void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uint
   const size_t alignment = size_t{1} << data->log_alignment;
   const std::string type = data->type->name;
   if (!address) baracuda_host::undefined("null pointer to " + type, false);
-  const std::string near = baracuda_host::checker ? baracuda_host::checker->nearest(reinterpret_cast<char*>(address)) : "";
-  baracuda_host::undefined("misaligned access to " + type + (near.empty() ? "" : ", " + near) + ": needs a multiple of " +
-                               std::to_string(alignment) + ", is " + std::to_string(address % alignment) + " beyond one",
+  const std::string near =
+      baracuda_host::checker ? baracuda_host::checker->nearest(reinterpret_cast<char*>(address)) : "";
+  baracuda_host::undefined("misaligned access to " + type + (near.empty() ? "" : ", " + near) +
+                               ": needs a multiple of " + std::to_string(alignment) + ", is " +
+                               std::to_string(address % alignment) + " beyond one",
                            false);
 }
 struct OutOfBounds {
@@ -131,8 +129,8 @@ struct TwoOperands {
   baracuda_host::Type *left, *right;
 };
 BARACUDA_HOST_HOOK void __ubsan_handle_shift_out_of_bounds(TwoOperands* data, uintptr_t, uintptr_t by) {
-  baracuda_host::undefined("shift of " + std::string(data->left->name) + " by " + std::to_string(static_cast<intptr_t>(by)),
-                           true);
+  baracuda_host::undefined(
+      "shift of " + std::string(data->left->name) + " by " + std::to_string(static_cast<intptr_t>(by)), true);
 }
 struct OneOperand {
   baracuda_host::Location location;

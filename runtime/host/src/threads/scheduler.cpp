@@ -2,8 +2,8 @@
 #include <sched.h>
 #include <string.h>
 
-#include "async_proxy.h"
-#include "checker.h"
+#include "../asynchronous/async_proxy.h"
+#include "../check/checker.h"
 
 namespace baracuda_host {
 
@@ -32,8 +32,8 @@ static uint32_t random_bit(Worker& w, uint32_t set) {
   return __builtin_ctz(set);
 }
 
-// Takes the next runnable thread of a block that has one. Forward order stays in a warp while it can, then takes the next
-// higher one: a warp's threads share cache lines.
+// Takes the next runnable thread of a block that has one. Forward order stays in a warp while it can, then takes the
+// next higher one: a warp's threads share cache lines.
 static Thread* pick_ready(Worker& w) {
   const uint32_t warps = w.ready.warps;
   uint32_t warp = w.current_warp, lane;
@@ -49,9 +49,7 @@ static Thread* pick_ready(Worker& w) {
       warp = 31 - __builtin_clz(warps);
       lane = 31 - __builtin_clz(w.ready.lanes[warp]);
       break;
-    default:
-      warp = random_bit(w, warps);
-      lane = random_bit(w, w.ready.lanes[warp]);
+    default: warp = random_bit(w, warps); lane = random_bit(w, w.ready.lanes[warp]);
   }
   w.ready.remove(warp, lane);
   w.current_warp = warp;
@@ -84,9 +82,9 @@ static Thread* pick_elsewhere(Worker& w) {
   }
 }
 
-// Takes the next runnable thread of the cluster and makes its block the running one; null if there is none. A block goes
-// on while it can, since a switch costs more than a thread; in random order it now and then does not. What runs beside
-// the threads goes on before threads that have yielded.
+// Takes the next runnable thread of the cluster and makes its block the running one; null if there is none. A block
+// goes on while it can, since a switch costs more than a thread; in random order it now and then does not. What runs
+// beside the threads goes on before threads that have yielded.
 static Thread* pick(Worker& w) {
   const bool stays = w.launch->cluster() == 1 || w.launch->order != Order::Random || next_random(*w.lead) % 64;
   return w.ready.warps && stays ? pick_ready(w) : pick_elsewhere(w);
@@ -129,7 +127,8 @@ static void report_deadlock(Worker& w) {
 }
 
 static bool any_live(const Worker& w) {
-  return w.live || std::any_of(w.lead->blocks.begin(), w.lead->blocks.end(), [](const Worker* member) { return member->live; });
+  return w.live ||
+         std::any_of(w.lead->blocks.begin(), w.lead->blocks.end(), [](const Worker* member) { return member->live; });
 }
 
 static void exit_thread(Worker& w, Thread& t) {

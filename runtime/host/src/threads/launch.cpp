@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checker.h"
+#include "../check/checker.h"
 #include "state.h"
 
 namespace baracuda_host {
@@ -54,14 +54,20 @@ BARACUDA_HOST_API char* baracuda_host_unwritten(const baracuda_host::WatchedMemo
 }
 
 // Null, or findings as above. `memory` is null unless the launch is to be checked.
-BARACUDA_HOST_API char* baracuda_host_launch(const baracuda_host::Kernel* kernel, const void* arguments,
-                                             unsigned x, unsigned y, unsigned z, unsigned block_threads,
-                                             unsigned order, unsigned seed, unsigned asynchrony, int overlaps, int workers,
-                                             double timeout,
-                                             baracuda_host::WatchedMemory* memory) {
+BARACUDA_HOST_API char* baracuda_host_launch(const baracuda_host::Kernel* kernel, const void* arguments, unsigned x,
+                                             unsigned y, unsigned z, unsigned block_threads, unsigned order,
+                                             unsigned seed, unsigned asynchrony, int overlaps, int workers,
+                                             double timeout, baracuda_host::WatchedMemory* memory) {
   using namespace baracuda_host;
-  const Launch launch{kernel, arguments, dim3(x, y, z), block_threads, static_cast<Order>(order), seed,
-                      static_cast<Asynchrony>(asynchrony), overlaps != 0, memory};
+  const Launch launch{kernel,
+                      arguments,
+                      dim3(x, y, z),
+                      block_threads,
+                      static_cast<Order>(order),
+                      seed,
+                      static_cast<Asynchrony>(asynchrony),
+                      overlaps != 0,
+                      memory};
   const double century = 3e9;  // infinity has no place in a timer
   const std::string findings = run_launch(launch, workers, std::min(timeout, century));
   return findings.empty() ? nullptr : strdup(findings.c_str());

@@ -1,8 +1,8 @@
 // cp.async: the copy is deferred to the wait that covers it, so that a missing or too weak wait shows.
 #include <string.h>
 
-#include "checker.h"
-#include "state.h"
+#include "../check/checker.h"
+#include "../threads/state.h"
 
 namespace baracuda_host {
 
@@ -30,11 +30,9 @@ void copy_async(void* shared, const void* global, int bytes, int source_bytes, S
   if (bytes != 4 && bytes != 8 && bytes != 16) fail("cp.async size is not 4, 8 or 16", site);
   if (source_bytes < 0 || source_bytes > bytes) fail("cp.async source size is not within its size", site);
   const uintptr_t source = source_bytes ? reinterpret_cast<uintptr_t>(global) : 0;
-  if ((reinterpret_cast<uintptr_t>(shared) | source) % bytes)
-    fail("cp.async address is not aligned to its size", site);
+  if ((reinterpret_cast<uintptr_t>(shared) | source) % bytes) fail("cp.async address is not aligned to its size", site);
   AsyncCopies& copies = copies_of(running());
-  if (copies.count == AsyncCopies::capacity)
-    fail("more cp.async in flight than the host device keeps (256)", site);
+  if (copies.count == AsyncCopies::capacity) fail("more cp.async in flight than the host device keeps (256)", site);
   if (checker) {
     checker->need(Space::Shared, static_cast<char*>(shared), "cp.async to");
     if (source_bytes) {
@@ -45,8 +43,8 @@ void copy_async(void* shared, const void* global, int bytes, int source_bytes, S
   }
   memset(shared, 0xff, bytes);
   copies.queue[(copies.head + copies.count++) % AsyncCopies::capacity] = {
-      shared, global, static_cast<uint16_t>(bytes), static_cast<uint16_t>(source_bytes), copies.group, site,
-      checker ? checker->calls() : Calls{}};
+      shared,       global, static_cast<uint16_t>(bytes),        static_cast<uint16_t>(source_bytes),
+      copies.group, site,   checker ? checker->calls() : Calls{}};
 }
 
 void copy_async_commit() { copies_of(running()).group++; }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "async_proxy.h"
-#include "checker.h"
+#include "../check/checker.h"
 
 namespace baracuda_host {
 
@@ -14,7 +14,8 @@ static constexpr uint32_t most_arrivals = (1 << 20) - 1;
 static std::string name_of(uint32_t address) { return "the mbarrier at " + shared_name(address); }
 
 static uint64_t* memory_of(uint32_t address, const char* instruction, Site site) {
-  if (address % 8) fail(std::string(instruction) + " of " + shared_name(address) + ", which is not a multiple of 8 bytes", site);
+  if (address % 8)
+    fail(std::string(instruction) + " of " + shared_name(address) + ", which is not a multiple of 8 bytes", site);
   return static_cast<uint64_t*>(shared_pointer(address, 8, instruction, site));
 }
 
@@ -22,15 +23,19 @@ Mbarrier& mbarrier_at(uint32_t address, const char* instruction, Site site) {
   const uint64_t* memory = memory_of(address, instruction, site);
   Worker& owner = block_of(address, instruction, site);
   const auto entry = owner.mbarriers.find(offset_in_block(address));
-  if (entry == owner.mbarriers.end()) fail(std::string(instruction) + " of " + shared_name(address) + ", where no mbarrier was initialised", site);
-  if (*memory != mark) fail(std::string(instruction) + " of " + name_of(address) + ", which a store has overwritten", site);
+  if (entry == owner.mbarriers.end())
+    fail(std::string(instruction) + " of " + shared_name(address) + ", where no mbarrier was initialised", site);
+  if (*memory != mark)
+    fail(std::string(instruction) + " of " + name_of(address) + ", which a store has overwritten", site);
   return entry->second;
 }
 
 void mbarrier_init(uint32_t address, uint32_t arrivals, Site site) {
   uint64_t* memory = memory_of(address, "mbarrier.init", site);
-  if (!arrivals || arrivals > most_arrivals) fail("mbarrier.init with a count of " + std::to_string(arrivals) + ", which is not 1 to 1048575", site);
-  if (worker->mbarriers.count(address)) fail("mbarrier.init of " + name_of(address) + ", which is in use; needs mbarrier.inval first", site);
+  if (!arrivals || arrivals > most_arrivals)
+    fail("mbarrier.init with a count of " + std::to_string(arrivals) + ", which is not 1 to 1048575", site);
+  if (worker->mbarriers.count(address))
+    fail("mbarrier.init of " + name_of(address) + ", which is in use; needs mbarrier.inval first", site);
   if (checker) checker->access(reinterpret_cast<char*>(memory), 8, Access::Write);
   *memory = mark;
   Mbarrier& barrier = worker->mbarriers[address];
@@ -42,8 +47,11 @@ void mbarrier_init(uint32_t address, uint32_t arrivals, Site site) {
 
 void mbarrier_inval(uint32_t address, Site site) {
   Mbarrier& barrier = mbarrier_at(address, "mbarrier.inval", site);
-  if (!barrier.waiting.empty()) fail("mbarrier.inval of " + name_of(address) + ", where thread " + std::to_string(barrier.waiting[0]) + " waits", site);
-  if (barrier.bytes) fail("mbarrier.inval of " + name_of(address) + ", which expects " + std::to_string(barrier.bytes) + " bytes", site);
+  if (!barrier.waiting.empty())
+    fail("mbarrier.inval of " + name_of(address) + ", where thread " + std::to_string(barrier.waiting[0]) + " waits",
+         site);
+  if (barrier.bytes)
+    fail("mbarrier.inval of " + name_of(address) + ", which expects " + std::to_string(barrier.bytes) + " bytes", site);
   uint64_t* memory = memory_of(address, "mbarrier.inval", site);
   if (checker) checker->access(reinterpret_cast<char*>(memory), 8, Access::Write);
   worker->mbarriers.erase(address);
@@ -67,9 +75,13 @@ void mbarrier_arrive(uint32_t address, uint32_t bytes, Site site) {
   if (worker->ready.lanes[running().linear / 32]) yield();
   Mbarrier& barrier = mbarrier_at(address, bytes ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site);
   barrier.bytes += bytes;
-  if (barrier.bytes > most_bytes) fail(name_of(address) + " expects " + std::to_string(barrier.bytes) + " bytes, more than 1048575", site);
+  if (barrier.bytes > most_bytes)
+    fail(name_of(address) + " expects " + std::to_string(barrier.bytes) + " bytes, more than 1048575", site);
   if (checker) checker->arrive(in_cluster(*worker, running().linear), barrier.clock);
-  if (!barrier.missing) fail("mbarrier.arrive of " + name_of(address) + ", where all " + std::to_string(barrier.arrivals) + " have arrived in this phase", site);
+  if (!barrier.missing)
+    fail("mbarrier.arrive of " + name_of(address) + ", where all " + std::to_string(barrier.arrivals) +
+             " have arrived in this phase",
+         site);
   barrier.missing--;
   end_phase_if_complete(barrier);
 }
@@ -77,7 +89,8 @@ void mbarrier_arrive(uint32_t address, uint32_t bytes, Site site) {
 void mbarrier_receive(uint32_t address, uint32_t bytes, Site site) {
   Mbarrier& barrier = mbarrier_at(address, "complete_tx", site);
   barrier.bytes -= bytes;
-  if (barrier.bytes < -most_bytes) fail(name_of(address) + " has received more than it expects by " + std::to_string(-barrier.bytes) + " bytes", site);
+  if (barrier.bytes < -most_bytes)
+    fail(name_of(address) + " has received more than it expects by " + std::to_string(-barrier.bytes) + " bytes", site);
   end_phase_if_complete(barrier);
 }
 
@@ -97,8 +110,9 @@ void mbarrier_wait(uint32_t address, uint32_t parity, Site site) {
     park(w, t);
     t.awaited = nullptr;
     if (barrier.phase != ending + 1)
-      fail("phase " + std::to_string(ending + 1) + " of " + name_of(address) + " ended before this thread saw the end of phase " +
-               std::to_string(ending), site);
+      fail("phase " + std::to_string(ending + 1) + " of " + name_of(address) +
+               " ended before this thread saw the end of phase " + std::to_string(ending),
+           site);
   }
   if (checker) checker->leave(in_cluster(w, t.linear), barrier.seen);
 }

@@ -1,14 +1,15 @@
 // Sums of matrix units, equal in every bit to what an H200 gives for the instructions named below.
 //
 // Halves and tf32: fraction 25, significant 24, all products of an instruction at once; wgmma and mma.sync alike. 8-bit
-// floats in wgmma: fraction 13, significant 14. In mma.sync they are converted to halves, and the sum of their products,
-// of which each register's low halves come first, is added to the sum as an f32 is. f64: a chain of fused multiply-adds.
+// floats in wgmma: fraction 13, significant 14. In mma.sync they are converted to halves, and the sum of their
+// products, of which each register's low halves come first, is added to the sum as an f32 is. f64: a chain of fused
+// multiply-adds.
 #include <string.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "../include/baracuda_host/interface.h"
+#include "../../include/baracuda_host/interface.h"
 
 #pragma GCC push_options
 #pragma GCC optimize("O3")
@@ -55,8 +56,8 @@ static bool is_special(float value) { return !(std::fabs(value) <= 3.4028235e38f
 
 // At most `most` columns: what is needed of them fits in the first cache, and on the stack of a thread.
 static constexpr int most = 64;
-static void add_to_columns(const Summation& rule, float* sum, int pitch_sum, const float* a, int pitch_a, const float* b,
-                           int pitch_b, int rows, int columns, int depth) {
+static void add_to_columns(const Summation& rule, float* sum, int pitch_sum, const float* a, int pitch_a,
+                           const float* b, int pitch_b, int rows, int columns, int depth) {
   int32_t exponents[32][most];
   bool special_column[most] = {}, any_special = false;
   for (int k = 0; k < depth; k++)

@@ -23,15 +23,21 @@ struct Buffer {
   bool readonly, filled, complete;  // filled: may be read at once; complete: every element gets written
   std::vector<int64_t> shape, strides;
   explicit Buffer(const BufferArgument& a)
-      : name(a.name), first(a.first), item_bytes(a.item_bytes), readonly(a.readonly), filled(a.filled),
-        complete(a.complete), shape(a.shape, a.shape + a.rank), strides(a.strides, a.strides + a.rank) {}
+      : name(a.name),
+        first(a.first),
+        item_bytes(a.item_bytes),
+        readonly(a.readonly),
+        filled(a.filled),
+        complete(a.complete),
+        shape(a.shape, a.shape + a.rank),
+        strides(a.strides, a.strides + a.rank) {}
 };
 
-struct Cell {  // one element; zeros say that nothing happened
+struct Cell {                                       // one element; zeros say that nothing happened
   uint32_t write_block, write_time, earlier_block;  // block numbers count from 1, through all launches of a run
   uint32_t read_block, read_time[2], earlier_reader;
   uint16_t write_thread, read_thread[2];
-  uint8_t owner;  // number of the buffer, from 1; 0 lies between elements
+  uint8_t owner;                                       // number of the buffer, from 1; 0 lies between elements
   bool filled, atomic, in_flight, written, by_engine;  // written by the copy engine rather than by a store
 };
 
@@ -39,8 +45,8 @@ struct Region {
   std::string name;
   const char* low;
   size_t bytes;
-  uint32_t granule;   // bytes of a cell
-  int32_t sole;       // the one buffer that fills the region; -1 if cells say whose they are
+  uint32_t granule;  // bytes of a cell
+  int32_t sole;      // the one buffer that fills the region; -1 if cells say whose they are
   bool shared;
   Cell* cells;
   const char* high() const { return low + bytes; }
@@ -66,7 +72,7 @@ class WatchedMemory {
 
   bool complete() const;  // does every region have its cells?
 
-  std::vector<Region> regions;  // by address
+  std::vector<Region> regions;                      // by address
   uint32_t blocks_so_far = 0, first_of_launch = 0;  // the first block of the latest launch
 
  private:

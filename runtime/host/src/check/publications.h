@@ -82,7 +82,7 @@ class Publications {
     Shared clock;
     uint32_t thread, time;
   };
-  struct Word {  // what its writers published
+  struct Word {                                     // what its writers published
     std::unordered_map<uint32_t, Shared> of_block;  // for other blocks
     uint32_t here_block = 0;
     Shared here;  // for the threads of `here_block`
@@ -124,8 +124,8 @@ class Publications {
   Clocks& clocks_;
   uint32_t block_ = 0;
   bool fenced_ = false;
-  std::vector<Fence> fences_;  // since the last barrier of the whole block
-  Covered covered_;            // by those before
+  std::vector<Fence> fences_;                  // since the last barrier of the whole block
+  Covered covered_;                            // by those before
   std::unordered_map<uint64_t, Found> found_;  // by block and thread
   std::unordered_map<uint32_t, std::vector<Acquired>> acquired_;
   std::unordered_map<const void*, Word> of_word_;

@@ -1,7 +1,7 @@
 // Barriers of a block.
 #include <string.h>
 
-#include "checker.h"
+#include "../check/checker.h"
 #include "state.h"
 
 namespace baracuda_host {
@@ -9,9 +9,8 @@ namespace baracuda_host {
 static bool same(Site a, Site b) { return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file)); }
 
 static void report_divergence(const Thread& a, const Thread& b) {
-  report(block_name() + ": divergent barrier, thread " + std::to_string(a.linear) + " waits in " + a.what +
-         " at " + place(a.site) + " and thread " + std::to_string(b.linear) + " in " + b.what + " at " +
-         place(b.site));
+  report(block_name() + ": divergent barrier, thread " + std::to_string(a.linear) + " waits in " + a.what + " at " +
+         place(a.site) + " and thread " + std::to_string(b.linear) + " in " + b.what + " at " + place(b.site));
 }
 
 static void release(Worker& w) {
@@ -115,7 +114,8 @@ void release_cluster_if_complete(Worker& lead) {
 void cluster_arrive(Site site) {
   Worker& w = *worker;
   Thread& t = running();
-  if (t.arrived_in_cluster) fail("barrier.cluster.arrive of a thread that has arrived; needs barrier.cluster.wait first", site);
+  if (t.arrived_in_cluster)
+    fail("barrier.cluster.arrive of a thread that has arrived; needs barrier.cluster.wait first", site);
   t.arrived_in_cluster = true;
   t.cluster_phase = w.lead->cluster_barrier.phase;
   t.to_wait_in_cluster = true;

@@ -1,8 +1,8 @@
 // What runs beside the threads of a block: the barriers in shared memory, the copy engine and the matrix units.
 #pragma once
-#include "../include/baracuda_host/interface_sm90.h"
-#include "checker.h"
-#include "state.h"
+#include "../../include/baracuda_host/interface_sm90.h"
+#include "../check/checker.h"
+#include "../threads/state.h"
 
 namespace baracuda_host {
 
@@ -13,7 +13,7 @@ std::string lacking(const Mbarrier& barrier);
 std::string shared_name(uint32_t address);
 uint32_t offset_in_block(uint32_t address);
 Worker& block_of(uint32_t address, const char* instruction, Site site);  // which of the cluster
-uint32_t absolute_address(uint32_t address);  // with a rank, in a cluster
+uint32_t absolute_address(uint32_t address);                             // with a rank, in a cluster
 
 struct PlaceInBlock {
   uint32_t rank;

@@ -7,7 +7,7 @@
 #include "proxies.h"
 #include "publications.h"
 #include "shared_objects.h"
-#include "state.h"
+#include "../threads/state.h"
 #include "watched_memory.h"
 
 namespace baracuda_host {
@@ -67,8 +67,7 @@ class Checker {
   bool waited_for_grid(const Actor& actor) const;
   bool after_write(const Region& region, const Cell& cell, const Actor& actor, Access kind) const;
   bool ordered(bool shared, uint32_t block, uint32_t thread, uint32_t time, const Actor& actor) const;
-  void race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block,
-            uint32_t thread);
+  void race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block, uint32_t thread);
   std::string name_of(const Region& region, const Cell& cell, const char* at) const;
 
   WatchedMemory& memory_;
@@ -80,8 +79,8 @@ class Checker {
   Publications publications_{clocks_};
   Proxies proxies_{clocks_};
   const bool overlaps_;
-  uint32_t block_ = 0, first_block_;  // numbers of the running block and of the launch's first
-  uint32_t first_before_;             // of the launch before
+  uint32_t block_ = 0, first_block_;                       // numbers of the running block and of the launch's first
+  uint32_t first_before_;                                  // of the launch before
   std::vector<std::pair<uint32_t, uint32_t>> grid_waits_;  // by whom and when, of the running block
   Region* last_ = nullptr;
   std::unordered_set<std::string> said_;

@@ -17,8 +17,8 @@ static bool is_floating(int type) { return type >= 6; }
 
 // As cuTensorMapEncodeTiled of the CUDA driver; element strides other than 1 and interleaved layouts are not modelled.
 extern "C" __attribute__((visibility("default"))) int baracuda_host_tensor_map(
-    void* to, int type, uint32_t rank, void* first, const uint64_t* extents, const uint64_t* strides, const uint32_t* box,
-    const uint32_t* element_strides, int interleave, int swizzle, int promotion, int fill) {
+    void* to, int type, uint32_t rank, void* first, const uint64_t* extents, const uint64_t* strides,
+    const uint32_t* box, const uint32_t* element_strides, int interleave, int swizzle, int promotion, int fill) {
   using namespace baracuda_host;
   const uint32_t item_bytes = item_bytes_of(type);
   if (!item_bytes || rank < 1 || rank > 5 || reinterpret_cast<uintptr_t>(to) % 64) return invalid_value;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checker.h"
+#include "../check/checker.h"
 #include "state.h"
 
 namespace baracuda_host {

@@ -1,17 +1,18 @@
 // Warp-level operations: shuffles, votes, matches, reductions.
-#include "checker.h"
+#include "../check/checker.h"
 #include "state.h"
 
 namespace baracuda_host {
 
-template <class Visit> static void each_lane(uint32_t lanes, Visit visit) {
+template <class Visit>
+static void each_lane(uint32_t lanes, Visit visit) {
   for (; lanes; lanes &= lanes - 1) visit(static_cast<uint32_t>(__builtin_ctz(lanes)));
 }
 
 static void report_inactive(uint32_t lane, int source) {
   const Thread& reader = worker->threads[running().linear / 32 * 32 + lane];
-  report(whoami() + ": lane " + std::to_string(lane) + " reads inactive lane " + std::to_string(source) +
-         " in " + reader.what + " at " + place(reader.site));
+  report(whoami() + ": lane " + std::to_string(lane) + " reads inactive lane " + std::to_string(source) + " in " +
+         reader.what + " at " + place(reader.site));
 }
 
 static void exchange(void** arguments, uint32_t lanes) {
@@ -28,7 +29,8 @@ static void exchange(void** arguments, uint32_t lanes) {
 static void no_exchange(void**, uint32_t) {}
 
 // Folds all votes; `fold(total, lane, value)`.
-template <class Fold> static void tally(void** arguments, uint32_t lanes, uint32_t total, Fold fold) {
+template <class Fold>
+static void tally(void** arguments, uint32_t lanes, uint32_t total, Fold fold) {
   each_lane(lanes, [&](uint32_t lane) {
     total = fold(total, lane, static_cast<uint32_t>(static_cast<Vote*>(arguments[lane])->value));
   });
@@ -49,10 +51,8 @@ BARACUDA_HOST_VOTE(vote_all, "__all_sync", 1, total& value)
 BARACUDA_HOST_VOTE(reduce_add, "__reduce_add_sync", 0, total + value)
 BARACUDA_HOST_VOTE(reduce_min, "__reduce_min_sync", ~0u, value < total ? value : total)
 BARACUDA_HOST_VOTE(reduce_max, "__reduce_max_sync", 0, value > total ? value : total)
-BARACUDA_HOST_VOTE(reduce_min_signed, "__reduce_min_sync", INT32_MAX,
-                   int32_t(value) < int32_t(total) ? value : total)
-BARACUDA_HOST_VOTE(reduce_max_signed, "__reduce_max_sync", 1u << 31,
-                   int32_t(value) > int32_t(total) ? value : total)
+BARACUDA_HOST_VOTE(reduce_min_signed, "__reduce_min_sync", INT32_MAX, int32_t(value) < int32_t(total) ? value : total)
+BARACUDA_HOST_VOTE(reduce_max_signed, "__reduce_max_sync", 1u << 31, int32_t(value) > int32_t(total) ? value : total)
 BARACUDA_HOST_VOTE(reduce_and, "__reduce_and_sync", ~0u, total& value)
 BARACUDA_HOST_VOTE(reduce_or, "__reduce_or_sync", 0, total | value)
 BARACUDA_HOST_VOTE(reduce_xor, "__reduce_xor_sync", 0, total ^ value)
@@ -63,25 +63,21 @@ const Operation match_any{"__match_any_sync", [](void** arguments, uint32_t lane
                               auto& own = *static_cast<Vote*>(arguments[lane]);
                               own.result = 0;
                               each_lane(lanes, [&](uint32_t other) {
-                                if (static_cast<Vote*>(arguments[other])->value == own.value)
-                                  own.result |= 1u << other;
+                                if (static_cast<Vote*>(arguments[other])->value == own.value) own.result |= 1u << other;
                               });
                             });
                           }};
 const Operation syncwarp{"__syncwarp", no_exchange}, shfl{"__shfl_sync", exchange},
-    shfl_xor{"__shfl_xor_sync", exchange}, shfl_up{"__shfl_up_sync", exchange},
-    shfl_down{"__shfl_down_sync", exchange};
+    shfl_xor{"__shfl_xor_sync", exchange}, shfl_up{"__shfl_up_sync", exchange}, shfl_down{"__shfl_down_sync", exchange};
 
 static std::string describe(const Thread& t) {
   char mask[16];
   snprintf(mask, sizeof mask, "%08x", t.mask);
-  return "lane " + std::to_string(t.linear % 32) + " is in " + t.what + " with mask " + mask + " at " +
-         place(t.site);
+  return "lane " + std::to_string(t.linear % 32) + " is in " + t.what + " with mask " + mask + " at " + place(t.site);
 }
 
 static void report_divergence_of(const Thread& a, const Thread& b) {
-  report(block_name() + ": warp " + std::to_string(a.linear / 32) + " diverges, " + describe(a) + ", " +
-         describe(b));
+  report(block_name() + ": warp " + std::to_string(a.linear / 32) + " diverges, " + describe(a) + ", " + describe(b));
 }
 
 // Combines and releases the group that `lane` waits in, if all of it that has not exited has arrived.
@@ -108,8 +104,7 @@ static void release_if_met(Worker& w, uint32_t warp, uint32_t lane) {
 
 void release_warp_groups(Worker& w, uint32_t warp) {
   each_lane(w.waiting_lanes[warp], [&](uint32_t lane) {
-    if (w.waiting_lanes[warp] >> lane & 1)
-      release_if_met(w, warp, lane);  // not released with an earlier lane
+    if (w.waiting_lanes[warp] >> lane & 1) release_if_met(w, warp, lane);  // not released with an earlier lane
   });
 }
 

@@ -9,12 +9,23 @@
 #include <unordered_map>
 #include <vector>
 
-#include "../include/baracuda_host/interface.h"
+#include "../../include/baracuda_host/interface.h"
 #include "fiber.h"
 
 namespace baracuda_host {
 
-enum class State : uint8_t { Fresh, Running, Ready, AtBlockBarrier, AtNamedBarrier, AtClusterBarrier, AtMbarrier, AtRegisters, AtWarp, Done };
+enum class State : uint8_t {
+  Fresh,
+  Running,
+  Ready,
+  AtBlockBarrier,
+  AtNamedBarrier,
+  AtClusterBarrier,
+  AtMbarrier,
+  AtRegisters,
+  AtWarp,
+  Done
+};
 enum class Order : uint32_t { Forward, Reverse, Random };
 enum class Asynchrony : uint32_t { Late, Early, Random };  // when the copy engine and the matrix units do their work
 
@@ -34,7 +45,7 @@ struct Thread : ThreadView {
   const char* what = "";          // what it waits in, and where
   Site site{};
   const Mbarrier* awaited = nullptr;
-  uint32_t bulk_group = 0;  // cp.async.bulk.commit_group: how many
+  uint32_t bulk_group = 0;          // cp.async.bulk.commit_group: how many
   std::vector<bool> written_words;  // in check mode: of its stack, since the last wgmma.fence
   bool arrived_in_cluster = false, to_wait_in_cluster = false;
   uint64_t cluster_phase = 0;  // in which it arrived
@@ -76,7 +87,7 @@ struct Launch {
   Order order;
   uint32_t seed;
   Asynchrony asynchrony;
-  bool overlaps;               // may start before the launch before has ended
+  bool overlaps;                // may start before the launch before has ended
   class WatchedMemory* memory;  // null unless the launch is checked
   uint32_t cluster() const { return kernel->cluster; }
   uint64_t blocks() const { return static_cast<uint64_t>(grid.x) * grid.y * grid.z; }
@@ -89,8 +100,8 @@ struct ClusterBarrier {
   std::vector<uint32_t> clock, seen;  // in check mode: of the arrivals in this phase and in the last
 };
 
-// One OS thread and the block that it runs. The blocks of a cluster run on one OS thread: each has a Worker, and that of
-// rank 0, which leads, stands for the OS thread. What a block has in static shared memory is the OS thread's own; of
+// One OS thread and the block that it runs. The blocks of a cluster run on one OS thread: each has a Worker, and that
+// of rank 0, which leads, stands for the OS thread. What a block has in static shared memory is the OS thread's own; of
 // blocks that do not run it lies in `away`.
 struct Worker {
   Worker* lead = this;
@@ -98,7 +109,7 @@ struct Worker {
   std::vector<Worker*> blocks{this};  // of the leader: of each rank
   std::vector<Worker*> others;        // of the leader: all that were ever made
   std::vector<char> away;
-  ClusterBarrier cluster_barrier;     // of the leader
+  ClusterBarrier cluster_barrier;  // of the leader
   BlockView view{};
   const Launch* launch = nullptr;
   std::vector<Thread> threads;  // at least thread_count of them

@@ -119,8 +119,8 @@ void Checker::out_of_bounds(const char* address, size_t bytes, Access kind) {
   const std::string near = nearest(address);
   char text[64];
   snprintf(text, sizeof text, "at address %p", static_cast<const void*>(address));
-  say(std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes out of bounds, " + (near.empty() ? text : near) +
-      (find(address) ? ", between its elements" : ""));
+  say(std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes out of bounds, " +
+      (near.empty() ? text : near) + (find(address) ? ", between its elements" : ""));
   abandon();
 }
 
@@ -133,10 +133,11 @@ std::string Checker::name_of(const Region& region, const Cell& cell, const char*
 void Checker::race(const char* what, const Region& region, const Cell& cell, const char* at, uint32_t block,
                    uint32_t thread) {
   const uint32_t threads = worker->thread_count;
-  const std::string in = worker->launch->cluster() == 1 ? "the block" : "block " + std::to_string(thread / threads) + " of the cluster";
-  const std::string who = block == block_ ? "thread " + std::to_string(thread % threads) + " of " + in + ", no barrier in between"
-                                          : "block " + std::to_string(block - first_block_) +
-                                                ", not ordered by a fence and an atomic";
+  const std::string in =
+      worker->launch->cluster() == 1 ? "the block" : "block " + std::to_string(thread / threads) + " of the cluster";
+  const std::string who =
+      block == block_ ? "thread " + std::to_string(thread % threads) + " of " + in + ", no barrier in between"
+                      : "block " + std::to_string(block - first_block_) + ", not ordered by a fence and an atomic";
   say("race (" + std::string(what) + ") on " + name_of(region, cell, at) + " with " + who);
 }
 
@@ -172,19 +173,23 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   }
   if (cell.in_flight && cell.write_block == block_)
     say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + " while a cp.async of thread " +
-            std::to_string(cell.write_thread) + " may be writing there");
+        std::to_string(cell.write_thread) + " may be writing there");
   else if (whole && !after_write(region, cell, actor, kind))
-    race(writes(kind) ? "write after write" : "read after write", region, cell, at, cell.write_block, cell.write_thread);
+    race(writes(kind) ? "write after write" : "read after write", region, cell, at, cell.write_block,
+         cell.write_thread);
   else if (whole && cell.earlier_block && !region.shared && !is_atomic(kind) &&
            !ordered(false, cell.earlier_block, 0, 0, actor))
     race(writes(kind) ? "write after atomic" : "read after atomic", region, cell, at, cell.earlier_block, 0);
   if (kind == Access::Peek && region.shared && cell.write_block == block_ && !cell.by_engine && !cell.in_flight &&
       !proxies_.sees(thread, cell.write_thread, cell.write_time))
-    say("read of " + name_of(region, cell, at) + ", which thread " + std::to_string(cell.write_thread % worker->thread_count) +
+    say("read of " + name_of(region, cell, at) + ", which thread " +
+        std::to_string(cell.write_thread % worker->thread_count) +
         " stored, by the copy engine or a matrix unit; needs fence.proxy.async between store and barrier");
-  const bool filled = region.shared ? !stale && cell.written
-                                    : cell.written || cell.filled || (region.sole >= 0 && memory_.buffer_of(region, cell).filled);
-  if (reads(kind) && !filled) say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which was never written");
+  const bool filled = region.shared
+                          ? !stale && cell.written
+                          : cell.written || cell.filled || (region.sole >= 0 && memory_.buffer_of(region, cell).filled);
+  if (reads(kind) && !filled)
+    say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which was never written");
   if (!writes(kind)) {
     if (is_atomic(kind) || kind == Access::Peek) return;
     if (cell.read_block != block_) {

@@ -26,7 +26,8 @@ static Span span_of(const Buffer& b) {
 }
 
 // Calls visit(address) for each element; stops when it returns false.
-template <class Visit> static void each_element(const Buffer& b, Visit visit) {
+template <class Visit>
+static void each_element(const Buffer& b, Visit visit) {
   if (!span_of(b).elements) return;
   std::vector<int64_t> index(b.shape.size());
   int64_t offset = 0;
@@ -57,8 +58,8 @@ void release_cells(Region& region) {
 }
 
 Region* find_region(std::vector<Region>& sorted, const char* address) {
-  const auto beyond = std::upper_bound(sorted.begin(), sorted.end(), address,
-                                       [](const char* a, const Region& r) { return a < r.low; });
+  const auto beyond =
+      std::upper_bound(sorted.begin(), sorted.end(), address, [](const char* a, const Region& r) { return a < r.low; });
   if (beyond == sorted.begin()) return nullptr;
   Region& region = *(beyond - 1);
   return address < region.high() ? &region : nullptr;
@@ -122,7 +123,8 @@ std::string WatchedMemory::describe_unwritten() const {
     size_t missing = 0, index = 0, first = 0;
     each_element(b, [&](const char* element) {
       const Region& region = *find_region(const_cast<WatchedMemory*>(this)->regions, element);
-      if (!region.cells[static_cast<size_t>(element - region.low) / region.granule].written && !missing++) first = index;
+      if (!region.cells[static_cast<size_t>(element - region.low) / region.granule].written && !missing++)
+        first = index;
       index++;
     });
     if (missing)

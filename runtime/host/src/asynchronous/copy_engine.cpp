@@ -2,24 +2,27 @@
 #include <string.h>
 
 #include "async_proxy.h"
-#include "checker.h"
+#include "../check/checker.h"
 #include "tensor_map.h"
 
 namespace baracuda_host {
 
-static const char load_box_name[] = "cp.async.bulk.tensor", load_name[] = "cp.async.bulk", store_name[] = "cp.async.bulk to global memory",
-                  reduce_name[] = "cp.reduce.async.bulk", send_name[] = "st.async";
+static const char load_box_name[] = "cp.async.bulk.tensor", load_name[] = "cp.async.bulk",
+                  store_name[] = "cp.async.bulk to global memory", reduce_name[] = "cp.reduce.async.bulk",
+                  send_name[] = "st.async";
 
 static Mbarrier& told(uint32_t barrier, const char* instruction, Site site) {
   Mbarrier& at = mbarrier_at(barrier, instruction, site);
   if (!at.published)
     fail(std::string(instruction) + " with the mbarrier at " + shared_name(barrier) +
-             ", which it does not see; needs fence.mbarrier_init or fence.proxy.async after mbarrier.init", site);
+             ", which it does not see; needs fence.mbarrier_init or fence.proxy.async after mbarrier.init",
+         site);
   return at;
 }
 
 static void require_multiple(uintptr_t address, uint32_t of, const std::string& what, Site site) {
-  if (address % of) fail(what + " at " + std::to_string(address % of) + " bytes beyond a multiple of " + std::to_string(of), site);
+  if (address % of)
+    fail(what + " at " + std::to_string(address % of) + " bytes beyond a multiple of " + std::to_string(of), site);
 }
 
 // The engine's bytes of an address with a swizzle: chunks of 16 bytes in the order of the address's upper bits.
@@ -34,9 +37,11 @@ static uint32_t box_bytes(const TensorMap& map) {
 }
 
 // Calls visit(offset in the box, element in memory or null beyond the edges, bytes) for runs of the first axis.
-template <class Visit> static void each_run(const TensorMap& map, const int32_t* coordinates, Visit visit) {
+template <class Visit>
+static void each_run(const TensorMap& map, const int32_t* coordinates, Visit visit) {
   const int64_t box = map.box[0], extent = map.extents[0], start = coordinates[0];
-  const int64_t before = std::clamp<int64_t>(-start, 0, box), inside = std::clamp<int64_t>(extent - start, before, box) - before;
+  const int64_t before = std::clamp<int64_t>(-start, 0, box),
+                inside = std::clamp<int64_t>(extent - start, before, box) - before;
   uint32_t index[5] = {}, offset = 0;
   for (;;) {
     char* row = map.first;
@@ -46,10 +51,13 @@ template <class Visit> static void each_run(const TensorMap& map, const int32_t*
       within &= place >= 0 && place < map.extents[axis];
       row += place * static_cast<int64_t>(map.strides[axis - 1]);
     }
-    const uint32_t width = map.item_bytes, ends[] = {0, static_cast<uint32_t>(before) * width, static_cast<uint32_t>(before + inside) * width, static_cast<uint32_t>(box) * width};
+    const uint32_t width = map.item_bytes,
+                   ends[] = {0, static_cast<uint32_t>(before) * width, static_cast<uint32_t>(before + inside) * width,
+                             static_cast<uint32_t>(box) * width};
     for (int part = 0; part < 3; part++)
       if (ends[part + 1] > ends[part])
-        visit(offset + ends[part], part == 1 && within ? row + (start + before) * width : nullptr, ends[part + 1] - ends[part]);
+        visit(offset + ends[part], part == 1 && within ? row + (start + before) * width : nullptr,
+              ends[part + 1] - ends[part]);
     offset += ends[3];
     uint32_t axis = 1;
     while (axis < map.rank && ++index[axis] == map.box[axis]) index[axis++] = 0;
@@ -58,7 +66,8 @@ template <class Visit> static void each_run(const TensorMap& map, const int32_t*
 }
 
 // Calls visit(offset, bytes) for the pieces of [offset, offset + bytes) that lie in one chunk of 16 bytes each.
-template <class Visit> static void each_chunk(uint32_t offset, uint32_t bytes, Visit visit) {
+template <class Visit>
+static void each_chunk(uint32_t offset, uint32_t bytes, Visit visit) {
   for (const uint32_t end = offset + bytes; offset < end;) {
     const uint32_t piece = std::min(end, (offset / 16 + 1) * 16) - offset;
     visit(offset, piece);
@@ -101,7 +110,9 @@ static char* shared_of(const BulkCopy& copy) {
 
 static bool is_load(const BulkCopy& copy) { return copy.kind <= BulkCopy::Send; }
 
-static const char* source_of(const BulkCopy& copy) { return copy.source.empty() ? shared_of(copy) : copy.source.data(); }
+static const char* source_of(const BulkCopy& copy) {
+  return copy.source.empty() ? shared_of(copy) : copy.source.data();
+}
 
 static void read_source(BulkCopy& copy) {
   if (!copy.source.empty()) return;
@@ -182,9 +193,12 @@ static void issue(BulkCopy copy) {
 void bulk_load_box(uint32_t to, const BoxAddress& box, uint32_t barrier, Site site) {
   BulkCopy copy{};
   memcpy(&copy.map, box.map, sizeof copy.map);
-  if (copy.map.mark != tensor_map_mark) fail("cp.async.bulk.tensor with a tensor map that the host device has not encoded", site);
+  if (copy.map.mark != tensor_map_mark)
+    fail("cp.async.bulk.tensor with a tensor map that the host device has not encoded", site);
   if (copy.map.rank != box.rank)
-    fail("cp.async.bulk.tensor with " + std::to_string(box.rank) + " coordinates, its tensor map has " + std::to_string(copy.map.rank) + " axes", site);
+    fail("cp.async.bulk.tensor with " + std::to_string(box.rank) + " coordinates, its tensor map has " +
+             std::to_string(copy.map.rank) + " axes",
+         site);
   require_multiple(to, 128, "cp.async.bulk.tensor to " + shared_name(to), site);
   told(barrier, load_box_name, site);
   copy.kind = BulkCopy::LoadBox, copy.name = load_box_name, copy.site = site;
@@ -197,9 +211,11 @@ void bulk_load_box(uint32_t to, const BoxAddress& box, uint32_t barrier, Site si
 
 static BulkCopy linear(uint32_t shared, const void* global, uint32_t bytes, const char* name, Site site) {
   BulkCopy copy{};
-  if (!bytes || bytes % 16) fail(std::string(name) + " of " + std::to_string(bytes) + " bytes, which is not a multiple of 16", site);
+  if (!bytes || bytes % 16)
+    fail(std::string(name) + " of " + std::to_string(bytes) + " bytes, which is not a multiple of 16", site);
   require_multiple(shared, 16, std::string(name) + " with " + shared_name(shared), site);
-  require_multiple(reinterpret_cast<uintptr_t>(global), 16, std::string(name) + " with an address in global memory", site);
+  require_multiple(reinterpret_cast<uintptr_t>(global), 16, std::string(name) + " with an address in global memory",
+                   site);
   copy.name = name, copy.site = site, copy.bytes = bytes, copy.address = absolute_address(shared);
   copy.global = static_cast<char*>(const_cast<void*>(global));
   shared_pointer(shared, bytes, name, site);
@@ -225,7 +241,9 @@ void store_async(uint32_t to, uint64_t value, uint32_t bytes, uint32_t barrier, 
   require_multiple(to, bytes, "st.async to " + shared_name(to), site);
   mbarrier_at(barrier, send_name, site);
   if (&block_of(to, send_name, site) != &block_of(barrier, send_name, site))
-    fail("st.async to " + shared_name(to) + " with the mbarrier at " + shared_name(barrier) + "; needs one of the same block", site);
+    fail("st.async to " + shared_name(to) + " with the mbarrier at " + shared_name(barrier) +
+             "; needs one of the same block",
+         site);
   shared_pointer(to, bytes, "st.async to", site);
   copy.address = absolute_address(to), copy.barrier = absolute_address(barrier);
   issue(copy);

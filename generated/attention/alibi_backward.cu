@@ -200,7 +200,10 @@ template <typename T, class Schedule> __device__ void kernel(const kernel_args<T
     if constexpr (WALK == Walk::SINGLES) kernel_singles<T, Schedule>(args);
     if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
         if (args.stage == 0) kernel_sums<T, Schedule>(args);
-        if (args.stage == 1) kernel_reduce_splits<T, Schedule>(args);
+        if (args.stage == 1) {
+            wait_on_dependent_grids();
+            kernel_reduce_splits<T, Schedule>(args);
+        }
     }
     if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
         constexpr bool PACKS_OF_CELLS = LAYOUT != Layout::STRIDED;
@@ -244,4 +247,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, BLOCKS_PER_SM<El
 // @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 13 +1 1 -1 1 +2 2 +1 13 +1 1 -1 1 -1 1 +8 1 +1 2 +1 4 +2 1 +7 2 +3 1
 // @lines +1 4 +15 1 +4 2 +1 6 +2 1 -1 1 +2 1 +6 2 -68 4 -1 1 +2 1 +7 2 +3 1 +1 4 +1 2 -2 2 +2 1 +9 1 +2 1 +1 2 +15 1 +3
 // @lines 2 -68 4 -1 1 +2 1 +12 1 +1 4 +9 1 +5 1 +4 2 +15 1 +3 2 +2 14 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2
-// @lines +1 1 -1 1 +2 18 +1 1 +1 7 +1 1 +1 1 +1 2 +1 3 +1 2 +1 9 +1 2 -1 1 +2 6 +1 3 +1 5 +2 17 +1 22
+// @lines +1 1 -1 1 +2 18 +1 1 +1 7 +1 1 +1 1 +1 2 +1 3 +1 2 +1 9 +1 2 -1 1 +2 6 +1 3 +1 8 +2 17 +1 22

@@ -291,7 +291,7 @@ def test_what_is_updated_in_place_is_each_contestants_own() -> None:
 
 
 def test_a_plan_that_cannot_run_is_a_line() -> None:
-    case = small("flash_sdpa", "bf16", batch_size=1, num_heads=1, query_len=8, key_len=8, d_k=8, d_v=8)
+    case = small("flash_sdpa", "bf16", batch_size=1, num_heads=1, query_len=8, key_len=8, d_k=9, d_v=8)
     (ours,) = contest(replace(case, arch="sm_90a"), {}, HostMachine())
     assert ours.us is None and "Unsupported" in ours.problem
 

@@ -1,6 +1,7 @@
 // Maps: a program computed for every cell of an index space, its values stored or summed along some of the axes.
 #pragma once
 
+#include <baracuda/arch/async.cuh>
 #include <baracuda/map/access.cuh>
 #include <baracuda/map/find.cuh>
 

@@ -91,11 +91,16 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool
     static_assert(LANES <= WARP ? WARP % LANES == 0 : LANES % WARP == 0, "a row is whole warps or a part of one");
     static_assert(LANES <= WARP || ROWS < 16, "a row of several warps has a barrier of its own, and a block has 16");
 
-    // Synchronizes the threads of a row.
+    // Synchronizes the threads of a row, in a cluster those of this block.
     __device__ static __forceinline__ void row_barrier() {
         if (LANES <= WARP) __syncwarp();
         else if (ROWS == 1) __syncthreads();
         else bar_sync(1 + threadIdx.x / LANES, LANES);
+    }
+    // Synchronizes all threads of a row, in a cluster those of all its blocks.
+    __device__ static __forceinline__ void whole_row_barrier() {
+        if constexpr (CLUSTER > 1) cluster_sync();
+        else row_barrier();
     }
 };
 
@@ -162,11 +167,11 @@ __device__ __forceinline__ void funnel_shift(unsigned (&low)[WORDS], const unsig
 }
 
 template <Layout LAYOUT, typename I, typename T, int N>
-__device__ void read_scalars(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col,
-                             I cols) {
+__device__ void read_scalars(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols,
+                             I from = 0) {
 #pragma unroll
     for (int i = 0; i < N; ++i)
-        if (col + i >= 0 && col + i < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i, space, stride)];
+        if (col + i >= from && col + i < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i, space, stride)];
         else if (LAYOUT == Layout::DENSE) pack.lane[i] = {};  // so that registers do not keep old values
 }
 
@@ -212,10 +217,10 @@ __device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* r
 }
 
 // Packs of N elements of a row, the first of them at columns `col`, `col + apart`, ..., as far as there are columns;
-// packed ones are contiguous.
+// packed ones are contiguous. Of others than dense ones only columns from `from` on are read.
 template <Layout LAYOUT, typename I, typename T, int N, int COUNT>
 __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* stride, const Space& space, I col,
-                     I chunk_stride, I cols, bool overread) {
+                     I chunk_stride, I cols, bool overread, I from = 0) {
     if constexpr (LAYOUT == Layout::PACKED) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
@@ -241,7 +246,7 @@ __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* s
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
             if (col + k * chunk_stride < cols)
-                read_scalars<LAYOUT>(pack[k], row, stride, space, col + k * chunk_stride, cols);
+                read_scalars<LAYOUT>(pack[k], row, stride, space, col + k * chunk_stride, cols, from);
     }
 }
 template <Layout LAYOUT, typename I, typename T, int N>

@@ -71,7 +71,11 @@ def private_cache(device, shared_cache, tmp_path, monkeypatch) -> Path:
     (tmp_path / "host").mkdir()
     for pattern in ("runtime-*.so", "vocabulary-*"):
         for built in (shared_cache / "host").glob(pattern):
-            (shutil.copytree if built.is_dir() else shutil.copy)(built, tmp_path / "host" / built.name)
+            if built.is_dir():  # other processes may be writing into it
+                unfinished = shutil.ignore_patterns("*.baracuda-tmp")
+                shutil.copytree(built, tmp_path / "host" / built.name, ignore=unfinished)
+            else:
+                shutil.copy(built, tmp_path / "host" / built.name)
     monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
     return tmp_path / "host"
 

@@ -31,7 +31,11 @@ DEFECTS = {
     "accumulator too narrow": (r"(\w+_part) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "column sum too narrow": (r"(\w+_sum\[k\]\[i\]) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "guard dropped": (r"if \(col >= cols\) break;", "", WARP),
-    "read guard dropped": (r"if \(col \+ i >= from && col \+ i < cols\) (pack\.lane\[i\] = .*;)\n.*else .*", r"\1", WARP),
+    "read guard dropped": (
+        r"if \(col \+ i >= from && col \+ i < cols\) (pack\.lane\[i\] = .*;)\n.*else .*",
+        r"\1",
+        WARP,
+    ),
     "write guard dropped": (r"if \(col \+ i >= from && col \+ i < cols\) row\[", "row[", WARP),
     "row offset of the wrong tensor": (
         r"args\.dy_\.row\(space, row\)",

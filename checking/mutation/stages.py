@@ -55,7 +55,7 @@ def of_plan(subject: Subject, skus: list[KernelSku], memory: HostMemory) -> tupl
     quick = []
     for name, test in suite_tests():
         if "subject" in inspect.signature(test).parameters:
-            quick.append(Stage(name, partial(test, subject)))
+            quick.append(Stage(name, bound(test, subject=subject, memory=memory)))
     first, *others = ([*_tests(sku, memory)] for sku in skus)
     rest = [stage for tests in (first[1:], *others) for stage in tests if stage.name not in _LAST]
     return quick + first[:1], rest + [stage for stage in first if stage.name in _LAST]
@@ -65,10 +65,8 @@ def _tests(sku: KernelSku, memory: HostMemory) -> Iterator[Stage]:
     for name, test in suite_tests():
         if name == _SHORTENED:
             continue
-        parameters = inspect.signature(test).parameters
-        if "sku" in parameters:
-            arguments = {"sku": sku, "memory": memory}
-            run = partial(test, **{name: arguments[name] for name in parameters})
+        if "sku" in inspect.signature(test).parameters:
+            run = bound(test, sku=sku, memory=memory)
             yield Stage(name, partial(_patiently, run, memory) if name in _LAST else run)
 
 
@@ -77,6 +75,11 @@ def suite_tests() -> list[tuple[str, Callable[..., None]]]:
     named = [(name.removeprefix("test_"), test) for name, test in vars(suite).items() if name.startswith("test_")]
     order = {name: place for place, name in enumerate((*_FIRST, "", _SHORTENED, *_LAST))}
     return sorted(named, key=lambda entry: order.get(entry[0], len(_FIRST)))
+
+
+def bound(test: Callable[..., None], **arguments: object) -> Callable[[], None]:
+    """`test` with those of `arguments` that it takes."""
+    return partial(test, **{name: arguments[name] for name in inspect.signature(test).parameters})
 
 
 def _patiently(run: Callable[[], None], memory: HostMemory) -> None:

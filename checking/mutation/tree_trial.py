@@ -22,6 +22,7 @@ from baracuda.runtime.device import KernelSource
 from baracuda.runtime.host.toolchain import find_toolchain
 
 from ..oracles.memo import memo
+from ..problems.subject import Subject
 from ..trials.memory import HostMemory, check_mode
 from ..verify import suite, table
 from . import stages
@@ -63,18 +64,16 @@ def objections(question: Question, begins: Callable[[str], None]) -> Iterator[Ve
 
 
 def cases(ops: Sequence[str]) -> Iterator[Stage]:
-    """The tests of `test` and of `test --check` for `ops`, in the sample that the environment asks for."""
-    memory, subjects = HostMemory(), suite.subjects()
+    """What `test OP...` and `test --check OP...` run, in the sample that the environment asks for."""
+    memory = HostMemory()
     memory.device.workers, memory.device.timeout = 1, _LAUNCH_SECONDS
-    chosen = [subject for subject in subjects if subject.spec.op in ops]
     accurate = _kernels("accuracy", ops)
     for sku in accurate:
         yield Stage(f"test smallest[{sku.symbol}]", partial(stages.smallest, sku, memory))
     for name, test in stages.suite_tests():
         if "subject" in inspect.signature(test).parameters:
-            for subject in chosen:
-                if subject in table.ops(name, subjects):
-                    yield Stage(f"test {name}[{subject.spec.op}]", partial(test, subject))
+            for subject in table.ops(name, _subjects(ops)):
+                yield Stage(f"test {name}[{subject.spec.op}]", stages.bound(test, subject=subject, memory=memory))
         else:
             yield from _of_kernels("test", name, test, ops, memory)
     for order in stages.ORDERS:
@@ -91,13 +90,15 @@ def _of_kernels(
     command: str, name: str, test: Callable[..., None], ops: Sequence[str], memory: HostMemory
 ) -> Iterator[Stage]:
     for sku in _kernels(name, ops):
-        arguments = {"sku": sku, "memory": memory}
-        run = partial(test, **{key: arguments[key] for key in inspect.signature(test).parameters})
-        yield Stage(f"{command} {name}[{sku.symbol}]", run)
+        yield Stage(f"{command} {name}[{sku.symbol}]", stages.bound(test, sku=sku, memory=memory))
 
 
 def _kernels(check: str, ops: Sequence[str]) -> list[KernelSku]:
-    return [sku for sku in table.kernels(check, suite.subjects()) if sku.op in ops]
+    return table.kernels(check, _subjects(ops))
+
+
+def _subjects(ops: Sequence[str]) -> list[Subject]:
+    return [subject for subject in suite.subjects() if subject.spec.op in ops]
 
 
 def _differs(ops: Sequence[str], include: Path) -> bool:

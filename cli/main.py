@@ -190,6 +190,20 @@ def test(extra: list[str], /, **options: Any) -> None:
 
 
 @main.command()
+@arguments.OPS
+@arguments.ANY_SPECS
+@arguments.PACKAGE
+@click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
+@click.option("--at-least", type=click.FloatRange(0, 100), default=95.0, show_default=True, help="Percent to take.")
+@arguments.JSON
+def coverage(**options: Any) -> None:
+    """Show which branches of kernels and device headers the spec-driven tests do not take; needs g++."""
+    from .prove.coverage import coverage
+
+    arguments.end(coverage(**options))
+
+
+@main.command()
 @click.option("--rows", type=click.IntRange(1), default=4096, show_default=True)
 @click.option("--cols", type=click.IntRange(1), default=4096, show_default=True)
 @click.option("--compile/--no-compile", "compile_first", default=True, help="Compile for all architectures first.")

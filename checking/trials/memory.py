@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -144,6 +145,17 @@ def check_mode() -> Iterator[HostMemory]:
         yield memory
     finally:
         memory.device.check = before
+
+
+@contextmanager
+def coverage(folder: Path) -> Iterator[HostMemory]:
+    """Memory of the host device, whose kernels count the branches they take in `folder` meanwhile."""
+    memory = HostMemory()
+    before, memory.device.coverage = memory.device.coverage, folder
+    try:
+        yield memory
+    finally:
+        memory.device.coverage = before
 
 
 def memory_of(device: str) -> Memory:

@@ -40,10 +40,14 @@ def run(
     _check_names_and_cases(ops, specs_folder(specs), package)
     if repro is not None:
         chosen[variables.REPRO] = str(repro.resolve())
+    return subprocess.run([*pytest_command(), *extra], env={**os.environ, **chosen}).returncode
+
+
+def pytest_command() -> list[str]:
+    """The command that runs the suite, as `environment` says."""
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.checking.verify", "-p", "no:cacheprovider"]
     quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
-    quiet += ["--rootdir", str(Path.cwd())]
-    return subprocess.run([*command, *quiet, *extra], env={**os.environ, **chosen}).returncode
+    return [*command, *quiet, "--rootdir", str(Path.cwd())]
 
 
 def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> None:

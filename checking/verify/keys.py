@@ -85,11 +85,11 @@ def _check_headers(source: KernelSource) -> None:
 
 def _keys(source: KernelSource, include: Path) -> list[object]:
     module: Any = build
-    before, module._DEVICE_HEADERS = module._DEVICE_HEADERS, include
+    before, module.DEVICE_HEADERS = module.DEVICE_HEADERS, include
     try:
         keys: list[object] = [_host_key(source)]
     finally:
-        module._DEVICE_HEADERS = before
+        module.DEVICE_HEADERS = before
     return [*keys, _cubin_key(source, include=include)] if find_spec("cuda") is not None else keys
 
 

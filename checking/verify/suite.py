@@ -24,8 +24,8 @@ from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
 from ..problems.subject import Subject
 from ..ptx.device import ptx_mode
-from ..trials.memory import HostMemory, Memory, check_mode, memory_of
-from ..variables import DEVICE, OPS, PACKAGE, SAMPLE, SPECS
+from ..trials.memory import HostMemory, Memory, check_mode, coverage, memory_of
+from ..variables import COVERAGE, DEVICE, OPS, PACKAGE, SAMPLE, SPECS
 from . import checks, declarations, gpu_code, keys, refusals, remembered, selections, table
 from .accesses import SMALL, check_accesses
 from .conversions import check_conversions
@@ -130,9 +130,9 @@ def _is_of(check: str, subject: Subject, sku: KernelSku) -> bool:
 @pytest.fixture(scope="session")
 def memory() -> Iterator[Memory]:
     """Memory of the device that the tests run on."""
-    if _device() == "check":
-        with check_mode() as watched:
-            yield watched
+    if _device() in ("check", "coverage"):
+        with check_mode() if _device() == "check" else coverage(Path(os.environ[COVERAGE])) as special:
+            yield special
     else:
         yield memory_of(_device())
 

@@ -14,17 +14,26 @@ from ..errors import CompileError
 from ..observe import compiling, log
 from .cache import BuildCache, content, digest
 from .library import RuntimeLibrary
-from .toolchain import CONTRACTION_FLAGS, KERNEL_FLAGS, RUNTIME_FLAGS, Toolchain, asynchronous_flags, check_flags
+from .toolchain import (
+    CONTRACTION_FLAGS,
+    KERNEL_FLAGS,
+    RUNTIME_FLAGS,
+    Toolchain,
+    asynchronous_flags,
+    check_flags,
+    coverage_flags,
+)
 
 _SCHEMA = 3  # of the cache keys and of what this module does with them
 _HERE = Path(__file__).resolve().parent
 _RUNTIME = _HERE / "src" / "runtime.cpp"
-_DEVICE_HEADERS = _HERE.parent / "include"
-_HOST_HEADERS = _HERE / "include"
+DEVICE_HEADERS = _HERE.parent / "include"
+HOST_HEADERS = _HERE / "include"
 _VOCABULARY = "baracuda_host.h"
-_INCLUDES = (f"-I{_HOST_HEADERS}", f"-I{_DEVICE_HEADERS}", "-include", _VOCABULARY)
+_INCLUDES = (f"-I{HOST_HEADERS}", f"-I{DEVICE_HEADERS}", "-include", _VOCABULARY)
 # Named one by one, because check mode's flags would add the sanitizers' own runtimes.
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lc")
+_COUNTERS = "-lgcov"
 _EXPORT = """
 #line 1 "{path} (entry point)"
 #ifdef DYN_SHARED_BYTES
@@ -63,26 +72,31 @@ class Builder:
         """The runtime library of this process."""
         global _runtime
         if _runtime is None:
-            texts = _texts(_RUNTIME.parent), _texts(_HOST_HEADERS)
+            texts = _texts(_RUNTIME.parent), _texts(HOST_HEADERS)
             name = "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
             _runtime = self.cache.load(
                 name, self._build_runtime, lambda path: RuntimeLibrary(str(path)), label="the host runtime"
             )
         return _runtime
 
-    def kernel(self, source: KernelSource, load: Callable[[Path], T], *, check: bool = False) -> T:
+    def kernel(
+        self, source: KernelSource, load: Callable[[Path], T], *, check: bool = False, coverage: Path | None = None
+    ) -> T:
         """The result of `load` on the library that exports `source.symbol`, for check mode or not.
 
-        Raises CompileError with the compiler's first errors.
+        With `coverage`, the library is in that folder, beside what gcov reads. Raises CompileError with the compiler's
+        first errors.
         """
         extra = asynchronous_flags(self.toolchain) if source.arch else ()
         extra += check_flags(self.toolchain) if check else ()
+        extra += coverage_flags(self.toolchain) if coverage else ()
         flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction], *extra)
-        headers = header_digest(source.text, _DEVICE_HEADERS), _texts(_HOST_HEADERS)
+        headers = header_digest(source.text, DEVICE_HEADERS), _texts(HOST_HEADERS)
         text = source.path, source.text, source.symbol, source.defines, _EXPORT
         name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"
         label = f"{source.symbol!r} of {source.path!r}"
-        return self.cache.load(name, lambda target: self._build_kernel(source, flags, target), load, label=label)
+        cache, rest = (BuildCache(coverage), _counting(coverage, name)) if coverage else (self.cache, _LIBRARIES)
+        return cache.load(name, lambda target: self._build_kernel(source, flags, rest, target), load, label=label)
 
     def code(self, source: KernelSource) -> bytes:
         """The library of `source`; sources with the same code share one."""
@@ -93,20 +107,22 @@ class Builder:
         if log is not None:
             raise CompileError(f"the host runtime does not compile with {self.toolchain.version!r}:\n{log}")
 
-    def _build_kernel(self, source: KernelSource, flags: Sequence[str], target: Path) -> None:
+    def _build_kernel(
+        self, source: KernelSource, flags: Sequence[str], last: Sequence[str], target: Path
+    ) -> None:
         self._compiled.append(source.symbol)
         export = _EXPORT.format(path=source.path, symbol=source.symbol)
         text = f'#line 1 "{source.path}"\n{source.text}{export}'
         defines = [f"-D{define}" for define in source.defines]
-        rest = [*_INCLUDES, *defines, "-shared", "-xc++", "-", *_LIBRARIES, "-o", str(target)]
+        rest = [*_INCLUDES, *defines, "-shared", "-xc++", "-", *last, "-o", str(target)]
         start = time.perf_counter()
         with compiling(source.symbol, "the host device"):
             errors = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text, folder=target.parent)
             if errors is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
                 errors = self.toolchain.run([*flags, *rest], text, folder=target.parent)
         if errors is not None:
-            errors = errors.replace(f"{_HOST_HEADERS}/", "")
-            raise CompileError(compiler_message(errors, source, "the host", _DEVICE_HEADERS))
+            errors = errors.replace(f"{HOST_HEADERS}/", "")
+            raise CompileError(compiler_message(errors, source, "the host", DEVICE_HEADERS))
         log.info("compiled %s for the host device in %.2f s", source.symbol, time.perf_counter() - start)
 
     def _precompiled(self, flags: Sequence[str]) -> list[str]:
@@ -115,13 +131,18 @@ class Builder:
             return []
 
         def build(target: Path) -> None:
-            header = ["-xc++-header", str(_HOST_HEADERS / _VOCABULARY)]
-            log = self.toolchain.run([*flags, f"-I{_HOST_HEADERS}", *header, "-o", str(target)], folder=target.parent)
+            header = ["-xc++-header", str(HOST_HEADERS / _VOCABULARY)]
+            log = self.toolchain.run([*flags, f"-I{HOST_HEADERS}", *header, "-o", str(target)], folder=target.parent)
             if log is not None:
                 raise CompileError(f"the device vocabulary does not compile:\n{log}")
 
-        key = digest(_SCHEMA, _texts(_HOST_HEADERS), tuple(flags), self.toolchain.identity)
+        key = digest(_SCHEMA, _texts(HOST_HEADERS), tuple(flags), self.toolchain.identity)
         return [f"-I{self.cache.get(f'vocabulary-{key}/{_VOCABULARY}.gch', build).parent}"]
+
+
+def _counting(folder: Path, name: str) -> tuple[str, ...]:
+    """Arguments by which the library `name` writes what gcov reads into `folder`, when it is unloaded."""
+    return (_COUNTERS, *_LIBRARIES, "-dumpdir", f"{folder}/", "-dumpbase", name.removesuffix(".so"))
 
 
 def _texts(folder: Path) -> str:

@@ -60,6 +60,7 @@ class HostDevice:
         """`compiler` overrides BARACUDA_HOST_CXX and PATH; CompileError if there is none."""
         self.name = self.arch = "host"
         self.check = check
+        self.coverage: Path | None = None  # the folder where kernels outside of check mode count the branches they take
         self.executor: Executor | None = None  # runs kernels instead of the machine's own code
         self.multiprocessors = 3  # few, and no power of two: what a persistent kernel does with it shows
         self.order, self.asynchrony, self.seed, self.timeout = "forward", "late", 0, 60.0
@@ -168,7 +169,8 @@ class HostKernel:
         self._runtime = runtime = builder.runtime()
         self._device, self._symbol, self._check = device, source.symbol, check
         self._symbolizer = builder.toolchain.symbolizer
-        self._path, self._library, exported = builder.kernel(source, _load, check=check)
+        coverage = None if check else device.coverage
+        self._path, self._library, exported = builder.kernel(source, _load, check=check, coverage=coverage)
         runtime.bind(exported)
         if exported.static_shared > _MAX_STATIC_SHARED + _SHARED_PADDING and not check:
             raise CompileError(

@@ -45,6 +45,8 @@ _CHECK_FLAGS_OF_GCC = (
 _CHECK_FLAGS_OF_CLANG = (
     *("-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"),
 )
+# Coverage: each function, also one that kernels inline, has the branches of its source.
+_COVERAGE_FLAGS = ("-O0", "--coverage", "-fprofile-update=atomic", "-Dalways_inline=noinline")
 _LOCATION = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?=(?:fatal )?error: )", re.MULTILINE)
 _SHOWN = 200  # characters of a command in a message
 CONTRACTION_FLAGS = {
@@ -94,6 +96,13 @@ def asynchronous_flags(toolchain: Toolchain) -> tuple[str, ...]:
 def check_flags(toolchain: Toolchain) -> tuple[str, ...]:
     """Extra flags for check mode."""
     return (*_CHECK_FLAGS, *(_CHECK_FLAGS_OF_CLANG if toolchain.is_clang else _CHECK_FLAGS_OF_GCC))
+
+
+def coverage_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """Extra flags for kernels that count the branches they take; CompileError unless the compiler is GCC."""
+    if toolchain.is_clang:
+        raise CompileError(f"{toolchain.version!r} does not count branches as gcov reads them; needs g++")
+    return _COVERAGE_FLAGS
 
 
 def find_toolchain(command: str | None = None) -> Toolchain:

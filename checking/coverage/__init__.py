@@ -1,0 +1,1 @@
+"""Which branches of device code the spec-driven tests take on the host device."""

@@ -9,8 +9,9 @@ from ..problems.subject import Subject
 from ..trials.memory import HostMemory
 from ..verify import suite
 from . import stages
-from .mutants.kernels import Mutant, representatives
+from .mutants.kernels import Mutant
 from .mutants.plans import put_in_place, source_of
+from .mutants.targets import representatives
 from .verdict import KILLED, Verdict, first_objection, in_one_line
 
 
@@ -19,7 +20,7 @@ class PlanBench:
 
     def __init__(self, subject: Subject, memory: HostMemory) -> None:
         self.module = sys.modules[subject.plan.__module__]
-        self.stages = stages.of_plan(subject, [row.sku for row in representatives(subject.spec.op)], memory)
+        self.stages = stages.of_plan(subject, [row.sku for row in representatives(subject)], memory)
 
     @cache  # noqa: B019  one bench per process
     def unchanged(self, rest: bool) -> Verdict:

@@ -44,8 +44,8 @@ def run(
         with lock:
             report(outcome)
 
-    with tempfile.TemporaryDirectory(prefix="baracuda-mutants-") as cache, ThreadPoolExecutor(workers) as pool:
-        environment = {**os.environ, **variables, "BARACUDA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"}
+    with ThreadPoolExecutor(workers) as pool:
+        environment = {**os.environ, **variables, "OPENBLAS_NUM_THREADS": "1"}
         running: list[subprocess.Popen[str]] = []
         futures = [pool.submit(_judge, job, environment, running, guarded) for job in jobs_of(mutants, workers)]
         try:

@@ -12,7 +12,7 @@ from baracuda.runtime import KernelSku
 from ..problems.cases import fills_packs
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory, check_mode
-from ..verify import accesses, checks, suite
+from ..verify import accesses, checks, suite, table
 
 # The suite's tests that kill most per second; others follow in the suite's order.
 _FIRST = (
@@ -27,7 +27,7 @@ _FIRST = (
     "huge_strides",
 )
 _LAST = ("accuracy",)
-_SHORTENED = "accesses"  # on two problems: on all it takes as long as everything else and kills no more
+_SHORTENED = "accesses"  # of row ops on two problems: on all it takes as long as everything else and kills no more
 ORDERS = ("reverse", "random")
 _PATIENCE = 60.0  # seconds for a launch of the slowest tests; mutants that hang are killed before
 
@@ -40,34 +40,43 @@ class Stage:
     run: Callable[[], None]
 
 
-def of_kernel(sku: KernelSku, memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
+def of_kernel(subject: Subject, sku: KernelSku, memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
     """The stages of a kernel: quick ones, and the rest."""
-    first, *tests = _tests(sku, memory)
+    first, *tests = _tests(subject, sku, memory)
     orders = [Stage(f"{order} order", partial(in_order, sku, memory, order)) for order in ORDERS]
     dear = [stage for stage in tests if stage.name in _LAST]
     cheap = [stage for stage in tests if stage not in dear]
     quick = [Stage("smallest", partial(smallest, sku, memory)), first]
-    return quick, [*cheap, Stage(_SHORTENED, partial(_patiently, partial(_accesses, sku), memory)), *orders, *dear]
+    return quick, [*cheap, *orders, *dear]
 
 
 def of_plan(subject: Subject, skus: list[KernelSku], memory: HostMemory) -> tuple[list[Stage], list[Stage]]:
     """The stages of a plan: tests of the op, then those of some of its kernels."""
-    quick = []
-    for name, test in suite_tests():
-        if "subject" in inspect.signature(test).parameters:
-            quick.append(Stage(name, bound(test, subject=subject, memory=memory)))
-    first, *others = ([*_tests(sku, memory)] for sku in skus)
-    rest = [stage for tests in (first[1:], *others) for stage in tests if stage.name not in _LAST]
+    tests = [(name, test) for name, test in suite_tests() if "subject" in inspect.signature(test).parameters]
+    quick = [Stage(name, bound(test, subject=subject, memory=memory)) for name, test in tests]
+    first, *others = ([*_tests(subject, sku, memory)] for sku in skus)
+    slow = (_SHORTENED, *_LAST)
+    rest = [stage for tests in (first[1:], *others) for stage in tests if stage.name not in slow]
     return quick + first[:1], rest + [stage for stage in first if stage.name in _LAST]
 
 
-def _tests(sku: KernelSku, memory: HostMemory) -> Iterator[Stage]:
+def bound(test: Callable[..., None], **arguments: object) -> Callable[[], None]:
+    """`test` with those of `arguments` that it takes."""
+    return partial(test, **{name: arguments[name] for name in inspect.signature(test).parameters})
+
+
+def _tests(subject: Subject, sku: KernelSku, memory: HostMemory) -> Iterator[Stage]:
+    """The tests that run on kernels such as `sku`, but for the suite's order of its watched ones."""
+    watched = []
     for name, test in suite_tests():
-        if name == _SHORTENED:
-            continue
-        if "sku" in inspect.signature(test).parameters:
+        if "sku" in inspect.signature(test).parameters and table.runs_on(name, subject, sku):
             run = bound(test, sku=sku, memory=memory)
-            yield Stage(name, partial(_patiently, run, memory) if name in _LAST else run)
+            if name == _SHORTENED:
+                shortened = partial(_accesses, sku) if subject.spec.family == "row" else run
+                watched.append(Stage(name, partial(_patiently, shortened, memory)))
+            else:
+                yield Stage(name, partial(_patiently, run, memory) if name in _LAST else run)
+    yield from watched
 
 
 def suite_tests() -> list[tuple[str, Callable[..., None]]]:
@@ -75,11 +84,6 @@ def suite_tests() -> list[tuple[str, Callable[..., None]]]:
     named = [(name.removeprefix("test_"), test) for name, test in vars(suite).items() if name.startswith("test_")]
     order = {name: place for place, name in enumerate((*_FIRST, "", _SHORTENED, *_LAST))}
     return sorted(named, key=lambda entry: order.get(entry[0], len(_FIRST)))
-
-
-def bound(test: Callable[..., None], **arguments: object) -> Callable[[], None]:
-    """`test` with those of `arguments` that it takes."""
-    return partial(test, **{name: arguments[name] for name in inspect.signature(test).parameters})
 
 
 def _patiently(run: Callable[[], None], memory: HostMemory) -> None:

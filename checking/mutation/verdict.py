@@ -9,7 +9,7 @@ from .forked import Died, apart
 from .stages import Stage
 
 KILLED, SURVIVED, SAME, STILLBORN = "killed", "survived", "same code", "does not compile"
-SECONDS = 120.0  # for all stages of a mutant
+SECONDS = 900.0  # for all stages of a mutant: one that takes longer does not end
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from .mutants.plans import of_plan
 from .plan_trial import PlanBench
 from .verdict import SURVIVED, Verdict, judged_apart
 
-LAUNCH_SECONDS = 3.0  # limit of a launch; unchanged kernels take milliseconds
+LAUNCH_SECONDS = 20.0  # limit of a launch; unchanged kernels take a second at most
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Outcome:
 def mutants_of(subject: Subject, others: Mapping[str, Subject]) -> list[Mutant]:
     """All mutants of an op's kernels and plan; `others` are all ops."""
     modules = {op: sys.modules[other.plan.__module__] for op, other in others.items()}  # all of them imported
-    return [*of_kernels(subject.spec.op, tuple(modules)), *of_plan(subject.spec.op, modules[subject.spec.op])]
+    family = [other for other in others.values() if other.spec.family == subject.spec.family]
+    return [*of_kernels(subject, family), *of_plan(subject.spec.op, modules[subject.spec.op])]
 
 
 def judge(job: Job, subjects: dict[str, Subject], report: Callable[[Outcome], None]) -> None:
@@ -60,7 +61,7 @@ def judge(job: Job, subjects: dict[str, Subject], report: Callable[[Outcome], No
     subject = subjects[job.op]
     subject.plan  # noqa: B018  imports it
     row = next((r for r in REGISTRY if r.sku.symbol == job.target), None)
-    bench = PlanBench(subject, memory) if row is None else KernelBench(row, memory)
+    bench = PlanBench(subject, memory) if row is None else KernelBench(subject, row, memory)
     for mutant in job.mutants:
         start = time.monotonic()
         verdict = _judged(bench, job, mutant)

@@ -12,7 +12,7 @@ from baracuda.codegen.spec.spec import OpSpec
 from baracuda.runtime import Descriptor, ElementKind
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject:
     """An op with what its tests need: the spec, the specs around it and its generated plan."""
 

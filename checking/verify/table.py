@@ -134,6 +134,11 @@ def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
     return [sku for skus in chosen.values() for sku in skus if sku in sampled]
 
 
+def runs_on(check: str, subject: Subject, sku: KernelSku) -> bool:
+    """Whether `check` is one for kernels such as `sku`."""
+    return subject.spec.family in TABLE[check].families and TABLE[check].is_of(sku)
+
+
 def ops(check: str, subjects: Sequence[Subject]) -> list[Subject]:
     """The ops that a check per op runs on."""
     if (seed := os.environ.get(SAMPLE)) is None:

@@ -1,4 +1,4 @@
-"""`mutate`: mutants of row kernels and their plans, judged by the spec-driven tests on the host device."""
+"""`mutate`: mutants of kernels and plans, judged by the spec-driven tests on the host device."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from baracuda.checking.mutation.survivors import declared, unused
 from baracuda.checking.mutation.verdict import SURVIVED
 from baracuda.checking.mutation.worker import Outcome, mutants_of
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.variables import SAMPLE
 from baracuda.checking.verify import environment
 from baracuda.codegen.project import TOOLS, installed, plans_of, refuse_ungenerated, refuse_unknown
 from baracuda.codegen.spec.load import load_folder
-from baracuda.runtime import Unsupported
 
 from ..terminal import progress, show_json, show_table, working
+
+_SAMPLE = "0"  # of the problems that checks derive, unless the environment names another
 
 
 def mutate(
@@ -40,7 +42,7 @@ def mutate(
 ) -> bool:
     """Judge the mutants of `ops` that `state` lacks; true if at least `at_least` percent are killed.
 
-    Without `ops`, those of all row ops; the others are named on stderr.
+    Without `ops`, those of all ops.
     """
     with working("listing mutants"):
         chosen = shard(_mutants(ops, specs, package), part)
@@ -53,7 +55,8 @@ def mutate(
             record.add(outcome)
             step()
 
-        run(left, environment(specs, package, (), "host"), jobs or len(os.sched_getaffinity(0)), judged)
+        variables = {**environment(specs, package, (), "host"), SAMPLE: os.environ.get(SAMPLE, _SAMPLE)}
+        run(left, variables, jobs or len(os.sched_getaffinity(0)), judged)
     report = Report(chosen, record.outcomes, declared())
     is_whole = not ops and count is None and part == "1/1"
     stale = unused(report.declared, report.survivors) if is_whole else []
@@ -65,14 +68,8 @@ def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
     plans_of(package)
     loaded = load_folder(specs)
     refuse_unknown(ops, loaded)
-    rows = {op: entry for op, entry in loaded.items() if entry.spec.family == "row"}
-    if others := [op for op in ops or loaded if op not in rows]:
-        if ops:
-            family = loaded[others[0]].spec.family
-            raise Unsupported(f"{others[0]!r} is of family {family}; `mutate` covers family row only")
-        click.echo(f"`mutate` covers family row only, not {', '.join(sorted(others))}", err=True)
-    refuse_ungenerated(ops or rows, rows, package)
-    subjects = {op: Subject(entry, loaded, package) for op, entry in rows.items()}
+    refuse_ungenerated(ops or loaded, loaded, package)
+    subjects = {op: Subject(entry, loaded, package) for op, entry in loaded.items()}
     return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
 
 

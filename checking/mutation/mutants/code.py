@@ -111,8 +111,8 @@ class Code:
         for at, token in enumerate(self.tokens):
             if token.text == "for":
                 end = closing(self.tokens, at + 1)
-                start = max(i for i in range(at, end) if self.tokens[i].text == ";") + 1
-                steps.append((start, end - 1))
+                if semicolons := [i for i in range(at, end) if self.tokens[i].text == ";"]:  # not `for (T a : b)`
+                    steps.append((semicolons[-1] + 1, end - 1))
         return steps
 
     @cached_property

@@ -1,4 +1,4 @@
-"""All mutants of kernels, and the SKUs that represent an op."""
+"""All mutants of kernels."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from functools import cache
 from pathlib import Path
 from zlib import crc32
 
-from baracuda.runtime import REGISTRY, ElementKind, KernelSku, Registered, SourceFile
+from baracuda.runtime import ElementKind, KernelSku, Registered
 
-from . import name_operators, operators
+from ...problems.subject import Subject
+from . import name_operators, operators, semantic_operators
 from .code import Code, Edit
-from .inline_headers import with_headers
 from .operators import Operator
-from .scopes import Definition, definitions, reached
-from .tokens import Token, tokenize
+from .scopes import Definition
+from .targets import pasted, reached_by, representatives
+from .tokens import Token
 
 KERNEL_OPERATORS: dict[str, Operator] = {
     function.__name__: function
     for function in (
+        semantic_operators.ordering,  # before others that make the same changes
+        semantic_operators.phase,
+        semantic_operators.exchange,
+        semantic_operators.term,
+        semantic_operators.factor,
+        semantic_operators.identity,
+        semantic_operators.partial,
         operators.comparison,
         operators.connective,
         operators.guard,
@@ -30,7 +38,6 @@ KERNEL_OPERATORS: dict[str, Operator] = {
         operators.assignment,
         operators.step,
         operators.statement,
-        operators.barrier,
         operators.accumulator,
         operators.width,
         name_operators.tensor,
@@ -74,42 +81,15 @@ class Mutant:
         return text[: self.start] + self.after + text[self.start + len(self.before) :]
 
 
-@cache
-def pasted(source: SourceFile) -> str:
-    """The kernel's source with the project's headers inlined."""
-    return with_headers(source.text, source.path)
-
-
-def representatives(op: str) -> list[Registered]:
-    """Three kernels of `op` that cover the branches of its source.
-
-    A tile of rows within a warp in f32, one of rows of several warps in a 16-bit type, and a wide one in f64; another
-    element type where the op lacks these.
-    """
-    rows = REGISTRY.candidates(op)
-    halves = (ElementKind.BF16, ElementKind.F16) if len(op) % 2 else (ElementKind.F16, ElementKind.BF16)
-    choices = {"warp": (ElementKind.F32,), "block": halves, "wide": (ElementKind.F64,)}
-    chosen = []
-    for kind, elements in choices.items():
-        of_kind = [row for row in rows if _kind(row.sku) == kind]
-        fit = [row for element in elements for row in of_kind if row.sku.element == element]
-        chosen += (fit or of_kind)[:1]
-    return chosen
-
-
-def _kind(sku: KernelSku) -> str:
-    return "wide" if sku.tile.wide else "warp" if sku.tile.lanes <= 32 else "block"
-
-
-def of_kernels(op: str, ops: Sequence[str]) -> Iterator[Mutant]:
-    """Every mutant of the kernels of `op`; `ops` are all ops.
+def of_kernels(subject: Subject, family: Sequence[Subject]) -> Iterator[Mutant]:
+    """Every mutant of the kernels of an op; `family` are all ops of its family.
 
     A line of this op alone is mutated in each representative. A line that ops share, from a header or a template, is
     mutated once per kind of kernel, in one of these ops.
     """
-    rows, lines = representatives(op), {other: _lines(other) for other in sorted(ops)}
-    for place, row in enumerate(rows):
-        for mutant in _of_kernel(row, pasted(row.source)):
+    op, lines = subject.spec.op, {other.spec.op: _lines(other) for other in sorted(family, key=lambda s: s.spec.op)}
+    for place, row in enumerate(representatives(subject)):
+        for mutant in of_kernel(subject, row):
             sharing = [other for other in lines if mutant.code in lines[other]]
             turn = sharing.index(op) + crc32(mutant.code.encode())
             if (place - turn) % len(sharing) == 0:
@@ -117,12 +97,14 @@ def of_kernels(op: str, ops: Sequence[str]) -> Iterator[Mutant]:
 
 
 @cache
-def _lines(op: str) -> frozenset[str]:
-    """The lines of code that the kernels of `op` use."""
+def _lines(subject: Subject) -> frozenset[str]:
+    """The lines of code that the kernels of an op use."""
+    used = {id(reached_by(subject, row)): row for row in representatives(subject)}  # one kernel for each of the same
     lines: set[str] = set()
-    for row in representatives(op):
-        text = pasted(row.source)
-        lines |= {_line_at(text, token.start) for definition in reached_by(row, text) for token in definition.tokens}
+    for row in used.values():
+        text, definitions = pasted(row), reached_by(subject, row)
+        starts = {_start_of(text, token.start) for definition in definitions for token in definition.tokens}
+        lines |= {_line_at(text, start) for start in starts}
     return frozenset(lines)
 
 
@@ -130,14 +112,9 @@ def _line_at(text: str, start: int) -> str:
     return text[_start_of(text, start) : text.find("\n", start)].strip()
 
 
-def reached_by(row: Registered, text: str) -> list[Definition]:
-    """The definitions in the pasted `text` that the kernel of `row` uses."""
-    defined = {"BARACUDA_CLUSTER"} if row.sku.tile.cluster > 1 else set()
-    return reached(list(definitions(tokenize(text, row.source.path, frozenset(defined)))), "BARACUDA_SYMBOL")
-
-
-def _of_kernel(row: Registered, text: str) -> Iterator[Mutant]:
-    sku, used = row.sku, reached_by(row, text)
+def of_kernel(subject: Subject, row: Registered) -> Iterator[Mutant]:
+    """Every mutant of a kernel."""
+    sku, text, used = row.sku, pasted(row), reached_by(subject, row)
     own = [d for d in used if not d.tokens[0].file.startswith("baracuda/")]
     siblings = list(dict.fromkeys(t.text for d in own for t in d.tokens if t.kind == "name"))
     kinds = _kinds(next((d for d in own if d.name == "kernel_args"), None))

@@ -13,7 +13,6 @@ Operator = Callable[[Code], Iterator[Edit]]
 _COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 _ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "/", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "&"}
 _ASSIGNED = {"+=": ("-=", "="), "-=": ("+=", "="), "*=": ("/=",), "/=": ("*=",), "^=": ("|=",)}
-_BARRIERS = frozenset({"__syncthreads", "__syncwarp", "__threadfence", "__threadfence_block"})
 _EITHER = frozenset({"?", ":", "||"})
 _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|[\d.]+(?:[eE][+-]?\d+)?)(\w*)")
 
@@ -124,17 +123,9 @@ def step(code: Code) -> Iterator[Edit]:
 
 
 def statement(code: Code) -> Iterator[Edit]:
-    """An assignment or a call dropped, except barriers."""
+    """An assignment or a call dropped."""
     for first, last in code.statements:
-        if code.tokens[first].text not in _BARRIERS:
-            yield code.edit(first, last - 1, "")
-
-
-def barrier(code: Code) -> Iterator[Edit]:
-    """A barrier or fence dropped."""
-    for at, token in code.each():
-        if token.text in _BARRIERS:
-            yield code.edit(at, closing(code.tokens, at + 1), "")
+        yield code.edit(first, last - 1, "")
 
 
 def accumulator(code: Code) -> Iterator[Edit]:
@@ -144,9 +135,9 @@ def accumulator(code: Code) -> Iterator[Edit]:
         if token.text in ("acc_t", "A") and tokens[at - 1].text != "const" and tokens[at + 1].kind == "name":
             names.add(tokens[at + 1].text)
     for first, last in code.statements:
-        if code.tokens[first].text not in names:
+        at = next((i for i in range(first, last) if code.tokens[i].text in ASSIGNMENTS), last)
+        if code.tokens[first].text not in names or at == last:
             continue
-        at = next(i for i in range(first, last) if code.tokens[i].text in ASSIGNMENTS)
         target, value, sign = code.cut(first, at - 1), code.cut(at + 1, last - 1), code.tokens[at].text
         summed = value if sign == "=" else f"{target} {sign[:-1]} ({value})"
         yield code.edit(at, last - 1, f"= decltype({target} + 0)({code.narrow}({summed}))")

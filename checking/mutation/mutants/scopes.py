@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from .tokens import Token
@@ -101,12 +101,12 @@ def _named(tokens: Sequence[Token]) -> str:
     return ""
 
 
-def reached(definitions: Sequence[Definition], entry: str) -> list[Definition]:
-    """The definitions that `entry` names, directly or through others; overloads go together."""
+def reached(definitions: Sequence[Definition], entries: Collection[str]) -> list[Definition]:
+    """The definitions that `entries` name, directly or through others; overloads go together."""
     by_name: dict[str, list[Definition]] = {}
     for definition in definitions:
         by_name.setdefault(definition.name, []).append(definition)
-    seen, waiting = {entry}, [entry]
+    seen, waiting = set(entries), [*entries]
     while waiting:
         for definition in by_name.get(waiting.pop(), ()):
             named = {t.text for t in definition.tokens if t.kind == "name" and t.text in by_name} - seen

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .branches import Branches
 from .inline_headers import LINE
 
-# Where the host device and a GPU are given different code, neither is the kernel's.
-_APART = re.compile(r"BARACUDA_HOST(_\w+)?")
 _TOKEN = re.compile(
     r"""(?P<blank>\s+|//[^\n]*|/\*.*?\*/)
       |(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
@@ -18,7 +17,7 @@ _TOKEN = re.compile(
       |(?P<sign><<=|>>=|\.\.\.|->|::|\+\+|--|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||.)""",
     re.VERBOSE | re.DOTALL,
 )
-_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)[ \t]*(\w*)(?:[^\n\\]|\\.)*", re.DOTALL)
+_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)((?:[^\n\\]|\\.)*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +34,13 @@ class Token:
 
 
 def tokenize(text: str, path: str, defined: frozenset[str]) -> list[Token]:
-    """The tokens that are left when `defined` are the macros that #ifdef and #ifndef ask for."""
+    """The tokens of a kernel's lines when `defined` are the macros that are defined; see `Branches`."""
     tokens: list[Token] = []
-    branches: list[bool | None] = []  # for each #if around, whether its current branch counts; None if neither does
+    branches = Branches(defined)
     for start, line_end, file, number in _lines(text, path):
         if directive := _DIRECTIVE.match(text, start, line_end):
-            _follow(branches, directive[1], directive[2], defined)
-        elif all(branches):
+            branches.follow(directive[1], directive[2])
+        elif branches.counts:
             tokens += _tokens(text, start, line_end, file, number)
     return tokens
 
@@ -60,18 +59,6 @@ def _lines(text: str, path: str) -> Iterator[tuple[int, int, str, int]]:
         if match := LINE.fullmatch(text, start, end):
             file, number = match[2] or file, int(match[1]) - 1
         start = end
-
-
-def _follow(branches: list[bool | None], directive: str, name: str, defined: frozenset[str]) -> None:
-    match directive:
-        case "ifdef" | "ifndef":
-            branches.append(None if _APART.fullmatch(name) else (name in defined) == (directive == "ifdef"))
-        case "if":
-            branches.append(True)
-        case "else":
-            branches[-1] = None if branches[-1] is None else not branches[-1]
-        case "endif":
-            branches.pop()
 
 
 def _tokens(text: str, start: int, end: int, file: str, number: int) -> Iterator[Token]:

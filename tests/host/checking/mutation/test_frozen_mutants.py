@@ -9,8 +9,9 @@ import pytest
 from repository import SPECS, frozen_defects
 
 from baracuda.checking.mutation import kernel_trial, plan_trial, stages, verdict
-from baracuda.checking.mutation.mutants.kernels import Mutant, pasted
+from baracuda.checking.mutation.mutants.kernels import Mutant
 from baracuda.checking.mutation.mutants.plans import source_of
+from baracuda.checking.mutation.mutants.targets import pasted
 from baracuda.checking.mutation.worker import LAUNCH_SECONDS
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.trials.memory import HostMemory
@@ -47,12 +48,12 @@ def test_it_is_killed(frozen: dict[str, str]) -> None:
     else:
         subject.plan  # noqa: B018  registers the kernels
         row = next(row for row in REGISTRY if row.sku.symbol == frozen["target"])
-        checks = only(stages.of_kernel(row.sku, memory), frozen["caught"])
-        text = pasted(row.source)
+        checks = only(stages.of_kernel(subject, row.sku, memory), frozen["caught"])
+        text = pasted(row)
         mutant = mutant_of(frozen, text)
 
         def judge(text: str = mutant.apply(text)) -> verdict.Verdict:
-            with kernel_trial.instead_of(memory.device, row.sku, text):
+            with kernel_trial.instead_of(memory.device, row, text):
                 return verdict.first_objection(checks)
 
         before = judge(text)

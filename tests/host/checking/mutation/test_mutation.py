@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +20,20 @@ import pytest
 from repository import ROOT
 
 from baracuda.checking.mutation import verdict
-from baracuda.checking.mutation.mutants import name_operators, operators, probes, python_operators
+from baracuda.checking.mutation.mutants import (
+    kernels,
+    name_operators,
+    operators,
+    probes,
+    python_operators,
+    semantic_operators,
+)
 from baracuda.checking.mutation.mutants.code import Code
 from baracuda.checking.mutation.mutants.inline_headers import with_headers
 from baracuda.checking.mutation.mutants.kernels import KERNEL_OPERATORS, Mutant
 from baracuda.checking.mutation.mutants.plans import PLAN_OPERATORS, of_plan
 from baracuda.checking.mutation.mutants.scopes import definitions, reached
+from baracuda.checking.mutation.mutants.targets import pasted, reached_by, representatives
 from baracuda.checking.mutation.mutants.tokens import tokenize
 from baracuda.checking.mutation.report import Report
 from baracuda.checking.mutation.run import jobs_of
@@ -33,9 +42,9 @@ from baracuda.checking.mutation.state import State
 from baracuda.checking.mutation.survivors import Declared, declared, unused
 from baracuda.checking.mutation.worker import Outcome
 from baracuda.checking.oracles.memo import memo, memoized
-from baracuda.cli.prove import mutate as mutate_module
+from baracuda.checking.problems.subject import Subject
 from baracuda.codegen.spec.load import load_folder
-from baracuda.runtime import InvalidProblem, SpecError, Unsupported
+from baracuda.runtime import InvalidProblem, SpecError
 
 
 def names(text: str, *defined: str) -> list[str]:
@@ -55,6 +64,31 @@ def test_tokens_of_one_kernel() -> None:
 
 def test_tokens_that_only_the_host_device_or_only_a_gpu_sees_are_no_ones() -> None:
     assert names("#ifdef BARACUDA_HOST\na\n#ifdef B\nb\n#endif\n#else\nc\n#endif\nd", "B", "BARACUDA_HOST") == ["d"]
+
+
+@pytest.mark.parametrize(
+    "condition, expected",
+    [
+        ("if defined(A)", ["a"]),
+        ("if !defined(A)", ["b"]),
+        ("if defined(B)  // of defined(A)", ["b"]),
+        ("ifdef A  // and B", ["a"]),
+        ("if !defined(BARACUDA_HOST) && __CUDA_ARCH__ >= 890", ["b"]),
+        ("if defined(BARACUDA_HOST)", []),
+        ("if X > 1", ["a", "b"]),
+    ],
+)
+def test_branches_of_a_condition(condition: str, expected: list[str]) -> None:
+    assert names(f"#{condition}\na\n#else\nb\n#endif", "A") == expected
+
+
+def test_only_headers_of_branches_that_are_compiled_are_pasted() -> None:
+    """In another branch an #include stays, so that the same one behind it is pasted."""
+    text = "#if defined(A)\n#include <baracuda/pack.cuh>\n#endif\n#include <baracuda/pack.cuh>\n"
+    first, _, rest = with_headers(text, "a.cu").partition("#endif")
+    assert "#include <baracuda/pack.cuh>" in first and "struct" in rest
+    first, _, rest = with_headers(text, "a.cu", {"A"}).partition("#endif")
+    assert "struct" in first
 
 
 def test_tokens_know_where_they_were_written() -> None:
@@ -81,7 +115,7 @@ def test_what_a_kernel_reaches() -> None:
     extern "C" __global__ void __launch_bounds__(1, 1) k(int a) { if (f<int>(a)) { } }"""
     found = list(definitions(tokenize(text, "a.cu", frozenset())))
     assert [one.name for one in found] == ["A", "S", "f", "g", "unused", "k"]
-    assert [one.name for one in reached(found, "k")] == ["A", "S", "f", "g", "k"]
+    assert [one.name for one in reached(found, {"k"})] == ["A", "S", "f", "g", "k"]
 
 
 KINDS = {"x": "PerElement", "y": "PerElement", "m": "PerRow", "n": "PerRow", "w": "PerCol"}
@@ -112,7 +146,22 @@ MUTATED: dict[str, tuple[str, set[str]]] = {
         "int a = 1; b = a; if (c) d.e(f); P<T, 2> g; read<L>(h, i); return j;",
         {"b = a -> ", "d.e(f) -> ", "read<L>(h, i) -> "},
     ),
-    "barrier": ("a(); __syncthreads(); __threadfence();", {"__syncthreads() -> ", "__threadfence() -> "}),
+    "ordering": (
+        "a(); __syncthreads(); b.full(c.d).wait(e); wgmma_wait<1>(); if (wait(f)) g = h.arrive();",
+        {"__syncthreads() -> ", "b.full(c.d).wait(e) -> ", "wgmma_wait<1>() -> ", "h.arrive() -> "},
+    ),
+    "phase": ("int stage = 0; wait(a.parity ^ 1, stage); stage = 1;", {"a.parity -> !a.parity", "stage -> !stage"}),
+    "exchange": (
+        "f(a, b + 1); if (c) min(d, e); g<T>(h, h); T<int> i(j(k), l, m);",
+        {"a, b + 1 -> b + 1, a", "j(k), l -> l, j(k)", "l, m -> m, l"},
+    ),
+    "term": ("a = b + c * d - (e + f) < g;", {"+ c * d -> ", "b + -> ", "- (e + f) -> ", "+ f -> ", "e + -> "}),
+    "factor": ("a = b * c + d / e;", {"* c -> ", "b * -> ", "/ e -> "}),
+    "identity": ("A a = -math::infinity<A>();", {"math::infinity<A>() -> 0"}),
+    "partial": (
+        "a = ceil_div(b + 1, c); d = round_up(e, 64);",
+        {"ceil_div(b + 1, c) -> (b + 1) / (c)", "round_up(e, 64) -> e"},
+    ),
     "accumulator": (
         "acc_t a = 0; const acc_t b = 1; int c; a = a + b; a += b; c += 1;",
         {"= a + b -> = decltype(a + 0)(bf16(a + b))", "+= b -> = decltype(a + 0)(bf16(a + (b)))"},
@@ -146,7 +195,7 @@ def test_kernel_operator(name: str) -> None:
 
 
 def test_every_operator_is_used() -> None:
-    modules = operators, name_operators, python_operators
+    modules = operators, name_operators, semantic_operators, python_operators
     there = {n for m in modules for n, f in vars(m).items() if getattr(f, "__module__", "") == m.__name__}
     made = {n for n in there if n[0].islower() and n not in ("another", "closing_is")}
     assert made == {*KERNEL_OPERATORS, *PLAN_OPERATORS}
@@ -306,22 +355,17 @@ def test_a_mutant_that_crashes_or_hangs_is_killed(monkeypatch: pytest.MonkeyPatc
     assert verdict.judged_apart(lambda: verdict.Verdict("survived")) == verdict.Verdict("survived")
 
 
-ROWS = {op for op, loaded in load_folder(ROOT / "specs").items() if loaded.spec.family == "row"}
-
-def test_ops_of_other_families_are_not_passed_over_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    """Asked for by name they are refused; when nothing is, those that are left out are named on stderr."""
-    for op, family in (("repeat", "map"), ("sdpa", "body")):
-        with pytest.raises(Unsupported, match=rf"^'{op}' is of family {family}; `mutate` covers family row only$"):
-            mutants(["softmax", op])
-    assert {m.op for m in mutants(["softmax"])} == {"softmax"} and capsys.readouterr() == ("", "")
-    assert {m.op for m in mutants([])} == ROWS
-    out, said = capsys.readouterr()
-    others = sorted({path.stem for path in ROOT.glob("specs/*/*.yaml")} - ROWS)
-    assert others and (out, said) == ("", f"`mutate` covers family row only, not {', '.join(others)}\n")
-
-
-def mutants(ops: list[str]) -> list[Mutant]:
-    return mutate_module._mutants(ops, ROOT / "specs", "baracuda.generated")
+@pytest.mark.parametrize("op", ["repeat", "causal_conv1d_update", "flash_sdpa"])
+def test_mutants_are_of_what_a_kernel_is_compiled_from(op: str) -> None:
+    """Each kernel's source is changed where the mutant says, in the headers of its own architecture."""
+    loaded = load_folder(ROOT / "specs")
+    subject = Subject(loaded[op], loaded, "baracuda.generated")
+    for row in representatives(subject)[3:5] or representatives(subject)[:1]:
+        found, text = list(islice(kernels.of_kernel(subject, row), 500)), pasted(row)
+        assert len(found) > 100 and {mutant.target for mutant in found} == {row.sku.symbol}
+        assert all(mutant.apply(text) != text for mutant in found[:20])
+        used = {token.file for definition in reached_by(subject, row) for token in definition.tokens}
+        assert any("forward_sm90" in file for file in used) == (row.sku.arch == "sm_90a")
 
 
 def test_the_oracle_is_asked_once_for_each_question() -> None:
@@ -360,7 +404,7 @@ def mutate(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
 def test_a_run_that_was_interrupted_continues(tmp_path: Path) -> None:
     """What was judged is not judged again. Which mutants are killed, test_frozen_mutants.py says."""
     state = tmp_path / "state"
-    some = ["rms_norm", "--sample", "3", "--at-least", "0", "--jobs", "1", "--state", str(state)]
+    some = ["alibi", "--sample", "3", "--at-least", "0", "--jobs", "1", "--state", str(state)]
     with mutate(tmp_path, *some) as interrupted:
         while interrupted.poll() is None and (not state.exists() or not state.read_text().count("\n")):
             time.sleep(0.05)
@@ -368,7 +412,7 @@ def test_a_run_that_was_interrupted_continues(tmp_path: Path) -> None:
     before = state.read_text()
     with mutate(tmp_path, *some, "--json") as continued:
         said = json.loads(continued.communicate()[0])
-    assert continued.returncode == 0 and [row["op"] for row in said["ops"]] == ["rms_norm"]
+    assert continued.returncode == 0 and [row["op"] for row in said["ops"]] == ["alibi"]
     assert state.read_text().startswith(before)
     judged = [json.loads(line)["id"] for line in state.read_text().splitlines()]
     assert len(set(judged)) == len(judged) == 3

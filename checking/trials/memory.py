@@ -92,6 +92,15 @@ class HostMemory:
     def finish(self) -> None:
         return None
 
+    @contextmanager
+    def multiprocessors(self, count: int) -> Iterator[None]:
+        """The device has so many meanwhile; plans that ran before remember another number."""
+        before, self.device.multiprocessors = self.device.multiprocessors, count
+        try:
+            yield
+        finally:
+            self.device.multiprocessors = before
+
 
 class _CudaBuffer:
     def __init__(self, array: Any) -> None:

@@ -22,7 +22,9 @@ from ..problems.cases import benched, fills_packs, problems, random_problems, sk
 from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
+from ..problems.row import RowProblem
 from ..problems.subject import Subject
+from ..problems.turns import with_turns
 from ..ptx.device import ptx_mode
 from ..trials.memory import HostMemory, Memory, check_mode, coverage, memory_of
 from ..variables import COVERAGE, DEVICE, OPS, PACKAGE, SAMPLE, SPECS
@@ -31,7 +33,6 @@ from .accesses import SMALL, check_accesses
 from .conversions import check_conversions
 from .defaults import check_defaults
 
-_MOST = 1 << 19  # elements of a problem with several tiles
 _RANDOM = 12  # random problems per SKU on which two devices are compared
 _DERIVED = 8  # problems in which features meet, among which one of whole packs is looked for
 _AGREEMENT = "agreement_with_the_host_device"
@@ -82,10 +83,16 @@ def _of_packs(sku: KernelSku) -> Problem:
     return min(several, key=lambda p: p.size, default=_small(sku))
 
 
-def _largest(sku: KernelSku) -> Problem:
-    """The largest problem of a SKU that takes little time: it has the most tiles."""
-    fitting = [p for p in problems_of(sku.op, sku.symbol) if p.size <= _MOST]
-    return max(fitting, key=lambda p: p.size, default=_small(sku))
+def _turning(sku: KernelSku) -> Problem:
+    return with_turns(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
+
+
+def _turns_once(problem: Problem) -> bool:
+    """Whether no block of a row op takes more rows after its first."""
+    if not isinstance(problem, RowProblem) or not problem.plan.sku.tile.blocks:
+        return True
+    tile = problem.plan.sku.tile
+    return bool(problem.rows <= tile.rows * tile.blocks)
 
 
 def _few(sku: KernelSku) -> list[Problem]:
@@ -228,13 +235,14 @@ if _device() == "host":
 
     def test_accesses(sku: KernelSku) -> None:
         with check_mode() as watched:
-            for problem in _few(sku):
+            for problem in filter(_turns_once, _few(sku)):
                 small = problem.size <= SMALL
                 if small or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
-            if sku.arch in table.TABLE["asynchrony"].archs and subject_of(sku).spec.family == "body":
-                check_accesses(_largest(sku), watched, thoroughly=False)
+            if table.TABLE["asynchrony"].is_of(sku) or not _turns_once(_turning(sku)):
+                with watched.multiprocessors(1):
+                    check_accesses(_turning(sku), watched, thoroughly=False)
 
     def test_gpu_code(sku: KernelSku) -> None:
         _need_nvrtc()
@@ -259,8 +267,10 @@ if _device() == "host":
             pytest.skip("there is no NVRTC to compile PTX with")
 
     def test_asynchrony(sku: KernelSku) -> None:
-        checks.check_asynchrony(_largest(sku), HostMemory())
+        checks.check_asynchrony(_turning(sku), HostMemory())
 
+    def test_clusters(sku: KernelSku) -> None:
+        checks.check_asynchrony(_turning(sku), HostMemory())
 
     def test_lone_layouts(sku: KernelSku, memory: Memory) -> None:
         problem = _of_packs(sku)

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from baracuda.codegen.spec.spec import BodySpec
-from baracuda.runtime import KernelSku, Schedule
+from baracuda.runtime import KernelSku, Schedule, Tile
 from baracuda.runtime.families.row.geometry import WARP
 
 from ..problems.cases import skus
@@ -40,11 +40,14 @@ class Row(NamedTuple):
     sampled: int  # kernels in a sampled run, over all ops
     families: tuple[str, ...] = ("row", "map", "body")
     archs: tuple[str, ...] = ()  # only kernels for these, if any are named
+    clusters: bool = False  # only kernels whose blocks form clusters
+    by_numbers: bool = False  # whether a sample differs in single numbers of schedules, too
+    problems: int | None = None  # of a kernel in a sampled run, of checks that derive many
 
     def is_of(self, sku: KernelSku) -> bool:
-        """Whether the check runs on kernels for the architecture of `sku`."""
-        return not self.archs or sku.arch in self.archs
-    problems: int | None = None  # of a kernel in a sampled run, of checks that derive many
+        """Whether the check runs on kernels like `sku`."""
+        is_cluster = isinstance(sku.schedule, Tile) and sku.schedule.cluster > 1
+        return (not self.archs or sku.arch in self.archs) and (is_cluster or not self.clusters)
 
 
 TABLE = {
@@ -56,7 +59,8 @@ TABLE = {
     "batch_invariance": Row(("element path",), 30),
     "orders": Row(("bytes path",), 20),
     "accesses": Row(("bytes path", "tile"), 30),
-    "asynchrony": Row(("bytes path", "tile"), 12, archs=("sm_90", "sm_90a")),
+    "asynchrony": Row(("bytes path", "tile"), 6, ("body",), archs=("sm_90a",), by_numbers=True),
+    "clusters": Row(("bytes path", "tile"), 6, ("row",), clusters=True),
     "lone_layouts": Row(("bytes path", "tile"), 12),
     "gpu_code": Row(("element path",), 10, archs=("sm_80", "sm_89")),
     "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
@@ -115,8 +119,11 @@ def traits(subject: Subject, sku: KernelSku) -> dict[str, Hashable]:
 
 def numbers(sku: KernelSku) -> frozenset[str]:
     """The names of a schedule's numbers, which distinguish the algorithms of a body."""
-    entries = sku.schedule.numbers if isinstance(sku.schedule, Schedule) else ()
-    return frozenset(name for name, _ in entries) - {"blocks_per_sm"}
+    return frozenset(name for name, _ in _entries(sku)) - {"blocks_per_sm"}
+
+
+def _entries(sku: KernelSku) -> tuple[tuple[str, int], ...]:
+    return tuple(sku.schedule.numbers) if isinstance(sku.schedule, Schedule) else ()
 
 
 def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
@@ -128,7 +135,8 @@ def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
         return [sku for skus in chosen.values() for sku in skus]
     by_op = {subject.spec.op: subject for subject in subjects}
     differing = {
-        op: spread(skus, _traits_of(by_op[op]), lambda sku: f"{seed} {sku.symbol}") for op, skus in chosen.items()
+        op: spread(skus, _traits_of(by_op[op], row.by_numbers), lambda sku: f"{seed} {sku.symbol}")
+        for op, skus in chosen.items()
     }
     sampled = set(share(differing, row.sampled, seed, os.environ.get(FIRST, "").split()))
     return [sku for skus in chosen.values() for sku in skus if sku in sampled]
@@ -160,5 +168,5 @@ def _first_of_each(row: Row, subject: Subject) -> list[KernelSku]:
     return chosen
 
 
-def _traits_of(subject: Subject) -> Callable[[KernelSku], set[Hashable]]:
-    return lambda sku: set(traits(subject, sku).items())
+def _traits_of(subject: Subject, by_numbers: bool) -> Callable[[KernelSku], set[Hashable]]:
+    return lambda sku: {*traits(subject, sku).items(), *(_entries(sku) if by_numbers else ())}

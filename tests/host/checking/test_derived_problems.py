@@ -17,6 +17,7 @@ from baracuda.checking.problems.edges import edge_problems
 from baracuda.checking.problems.pairs import paired_problems
 from baracuda.checking.problems.problem import cancelling
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.problems.turns import with_turns
 from baracuda.checking.trials.memory import LONE, laid_out
 from baracuda.checking.variables import SAMPLE
 from baracuda.checking.verify import defaults, table
@@ -148,3 +149,28 @@ def test_a_tensor_alone_keeps_what_its_pattern_does_not_change() -> None:
     assert laid == {"shifted": ((24, 8, 1), 1), "pitch": ((27, 9, 1), 0), "outer": ((25, 8, 1), 0)}
     assert laid_out("outer", (2, 3, 8), 4, "inner") == ((25, 8, 1), 0)
     assert laid_out("pitch", (2, 3, 8), 4, "contiguous") == ((24, 8, 1), 0)
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "sm_90a_f16_t384_block_q128_block_k128_stages2_query_stages1_query_registers1_passes1_persistent1",
+        "sm_90a_f16_t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes1_persistent1",
+    ],
+)
+def test_every_extent_is_several_tiles(symbol: str) -> None:
+    """Of kernels, too, that the spec's own cases do not choose, or choose for another element type only."""
+    subject, sku = _kernel("flash_sdpa", symbol)
+    problem = with_turns(subject, sku, problems(subject, sku))
+    assert problem.plan.sku == sku and problem.size < 1 << 19
+    assert min(problem.values["query_len"], problem.values["key_len"]) > 2 * 128
+    assert problem.values["batch_size"] * problem.values["num_heads"] > 1
+
+
+@pytest.mark.parametrize("op", ["rms_norm", "softmax_backward"])
+def test_two_clusters_take_several_rows(op: str) -> None:
+    subject = Subject(LOADED[op], LOADED, "baracuda.generated")
+    clusters = [sku for sku in skus(subject) if sku.tile.cluster > 1]
+    for sku in clusters:
+        problem = with_turns(subject, sku, problems(subject, sku))
+        assert (problem.plan.sku.tile.blocks, problem.plan.sku.symbol, problem.batch) == (2, sku.symbol, 5)

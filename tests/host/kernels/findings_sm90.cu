@@ -118,8 +118,16 @@ extern "C" __global__ void misbehave(const Args args) {
     case 19:
       if (t == 0) load_box(tile + 99968, *args.map, barrier, 0, 0, 0, 0, 0);  // past the end
       break;
+    case 90:
+      if (t == 0) {
+        store_bytes(args.memory, tile, 128);  // first of two
+        bulk_commit();
+        bulk_wait_read<0>();
+        add_bytes(args.memory + 16, tile, 128);  // second of two
+      }
+      break;
   }
-  if (args.mode < 20) return;
+  if (args.mode < 20 || args.mode >= 90) return;
 
   // From here on: what only check mode finds.
   for (unsigned i = t; i < 4096; i += 384) words(tile)[i] = 0;

@@ -177,17 +177,41 @@ static void look_at(BulkCopy& copy) {
   checker->bulk_copy_begins(place.rank, place.address, copy.bytes, copy.clock);
 }
 
+// Check mode, when what a store writes is there: at a wait for it, or at the latest when its block ends.
+static void write_ends(const BulkCopy& copy) {
+  if (checker) checker->access(copy.global, copy.bytes, Access::Write);
+}
+
+// Copies in flight have no order, but sums may be added to in any.
+static void require_alone(const CopyEngine& engine, const BulkCopy& copy) {
+  for (const BulkCopy& other : engine.copies) {
+    const bool both_add = copy.kind == BulkCopy::Reduce && other.kind == BulkCopy::Reduce;
+    if (is_load(other) || both_add || copy.global >= other.global + other.bytes ||
+        other.global >= copy.global + copy.bytes)
+      continue;
+    fail(std::string(copy.name) + " where " + other.name + " of " + std::to_string(other.bytes) +
+             " bytes is in flight, issued at " + place(other.site) + "; needs cp.async.bulk.wait_group for it",
+         copy.site);
+  }
+}
+
 static void issue(BulkCopy copy) {
   Worker& lead = *worker->lead;
   if (!lead.engine) lead.engine = new CopyEngine;
   copy.thread = &running();
   copy.group = running().bulk_group;
+  if (!is_load(copy)) require_alone(*lead.engine, copy);
   if (checker) look_at(copy);
   if (is_load(copy)) memset(shared_of(copy), 0xff, copy.bytes);
   const bool now = happens_now(*worker);
-  if (now && !is_load(copy)) read_source(copy);
+  if (now && !is_load(copy)) {
+    read_source(copy);
+    run_copy(copy);
+    write_ends(copy);
+    return;
+  }
   lead.engine->copies.push_back(std::move(copy));
-  if (now && is_load(lead.engine->copies.back())) finish_load(lead, lead.engine->copies.size() - 1);
+  if (now) finish_load(lead, lead.engine->copies.size() - 1);
 }
 
 void bulk_load_box(uint32_t to, const BoxAddress& box, uint32_t barrier, Site site) {
@@ -251,25 +275,22 @@ void store_async(uint32_t to, uint64_t value, uint32_t bytes, uint32_t barrier, 
 
 void bulk_commit() { running().bulk_group++; }
 
-// A store that has read its source is done for a wait of `.read`; what it writes may still come later.
+// A store that has read its source is done for a wait of `.read`; what it writes comes later. Those that a wait covers
+// end in the order that is least expected.
 void bulk_wait(uint32_t groups_still_pending, bool only_read) {
   Worker& w = *worker->lead;
   const Thread& t = running();
   if (!w.engine) return;
   if (w.launch->asynchrony == Asynchrony::Late) yield();
   std::vector<BulkCopy>& copies = w.engine->copies;
-  for (size_t i = 0; i < copies.size();) {
+  for (size_t i = copies.size(); i-- > 0;) {
     BulkCopy& copy = copies[i];
-    if (is_load(copy) || copy.thread != &t || t.bulk_group - copy.group <= groups_still_pending) {
-      i++;
-    } else if (only_read) {
-      read_source(copy);
-      i++;
-    } else {
-      read_source(copy);
-      run_copy(copy);
-      copies.erase(copies.begin() + static_cast<ptrdiff_t>(i));
-    }
+    if (is_load(copy) || copy.thread != &t || t.bulk_group - copy.group <= groups_still_pending) continue;
+    read_source(copy);
+    if (only_read) continue;
+    run_copy(copy);
+    write_ends(copy);
+    copies.erase(copies.begin() + static_cast<ptrdiff_t>(i));
   }
 }
 
@@ -302,14 +323,15 @@ void require_sources_read(const Thread& t) {
 // When all threads of the block have ended.
 void drain_copies(Worker& w) {
   if (!w.engine) return;
-  for (const BulkCopy& copy : w.engine->copies) {
-    if (is_load(copy)) {
-      report(block_name() + ": the block ends while " + in_flight(copy));
+  std::vector<BulkCopy>& copies = w.engine->copies;
+  for (; !copies.empty(); copies.pop_back()) {
+    if (is_load(copies.back())) {
+      report(block_name() + ": the block ends while " + in_flight(copies.back()));
       abandon();
     }
-    run_copy(copy);
+    run_copy(copies.back());
+    write_ends(copies.back());
   }
-  w.engine->copies.clear();
 }
 
 void forget_copies(Worker& w) {

@@ -65,7 +65,7 @@ template <class Shape, class Args> __device__ __forceinline__ float* dq_sums(con
 // With a band, few tiles of a head at once are best: tiles that begin together end together, and wait for each other
 // again. They read nearly the same queries, so more heads than fit in whole may run at once.
 template <class Shape, class Args> __device__ __forceinline__ void schedule_dq_tiles(const Args& args) {
-    constexpr int CACHED_QUERIES = (32 << 20) / (6 * Shape::DK + 2 * Shape::DV);  // with dy and sums of dq
+    constexpr int CACHED_QUERIES = L2_BYTES / (6 * Shape::DK + 2 * Shape::DV);  // with dy and sums of dq
     const int heads = int(args.batch_size * args.num_kv_heads), length = dq_tile_count<Shape::OWN>(args);
     const int tiles = length / heads, group = int(args.num_heads) / int(args.num_kv_heads);
     const int cached = max(1, CACHED_QUERIES / int(args.query_len) / group);

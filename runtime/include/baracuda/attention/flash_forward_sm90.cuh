@@ -21,6 +21,7 @@
 #pragma once
 
 #include <baracuda/attention/scores.cuh>
+#include <baracuda/arch/cache.cuh>
 #include <baracuda/arch/shared_address.cuh>
 #include <baracuda/arch/tma_sm90.cuh>
 #include <baracuda/arch/wgmma_sm90.cuh>
@@ -146,7 +147,7 @@ template <class Shape> struct FlashTileScheduler {
         position = int(blockIdx.x);
         section = heads;
         if (Shape::BAND) {
-            constexpr int CACHED_KEYS = (32 << 20) / (2 * (Shape::DK + Shape::DV));
+            constexpr int CACHED_KEYS = L2_BYTES / (2 * (Shape::DK + Shape::DV));
             const int group = int(args.num_heads / args.num_kv_heads);
             const int cached = CACHED_KEYS / min(int(args.key_len), CACHED_KEYS) * group;
             section = min(heads, max(cached, (2 * blocks + head_tiles - 1) / head_tiles));  // two rounds at least

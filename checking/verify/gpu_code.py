@@ -13,12 +13,15 @@ from ..oracles.accuracy import as_float
 from ..oracles.oracle import with_saved
 from ..problems.problem import Arrays, Problem
 from ..ptx.device import ptx_mode
-from ..trials.arrange import arrange, same_bits
+from ..trials.arrange import Patterns, arrange, same_bits
 from ..trials.memory import memory_of
 
 OLDEST, NEWEST = "sm_80", "sm_90"  # of the architectures that headers distinguish and the model of PTX knows
 _SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 _HALF, _WIDE = 0.25, 16.0  # unit roundoffs that results of half types and of others may differ by, root mean square
+_LAYOUTS = ("shifted", "odd", "gap", "transposed", "step")
+_STEEP = (-88.0, -89.0, -90.0)  # below the largest number, which is 0: their exponentials are subnormal
+_NORMAL = 2.0**-126  # no smaller float is normal
 _NOISE = 1.5  # times the host device's error, where that is all that an output is
 
 
@@ -31,18 +34,42 @@ def targets_of(sku: KernelSku, *, sampled: bool) -> tuple[str, ...]:
 
 
 def check_gpu_code(problem: Problem, target: str) -> None:
-    """PTX for `target` gives the host device's results: the same bits where promised, else all but the last ones."""
-    usual, exact = with_saved(problem, problem.draw(seed=21), problem.stored_types(), problem.draw_hidden(seed=21))
+    """PTX for `target` gives the host device's results: the same bits where promised, else all but the last ones.
+
+    Arrays are contiguous, but those with special values have another layout, chosen by a hash of kernel and problem.
+    """
+    drawn, types, hidden = problem.draw(seed=21), problem.stored_types(), problem.draw_hidden(seed=21)
+    usual, exact = with_saved(problem, drawn, types, hidden)
     stable = {n for n, rungs in problem.plan.PROMISES.items() if "bit_stable_across_arch" in rungs}
+    layout = _LAYOUTS[zlib.crc32(f"{problem.plan.sku.symbol} {problem.descriptor}".encode()) % len(_LAYOUTS)]
     for label, arrays in (("usual", usual), ("special", _special(problem, usual))):
-        host = arrange(problem, arrays, memory_of("host")).run()
-        with ptx_mode(target) as memory:
-            gpu = arrange(problem, arrays, memory).run()
+        patterns = dict.fromkeys(problem.arguments, layout if label == "special" else "contiguous")
+        host, gpu = _on_both(problem, arrays, target, patterns)
         for name, result in problem.results.items():
             expected = exact[result] if label == "usual" else None
             reason = _differs(problem, name, host[name], gpu[name], expected, is_stable=name in stable)
             if reason:
                 raise AssertionError(f"PTX for {target}, {label} inputs: {name!r} {reason}")
+    if stable != {*problem.results}:
+        steep = {n: _steep(a) if types[n].row.unit_roundoff and a.dtype.kind != "c" else a for n, a in drawn.items()}
+        host, gpu = _on_both(problem, with_saved(problem, steep, types, hidden)[0], target, {})
+        for name in problem.results.keys() - stable:
+            a, b = (np.asarray(as_float(outputs[name]), np.float64) for outputs in (host, gpu))
+            if flushed := int(np.sum((b == 0) & (a != 0) & (abs(a) < _NORMAL))):
+                raise AssertionError(f"PTX for {target}: {name!r} has 0 for {flushed} subnormal numbers")
+
+
+def _steep(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    values: np.ndarray[Any, Any] = np.random.default_rng(23).choice(_STEEP, array.shape).astype(array.dtype)
+    values[..., :1] = 0
+    return values
+
+
+def _on_both(problem: Problem, arrays: Arrays, target: str, patterns: Patterns) -> tuple[Arrays, Arrays]:
+    """The outputs of the host device, and of PTX."""
+    host = arrange(problem, arrays, memory_of("host"), patterns=patterns).run()
+    with ptx_mode(target) as memory:
+        return host, arrange(problem, arrays, memory, patterns=patterns).run()
 
 
 def _special(problem: Problem, usual: Arrays) -> Arrays:

@@ -95,6 +95,10 @@ def _turns_once(problem: Problem) -> bool:
     return bool(problem.rows <= tile.rows * tile.blocks)
 
 
+def _size(problem: Problem) -> int:
+    return problem.size
+
+
 def _few(sku: KernelSku) -> list[Problem]:
     """For bodies the smallest problem and the one with most arguments; for other families all."""
     problems = problems_of(sku.op, sku.symbol)
@@ -208,6 +212,12 @@ def test_batch_choice(subject: Subject, memory: Memory) -> None:
             checks.check_batch_choice(problem, memory)
 
 
+def test_architectures(subject: Subject, memory: Memory) -> None:
+    promising = {sku.arch: sku for sku in skus(subject, "host") if sku.precision_guarantee.bit_stable_across_arch}
+    for sku in promising.values() if len(promising) > 1 else ():
+        checks.check_architectures(_turning(sku), promising.keys() - {sku.arch}, memory)
+
+
 def _reads_batch(subject: Subject, sku: KernelSku) -> bool:
     """Whether the kernel serves batches of some sizes only."""
     if not isinstance(subject.spec, BodySpec) or subject.spec.tests.batch is None:
@@ -235,7 +245,8 @@ if _device() == "host":
 
     def test_accesses(sku: KernelSku) -> None:
         with check_mode() as watched:
-            for problem in filter(_turns_once, _few(sku)):
+            derived = table.some("accesses", filter(_turns_once, _few(sku)), lambda problem: problem)
+            for problem in dict.fromkeys([_small(sku), *derived]):
                 small = problem.size <= SMALL
                 if small or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
@@ -246,12 +257,11 @@ if _device() == "host":
 
     def test_gpu_code(sku: KernelSku) -> None:
         _need_nvrtc()
-        small, family, sampled = _small(sku), subject_of(sku).spec.family, SAMPLE in os.environ
-        others = problems_of(sku.op, sku.symbol) if family == "map" else ()
-        if family == "body" and not sampled:
-            others = tuple(_few(sku))
+        family, sampled = subject_of(sku).spec.family, SAMPLE in os.environ
+        small = [p for p in problems_of(sku.op, sku.symbol) if p.size <= SMALL]
+        others = {"map": small, "body": small[-1:] if sampled else [*_few(sku), *sorted(small, key=_size)[-2:]]}
         for target in gpu_code.targets_of(sku, sampled=sampled):
-            for problem in dict.fromkeys([small, *(other for other in others if other.size <= SMALL)]):
+            for problem in dict.fromkeys([_small(sku), *others.get(family, ())]):
                 gpu_code.check_gpu_code(problem, target)
             if family == "map":
                 with ptx_mode(target) as memory:
@@ -303,7 +313,7 @@ def test_declarations(subject: Subject) -> None:
 
 
 def test_defaults(subject: Subject) -> None:
-    check_defaults(subject.spec, Path(os.environ.get(SPECS, HERE)))
+    check_defaults(subject, Path(os.environ.get(SPECS, HERE)))
 
 
 def test_check_order(sku: KernelSku, memory: Memory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from baracuda.checking.problems.pairs import paired_problems
 from baracuda.checking.problems.problem import cancelling
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.problems.turns import with_turns
-from baracuda.checking.trials.memory import LONE, laid_out
+from baracuda.checking.trials.memory import LONE, HostMemory, laid_out
 from baracuda.checking.variables import SAMPLE
-from baracuda.checking.verify import defaults, table
-from baracuda.codegen.spec.load import load_folder
+from baracuda.checking.verify import checks, defaults, table
+from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, KernelSku
 
 LOADED = load_folder(ROOT / "specs")
@@ -132,15 +133,28 @@ def test_a_sum_in_halves_loses_what_cancels(kind: type) -> None:
 
 
 def test_a_changed_default_is_objected_to(tmp_path: Path) -> None:
-    spec = LOADED["fp8_quantize"].spec
-    defaults.check_defaults(spec, tmp_path)  # nothing to compare with
+    loaded = LOADED["fp8_quantize"]
+    spec = loaded.spec
+    defaults.check_defaults(_subject(loaded), tmp_path)  # nothing to compare with
     (tmp_path / "fp8_quantize.yaml").write_text((ROOT / "specs/quantization/fp8_quantize.yaml").read_text())
     defaults.main(str(tmp_path))
-    defaults.check_defaults(spec, tmp_path)
+    defaults.check_defaults(_subject(loaded), tmp_path)
     field = spec.descriptor["quantize_axis"].model_copy(update={"default": 0})
     changed = spec.model_copy(update={"descriptor": {**spec.descriptor, "quantize_axis": field}})
     with pytest.raises(AssertionError, match="quantize_axis=-1, the spec 0"):
-        defaults.check_defaults(changed, tmp_path)
+        defaults.check_defaults(_subject(replace(loaded, spec=changed)), tmp_path)
+
+
+def test_a_value_that_is_no_longer_refused_is_objected_to() -> None:
+    loaded = LOADED["layer_norm"]
+    lenient = [r.model_copy(update={"that": "isfinite(eps)"}) if "eps" in r.that else r for r in loaded.spec.require]
+    changed = loaded.spec.model_copy(update={"require": lenient})
+    with pytest.raises(AssertionError, match=r"eps refused=-inf -1\.0 -1e-09 inf nan, the spec -inf inf nan"):
+        defaults.check_defaults(_subject(replace(loaded, spec=changed)), ROOT / "specs")
+
+
+def _subject(loaded: Loaded) -> Subject:
+    return Subject(loaded, LOADED, "baracuda.generated")
 
 
 def test_a_tensor_alone_keeps_what_its_pattern_does_not_change() -> None:
@@ -174,3 +188,13 @@ def test_two_clusters_take_several_rows(op: str) -> None:
     for sku in clusters:
         problem = with_turns(subject, sku, problems(subject, sku))
         assert (problem.plan.sku.tile.blocks, problem.plan.sku.symbol, problem.batch) == (2, sku.symbol, 5)
+
+
+def test_bits_that_another_architecture_does_not_give_are_objected_to() -> None:
+    """A tile of clusters adds in another order than the tile that portable GPUs select, and so may not promise."""
+    subject = _subject(LOADED["rms_norm"])
+    sku = next(s for s in skus(subject, "host") if s.arch == "sm_90" and s.element is ElementKind.F32)
+    assert not sku.precision_guarantee.bit_stable_across_arch
+    problem = max((p for p in problems(subject, sku) if p.size < 1 << 16), key=lambda p: p.size)
+    with pytest.raises(AssertionError, match="'y' has other bits with rms_norm_f32"):
+        checks.check_architectures(problem, ["sm_80"], HostMemory())

@@ -46,7 +46,8 @@ def run(
 def pytest_command() -> list[str]:
     """The command that runs the suite, as `environment` says."""
     command = [sys.executable, "-m", "pytest", "--pyargs", "baracuda.checking.verify", "-p", "no:cacheprovider"]
-    quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib"]
+    # No conftest.py: those of the folder that the command runs in are for other tests.
+    quiet = ["-o", "python_files=suite.py", "-o", "addopts=", "-q", "--import-mode=importlib", "--noconftest"]
     return [*command, *quiet, "--rootdir", str(Path.cwd())]
 
 

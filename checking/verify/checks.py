@@ -463,10 +463,10 @@ def _matters(problem: Problem, arrays: Arrays, name: str, place: int, result: st
 
 
 def _skips_zeros(problem: Problem) -> bool:
-    """Whether 0 times NaN may be 0: in gradients, and by some definitions."""
-    if problem.spec.gradient is not None:
-        return True
-    return isinstance(problem, BodyProblem) and definition(problem.spec.oracle).skips_zeros
+    """Whether 0 times NaN may be 0: in gradients of hand-written kernels, and by some definitions."""
+    if not isinstance(problem, BodyProblem):
+        return False
+    return problem.spec.gradient is not None or definition(problem.spec.oracle).skips_zeros
 
 
 def _finite_only(problem: Problem, name: str) -> bool:

@@ -18,6 +18,7 @@ from ..oracles.references import definition
 from ..problems.body import BodyProblem
 from ..problems.problem import Arrays, Problem
 from ..problems.row import RowProblem
+from ..problems.shrunken import MULTIPROCESSORS
 from ..repro.bundle import offer
 from ..trials.arrange import Choice, arrange, same_bits
 from ..trials.memory import LONE, PATTERNS, HostMemory, Memory, Placed
@@ -78,11 +79,23 @@ def _within(case: Trial, memory: Memory, variant: str) -> dict[str, Accuracy]:
 
 
 def check_problem(
-    problem: Problem, memory: Memory, patterns: Mapping[str, str] | None = None, style: str = "normal"
+    problem: Problem,
+    memory: Memory,
+    patterns: Mapping[str, str] | None = None,
+    style: str = "normal",
+    variant: str = "at an edge",
 ) -> None:
     """Errors against the oracle are within the declared bound, for arrays in the given layouts."""
     case = replace(drawn(problem, style), patterns=patterns or {})
-    _within(case, memory, f"arrays {sorted({*case.patterns.values()})}" if patterns else "at an edge")
+    _within(case, memory, f"arrays {sorted({*case.patterns.values()})}" if patterns else variant)
+
+
+def check_shrunken(problem: Problem, memory: HostMemory) -> None:
+    """With few blocks, splits and multiprocessors, each of which has several turns, errors are within the bound."""
+    with memory.multiprocessors(MULTIPROCESSORS):
+        for style in ("normal", "constant"):
+            variant = f"schedule {problem.plan.sku.schedule}, {style} inputs"
+            check_problem(problem, memory, style=style, variant=variant)
 
 
 def check_explicit(problem: Problem, memory: Memory) -> None:

@@ -23,6 +23,7 @@ from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
 from ..problems.row import RowProblem
+from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
 from ..problems.turns import with_turns
 from ..ptx.device import ptx_mode
@@ -236,6 +237,14 @@ if _device() == "cuda":
         drawn = random_problems(subject_of(sku), sku, _RANDOM, seed=11)
         for turn, problem in enumerate([*problems_of(sku.op, sku.symbol), *drawn]):
             checks.check_agreement(problem, memory, memory_of("host"), seed=turn)
+
+
+if _device() != "cuda":
+
+    def test_shrunken(sku: KernelSku, memory: HostMemory) -> None:
+        derived = shrunken_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
+        for problem in table.some("shrunken", derived, lambda problem: problem):
+            checks.check_shrunken(problem, memory)
 
 
 if _device() == "host":

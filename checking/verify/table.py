@@ -26,6 +26,7 @@ from baracuda.runtime.families.row.geometry import WARP
 
 from ..problems.cases import skus
 from ..problems.problem import Problem
+from ..problems.shrunken import shrinks
 from ..problems.subject import Subject
 from ..sampling import share, spread
 from ..variables import FIRST, SAMPLE
@@ -43,17 +44,20 @@ class Row(NamedTuple):
     clusters: bool = False  # only kernels whose blocks form clusters
     by_numbers: bool = False  # whether a sample differs in single numbers of schedules, too
     problems: int | None = None  # of a kernel in a sampled run, of checks that take many
+    which: Callable[[KernelSku], bool] = lambda sku: True  # only these kernels
 
     def is_of(self, sku: KernelSku) -> bool:
         """Whether the check runs on kernels like `sku`."""
         is_cluster = isinstance(sku.schedule, Tile) and sku.schedule.cluster > 1
-        return (not self.archs or sku.arch in self.archs) and (is_cluster or not self.clusters)
+        fits = (not self.archs or sku.arch in self.archs) and (is_cluster or not self.clusters)
+        return fits and self.which(sku)
 
 
 TABLE = {
     "accuracy": Row(("element path", "tile"), 40),
     "edges": Row(("bytes path", "tile"), 20, problems=6),
     "feature_pairs": Row(("bytes path", "tile"), 20, problems=6),
+    "shrunken": Row(("bytes path", "tile"), 16, problems=3, which=shrinks),
     "layouts": Row(("element path",), 20),
     "special_values": Row(("element path",), 20),
     "batch_invariance": Row(("element path",), 20),

@@ -271,31 +271,41 @@ def check_in_place(problem: Problem, memory: Memory) -> None:
             _require_same(problem, base, outputs, set(base), f"{name!r} in place of {other!r}")
 
 
-_ORDERS = (("reverse", 0, 1), ("random", 1, 2), ("random", 2, 1))  # of threads, a seed, blocks at a time
+# Of threads, a seed, OS threads, and of blocks.
+_ORDERS = (
+    ("reverse", 0, 1, "in order"),
+    ("random", 1, 2, "in order"),
+    ("random", 2, 1, "interleaved"),
+)
 _MULTIPROCESSORS = (1, 2, 13)
 
 
 def check_orders(problem: Problem, memory: HostMemory) -> None:
     """Whatever the order of threads and blocks and the number of multiprocessors, promised bits stay the same."""
-    device, plan = memory.device, problem.plan
+    device = memory.device
     arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
     base = arrange(problem, arrays, memory).run()
     _require_moved(problem, arrays, base)
-    before = device.order, device.seed, device.workers, device.multiprocessors
+    before = device.order, device.seed, device.workers, device.blocks, device.multiprocessors
     try:
         for order in _ORDERS:
-            device.order, device.seed, device.workers = order
+            device.order, device.seed, device.workers, device.blocks = order
             outputs = arrange(problem, arrays, memory).run()
-            _require_same(problem, base, outputs, _promised(problem, "deterministic"), f"{order} threads")
-        device.order, device.seed, device.workers, _ = before
+            _require_same(problem, base, outputs, _promised(problem, "deterministic"), f"order {order}")
+        device.order, device.seed, device.workers, device.blocks, _ = before
         for device.multiprocessors in _MULTIPROCESSORS:
-            type(plan)._selected.clear()  # plans remember how many there are
-            anew = plan.select(problem.descriptor, plan._preference, layouts=plan.layouts)
-            outputs = arrange(problem, arrays, memory).run(anew)
+            outputs = arrange(problem, arrays, memory).run(_anew(problem))
             change = f"{device.multiprocessors} multiprocessors"
             _require_same(problem, base, outputs, _promised(problem, "bit_stable_across_arch"), change)
     finally:
-        device.order, device.seed, device.workers, device.multiprocessors = before
+        device.order, device.seed, device.workers, device.blocks, device.multiprocessors = before
+
+
+def _anew(problem: Problem) -> Any:
+    """A plan that has not run yet: plans remember how many multiprocessors there are."""
+    plan = problem.plan
+    type(plan)._selected.clear()
+    return plan.select(problem.descriptor, plan._preference, layouts=plan.layouts)
 
 
 def check_architectures(problem: Problem, archs: Collection[str], memory: Memory) -> None:
@@ -371,25 +381,32 @@ def _require_same_rows(whole: Problem, part: Problem, promised: list[str], memor
 def check_asynchrony(problem: Problem, memory: HostMemory) -> None:
     """Results are right and have the same bits whenever TMA and wgmma do their work, in whatever order threads run.
 
-    On one multiprocessor, so that blocks which stay take several turns.
+    First on one multiprocessor, so that blocks which stay take several turns; then in blocks that take turns.
     """
-    types, device = problem.stored_types(), memory.device
+    types = problem.stored_types()
     arrays, exact = with_saved(problem, problem.draw(seed=3), types, problem.draw_hidden(seed=3))
-    before = device.asynchrony, device.order, device.seed
     with memory.multiprocessors(1):
-        late = arrange(problem, arrays, memory).run()
+        late = _late_and(problem, arrays, memory, problem.plan, "early", "reverse", "in order")
         if wrong := wrong_in(_compared(problem, arrays, exact, late, types)):
             raise AssertionError(f"{_of(problem)}, on one multiprocessor: {wrong}")
-        try:
-            for asynchrony, order in (("early", "reverse"), ("random", "random")):
-                device.asynchrony, device.order, device.seed = asynchrony, order, 17
-                outputs = arrange(problem, arrays, memory).run()
-                for name in late:
-                    if not same_bits(late[name], outputs[name]):
-                        how = f"with asynchrony {asynchrony!r} and order {order!r}"
-                        raise AssertionError(f"{_of(problem)}: {name!r} has other bits {how}")
-        finally:
-            device.asynchrony, device.order, device.seed = before
+    _late_and(problem, arrays, memory, _anew(problem), "random", "random", "interleaved")
+
+
+def _late_and(problem: Problem, arrays: Arrays, memory: HostMemory, plan: Any, *how: str) -> Arrays:
+    """Results with everything done late, after a comparison with those of another asynchrony, order and blocks."""
+    device = memory.device
+    late = arrange(problem, arrays, memory).run(plan)
+    before = device.asynchrony, device.order, device.blocks, device.seed
+    device.asynchrony, device.order, device.blocks, device.seed = *how, 17
+    try:
+        outputs = arrange(problem, arrays, memory).run(plan)
+    finally:
+        device.asynchrony, device.order, device.blocks, device.seed = before
+    for name in late:
+        if not same_bits(late[name], outputs[name]):
+            said = "asynchrony {!r}, order {!r} and blocks {!r}".format(*how)
+            raise AssertionError(f"{_of(problem)}: {name!r} has other bits with {said}")
+    return late
 
 
 def _first(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

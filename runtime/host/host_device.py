@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,11 +28,13 @@ from .places import with_places
 from .toolchain import find_toolchain
 
 _ORDERS = {"forward": 0, "reverse": 1, "random": 2}
+_BLOCKS = "in order", "interleaved"
 _ASYNCHRONIES = {"late": 0, "early": 1, "random": 2}
 _MAX_X, _MAX_YZ = 2**31 - 1, 65535
 _MAX_BLOCK = 1024
 _MAX_STATIC_SHARED = 48 << 10
 _SHARED_PADDING = 256  # between the objects of a block's static shared memory
+_MAX_ALIVE = 4096  # threads of interleaved blocks
 _MAX_WORKERS = 24  # a worker maps up to 1,024 stacks of two mappings each; Linux allows a process 65,530
 
 
@@ -49,11 +51,12 @@ class HostDevice:
     """Runs generated kernels on the CPU; a misbehaving kernel raises KernelInternal, and the device stays usable.
 
     `order` is the order of a block's threads where CUDA leaves it open ("forward", "reverse" or "random", seeded by
-    `seed`): missing barriers show in one order or another. `workers` is the number of concurrent blocks, `timeout` the
-    limit of a launch in seconds.
+    `seed`): missing barriers show in one order or another. With `blocks` "interleaved", as many blocks as a GPU of
+    `multiprocessors` would run at once take turns in seeded order; "in order", each of `workers` OS threads runs one
+    after another. `timeout` is the limit of a launch in seconds.
 
-    With `check`, every memory access is checked, one block at a time: bounds, uninitialised reads, alignment, races
-    within a block and between blocks. See docs/host-device.md.
+    With `check`, every memory access is checked: bounds, uninitialised reads, alignment, races within a block and
+    between blocks, which are interleaved. See docs/host-device.md.
     """
 
     def __init__(self, compiler: str | None = None, *, check: bool = False) -> None:
@@ -63,7 +66,8 @@ class HostDevice:
         self.coverage: Path | None = None  # the folder where kernels outside of check mode count the branches they take
         self.executor: Executor | None = None  # runs kernels instead of the machine's own code
         self.multiprocessors = 3  # few, and no power of two: what a persistent kernel does with it shows
-        self.order, self.asynchrony, self.seed, self.timeout = "forward", "late", 0, 60.0
+        self.order, self.blocks, self.asynchrony = "forward", "in order", "late"
+        self.seed, self.timeout = 0, 60.0
         self.workers = min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
         toolchain = find_toolchain(compiler)
         self.compiler = shlex.join(toolchain.command)
@@ -177,7 +181,9 @@ class HostKernel:
                 f"{source.symbol!r} of {source.path!r}: {exported.static_shared} bytes of static shared "
                 f"memory, a block has {_MAX_STATIC_SHARED}; use DYN_SHARED"
             )
-        self._argument_bytes, self._cluster = exported.argument_bytes, exported.cluster
+        self._argument_bytes: int = exported.argument_bytes
+        self._cluster: int = exported.cluster
+        self._per_multiprocessor: int = exported.blocks_per_multiprocessor
         self._exported = ctypes.addressof(exported)
 
     def prepared(
@@ -220,11 +226,9 @@ class HostKernel:
             raise DriverError(f"{name!r}: grid {grid} is no multiple of its cluster of {self._cluster} blocks")
         if args_bytes != self._argument_bytes:
             raise DriverError(f"{name!r} takes {self._argument_bytes} argument bytes, got {args_bytes}")
-        if device.order not in _ORDERS:
-            raise InvalidProblem(f"unknown thread order {device.order!r}; known are {', '.join(_ORDERS)}")
-        if device.asynchrony not in _ASYNCHRONIES:
-            known = ", ".join(_ASYNCHRONIES)
-            raise InvalidProblem(f"unknown asynchrony {device.asynchrony!r}; known are {known}")
+        _require_known("thread order", device.order, _ORDERS)
+        _require_known("blocks", device.blocks, _BLOCKS)
+        _require_known("asynchrony", device.asynchrony, _ASYNCHRONIES)
         with device.watched_memory() if self._check else nullcontext() as memory:
             self._launch(grid, block, args, memory, overlaps)
 
@@ -240,6 +244,7 @@ class HostKernel:
             order=_ORDERS[device.order],
             seed=device.seed & 0xFFFFFFFF,
             asynchrony=_ASYNCHRONIES[device.asynchrony],
+            alive=self._alive(math.prod(grid), block),
             overlaps=overlaps,
             workers=max(1, min(device.workers, math.prod(grid) // self._cluster)),
             timeout=device.timeout,
@@ -248,6 +253,18 @@ class HostKernel:
         if findings:
             text = with_places(device.describe_findings(findings), self._path, self._symbolizer)
             raise KernelInternal(f"kernel {self._symbol!r}:\n{text}")
+
+    def _alive(self, blocks: int, threads: int) -> int:
+        """How many clusters are alive at once on an OS thread."""
+        if not self._check and self._device.blocks == "in order":
+            return 1
+        fitting = min(self._device.multiprocessors * self._per_multiprocessor, _MAX_ALIVE // threads, blocks)
+        return max(1, fitting // self._cluster)
+
+
+def _require_known(what: str, value: str, known: Iterable[str]) -> None:
+    if value not in known:
+        raise InvalidProblem(f"unknown {what} {value!r}; known are {', '.join(known)}")
 
 
 def _load(path: Path) -> tuple[Path, ctypes.CDLL, Exported]:

@@ -58,7 +58,7 @@ class RuntimeLibrary:
         pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
         self._launch = self._library.baracuda_host_launch
         number, signed = ctypes.c_uint, ctypes.c_int
-        self._launch.argtypes = (pointer, pointer, *[number] * 7, signed, signed, ctypes.c_double, pointer)
+        self._launch.argtypes = (pointer, pointer, *[number] * 8, signed, signed, ctypes.c_double, pointer)
         self._launch.restype = text
         self._library.baracuda_host_free.argtypes = (text,)
         self._library.baracuda_host_bind.argtypes = (pointer,)
@@ -85,13 +85,17 @@ class RuntimeLibrary:
         order: int,
         seed: int,
         asynchrony: int,
+        alive: int,
         overlaps: bool,
         workers: int,
         timeout: float,
         memory: int | None,
     ) -> str:
-        """Run a bound kernel and return findings; with `memory`, from `watch`, in check mode."""
-        settings = order, seed, asynchrony, overlaps, workers, timeout
+        """Run a bound kernel and return findings; with `memory`, from `watch`, in check mode.
+
+        `alive` is how many clusters an OS thread runs at once.
+        """
+        settings = order, seed, asynchrony, alive, overlaps, workers, timeout
         return self._text(self._launch(kernel, args, *grid, block, *settings, memory))
 
     def watch(self, arrays: Sequence[WatchedArray]) -> int:

@@ -23,7 +23,7 @@ MOVE: dict[str, Defect] = {
     ),
     "fills a tile that is still read": broken(
         TRANSPOSE,
-        rf"{RACE} on 'tile' byte \d+ with thread \d+ {NO_BARRIER} <empties the tile>",
+        rf"{RACE} on 'tile' byte \d+ with thread \d+ {NO_BARRIER} (<fills the tile>|<empties the tile>)",
         without("the tile is empty"),
     ),
     "reads beyond a tile": broken(

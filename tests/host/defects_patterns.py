@@ -44,9 +44,10 @@ PATTERNS: dict[str, Defect] = {
     ),
     "flag that is not volatile": broken(
         odd_patterns.relay,
-        rf"race \(.*\) on 'flag' byte \d+ {UNORDERED} <spins>",
+        rf"race \(.*\) on 'flag' byte \d+ {UNORDERED} (<spins>|<sets>)",
         replaced("int* mail; volatile int* flag;", "int* mail; int* flag;"),
         Edit(r"(while \(args\.flag.*)", r"\1  // spins"),
+        Edit(r"(args\.flag\[b\] = 1;)", r"\1  // sets"),
     ),
     "lock without a fence": broken(
         odd_patterns.lock,

@@ -43,7 +43,7 @@ REDUCE: dict[str, Defect] = {
     ),
     "waits in two places": broken(
         NORMALIZE,
-        r"block \(0,0,0\): divergent barrier, thread 0 waits in __syncthreads at <warp 0> and thread 32 in "
+        r"block \(\d,0,0\): divergent barrier, thread 0 waits in __syncthreads at <warp 0> and thread 32 in "
         "__syncthreads at <other warps>",
         replaced(
             "__syncthreads();  // sums of warps are used",
@@ -62,12 +62,12 @@ REDUCE: dict[str, Defect] = {
     ),
     "does not wait for its turn": broken(
         SPLIT_K,
-        rf"race \(read after write\) on 'c' byte \d+ {UNORDERED} <adds its share>",
+        r"read of 'c' byte \d+, which was never written at <adds its share>",
         replaced("while (atomicAdd(&args.turn[tile], 0u) != split) __nanosleep(50);", ";"),
     ),
     "lets one thread wait for all": broken(
         SPLIT_K,
-        rf"race \(read after write\) on 'c' byte \d+ {UNORDERED} <adds its share>",
+        r"read of 'c' byte \d+, which was never written at <adds its share>",
         without("it is this block's turn"),
     ),
     "passes its turn without a fence": broken(
@@ -147,8 +147,8 @@ REDUCE: dict[str, Defect] = {
     ),
     "votes only where there is a tile": broken(
         SCAN,
-        r"block \(1,0,0\): warp 0 diverges, lane 31 is in __shfl_xor_sync .*, lane 0 is in __ballot_sync with mask "
-        "ffffffff at <tiles with a prefix>",
+        r"block \(\d,0,0\): warp 0 diverges, .*lane \d+ is in __ballot_sync with mask ffffffff at "
+        "<tiles with a prefix>",
         replaced("const unsigned complete = __ballot", "const unsigned complete = last < lane ? 0 : __ballot"),
     ),
     "uses a prefix that is not there": broken(

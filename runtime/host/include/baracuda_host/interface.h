@@ -93,7 +93,8 @@ void fence(bool between_blocks);  // what atomics before it found and after it p
 void wait_on_dependent_grids();  // griddepcontrol.wait: only check mode looks at it
 
 [[noreturn]] void fail(const char* what, Site site);
-void yield();  // lets every other runnable thread of the block go first
+void yield();           // lets every other runnable thread of the block go first
+void let_blocks_run();  // where several are alive: what follows, or went before, is to be seen by other blocks
 
 }  // namespace baracuda_host
 #pragma GCC visibility pop

@@ -33,6 +33,7 @@ BARACUDA_HOST_STORE(__stwt)
 #undef BARACUDA_HOST_STORE
 
 BARACUDA_HOST_UNCHECKED static inline void __threadfence() {
+  baracuda_host::let_blocks_run();
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   BARACUDA_HOST_FENCE(true);
 }
@@ -69,6 +70,7 @@ struct Word<8> {
 // value. A thread whose atomics keep changing nothing may be spinning, so it lets others run now and then.
 template <class T, class Update>
 BARACUDA_HOST_UNCHECKED static inline T read_modify_write(T* address, Update update) {
+  let_blocks_run();
   BARACUDA_HOST_ACCESS(address, sizeof(T), Atomic);
   using Bits = typename Word<sizeof(T)>::type;
   Bits* word = reinterpret_cast<Bits*>(address);
@@ -96,6 +98,7 @@ BARACUDA_HOST_UNCHECKED static inline T load_acquire(const T* address) {
 }
 template <class T>
 BARACUDA_HOST_UNCHECKED static inline void store_release(T* address, T value) {
+  let_blocks_run();
   BARACUDA_HOST_FENCE(true);
   BARACUDA_HOST_ACCESS(address, sizeof(T), AtomicWrite);
   __atomic_store(address, &value, __ATOMIC_RELEASE);

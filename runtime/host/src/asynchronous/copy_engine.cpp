@@ -296,7 +296,8 @@ void bulk_wait(uint32_t groups_still_pending, bool only_read) {
 
 // Where nothing else can run: ends one copy that a thread waits for, the last issued first. False if there is none.
 bool finish_awaited_copy(Worker& w) {
-  if (!w.engine) return false;
+  if (!w.engine || w.engine->copies.empty()) return false;
+  switch_to_block(w);
   for (size_t i = w.engine->copies.size(); i-- > 0;) {
     const BulkCopy& copy = w.engine->copies[i];
     if (!is_load(copy) || mbarrier_at(copy.barrier, copy.name, copy.site).waiting.empty()) continue;

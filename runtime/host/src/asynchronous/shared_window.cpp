@@ -100,7 +100,7 @@ PlaceInBlock place_in_block(uint32_t address) {
   return {block.rank, static_shared(*block.launch->kernel) + (offset - objects.offset)};
 }
 
-// Leaves the running block of a cluster for another.
+// Leaves the running block for another.
 void switch_to_block(Worker& next) {
   const Kernel& kernel = *next.launch->kernel;
   if (&next == worker) return;
@@ -110,7 +110,7 @@ void switch_to_block(Worker& next) {
   }
   worker = &next;
   block = &next.view;
-  if (checker) checker->switch_to(next.rank);
+  if (checker) checker->switch_to(next);
 }
 
 }  // namespace baracuda_host

@@ -26,19 +26,27 @@ Checker::Checker(WatchedMemory& memory, const Launch& launch)
 }
 
 Checker::~Checker() {
-  for (auto& regions : shared_)
-    for (Region& region : regions) release_cells(region);
+  for (auto& cluster : clusters_)
+    for (auto& regions : cluster->shared)
+      for (Region& region : regions) release_cells(region);
+}
+
+void Checker::switch_to(const Worker& w) {
+  now_ = clusters_[w.slot].get();
+  look_at_rank(w.rank);
 }
 
 void Checker::begin_blocks(const Worker& lead, uint64_t number) {
-  block_ = first_block_ + static_cast<uint32_t>(number);
-  memory_.blocks_so_far = std::max(memory_.blocks_so_far, block_);
-  clocks_.reset(lead.thread_count, static_cast<uint32_t>(lead.blocks.size()));
-  publications_.begin_block(block_);
-  proxies_.reset(lead.thread_count * static_cast<uint32_t>(lead.blocks.size()));
-  grid_waits_.clear();
-  switch_to(0);
-  if (!shared_.empty()) return;  // all blocks of a rank run on this OS thread, so they share the addresses too
+  if (clusters_.size() <= lead.slot) clusters_.push_back(std::make_unique<Cluster>(words_));
+  Cluster& cluster = *clusters_[lead.slot];
+  cluster.number = first_block_ + static_cast<uint32_t>(number);
+  memory_.blocks_so_far = std::max(memory_.blocks_so_far, cluster.number);
+  cluster.clocks.reset(lead.thread_count, static_cast<uint32_t>(lead.blocks.size()));
+  cluster.publications.begin_block(cluster.number);
+  cluster.proxies.reset(lead.thread_count * static_cast<uint32_t>(lead.blocks.size()));
+  cluster.grid_waits.clear();
+  switch_to(*worker);
+  if (!cluster.shared.empty()) return;
   const char* segment = kernel_.shared_anchor() - kernel_.anchor_offset;
   for (const Worker* w : lead.blocks) {
     std::vector<Region> regions;
@@ -50,7 +58,7 @@ void Checker::begin_blocks(const Worker& lead, uint64_t number) {
     std::sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
     for (Region& region : regions)
       if (!reserve_cells(region)) report(block_name() + ": out of memory for check mode"), abandon();
-    shared_.push_back(std::move(regions));
+    cluster.shared.push_back(std::move(regions));
   }
 }
 
@@ -88,7 +96,7 @@ void Checker::say(const std::string& what) {
 Region* Checker::find(const char* address) {
   if (last_ && address >= last_->low && address < last_->high()) return last_;
   Region* region = find_region(memory_.regions, address);
-  if (!region) region = find_region(shared_[rank_], address);
+  if (!region) region = find_region(now_->shared[rank_], address);
   return region ? last_ = region : nullptr;
 }
 
@@ -109,7 +117,7 @@ bool Checker::is_local(const char* address, Access kind) {
 
 std::string Checker::nearest(const char* address) const {
   for (const int beside : {0, 64})
-    for (const Region& region : shared_[rank_])
+    for (const Region& region : now_->shared[rank_])
       if (address >= region.low - beside && address < region.high() + beside)
         return relative_to(address, region.low, region.bytes, region.name);
   return memory_.describe_nearest(address);
@@ -136,19 +144,20 @@ void Checker::race(const char* what, const Region& region, const Cell& cell, con
   const std::string in =
       worker->launch->cluster() == 1 ? "the block" : "block " + std::to_string(thread / threads) + " of the cluster";
   const std::string who =
-      block == block_ ? "thread " + std::to_string(thread % threads) + " of " + in + ", no barrier in between"
-                      : "block " + std::to_string(block - first_block_) + ", not ordered by a fence and an atomic";
+      block == now_->number
+          ? "thread " + std::to_string(thread % threads) + " of " + in + ", no barrier in between"
+          : "block " + std::to_string(block - first_block_) + ", not ordered by a fence and an atomic";
   say("race (" + std::string(what) + ") on " + name_of(region, cell, at) + " with " + who);
 }
 
 bool Checker::ordered(bool shared, uint32_t block, uint32_t thread, uint32_t time, const Actor& actor) const {
-  if (block == block_) return clocks_.knows(actor.thread, thread, time);
-  return shared || block < first_block_ || publications_.knows(actor.thread, block, thread, time);
+  if (block == now_->number) return now_->clocks.knows(actor.thread, thread, time);
+  return shared || block < first_block_ || now_->publications.knows(actor.thread, block, thread, time);
 }
 
 // Whether an access comes after the last write that it would conflict with.
 bool Checker::after_write(const Region& region, const Cell& cell, const Actor& actor, Access kind) const {
-  if (!cell.write_block || (region.shared && cell.write_block != block_)) return true;
+  if (!cell.write_block || (region.shared && cell.write_block != now_->number)) return true;
   if (cell.atomic && is_atomic(kind)) return true;
   return ordered(region.shared, cell.write_block, cell.write_thread, cell.write_time, actor);
 }
@@ -157,8 +166,8 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   Cell& cell = region.cells[index];
   const char* at = region.low + index * region.granule;
   const uint32_t thread = actor_in_cluster();
-  const Actor actor{thread, clocks_.now(thread)};
-  const bool stale = region.shared && cell.write_block != block_;  // what another block left in shared memory
+  const Actor actor{thread, now_->clocks.now(thread)};
+  const bool stale = region.shared && cell.write_block != now_->number;  // what another block left in shared memory
   if (!region.shared) {
     if (region.sole < 0 && !cell.owner) out_of_bounds(at, region.granule, kind);
     if (writes(kind) && memory_.buffer_of(region, cell).readonly)
@@ -171,7 +180,7 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
       say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which the kernel before " +
           (written ? "writes" : "reads") + ", without a griddepcontrol.wait before it");
   }
-  if (cell.in_flight && cell.write_block == block_)
+  if (cell.in_flight && cell.write_block == now_->number)
     say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + " while a cp.async of thread " +
         std::to_string(cell.write_thread) + " may be writing there");
   else if (whole && !after_write(region, cell, actor, kind))
@@ -180,8 +189,8 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   else if (whole && cell.earlier_block && !region.shared && !is_atomic(kind) &&
            !ordered(false, cell.earlier_block, 0, 0, actor))
     race(writes(kind) ? "write after atomic" : "read after atomic", region, cell, at, cell.earlier_block, 0);
-  if (kind == Access::Peek && region.shared && cell.write_block == block_ && !cell.by_engine && !cell.in_flight &&
-      !proxies_.sees(thread, cell.write_thread, cell.write_time))
+  if (kind == Access::Peek && region.shared && cell.write_block == now_->number && !cell.by_engine && !cell.in_flight &&
+      !now_->proxies.sees(thread, cell.write_thread, cell.write_time))
     say("read of " + name_of(region, cell, at) + ", which thread " +
         std::to_string(cell.write_thread % worker->thread_count) +
         " stored, by the copy engine or a matrix unit; needs fence.proxy.async between store and barrier");
@@ -192,19 +201,19 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
     say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + ", which was never written");
   if (!writes(kind)) {
     if (is_atomic(kind) || kind == Access::Peek) return;
-    if (cell.read_block != block_) {
+    if (cell.read_block != now_->number) {
       if (cell.read_block >= first_block_) cell.earlier_reader = cell.read_block;
-      cell.read_block = block_;
+      cell.read_block = now_->number;
       cell.read_thread[0] = cell.read_thread[1] = static_cast<uint16_t>(thread);
       cell.read_time[0] = cell.read_time[1] = actor.time;
       return;
     }
-    const bool first = clocks_.knows(thread, cell.read_thread[0], cell.read_time[0]);
+    const bool first = now_->clocks.knows(thread, cell.read_thread[0], cell.read_time[0]);
     cell.read_thread[!first] = static_cast<uint16_t>(thread);
     cell.read_time[!first] = actor.time;
     return;
   }
-  if (whole && cell.read_block && !(region.shared && cell.read_block != block_))
+  if (whole && cell.read_block && !(region.shared && cell.read_block != now_->number))
     for (int i = 0; i < 2; i++)
       if (!ordered(region.shared, cell.read_block, cell.read_thread[i], cell.read_time[i], actor)) {
         race("write after read", region, cell, at, cell.read_block, cell.read_thread[i]);
@@ -212,9 +221,9 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
       }
   if (whole && cell.earlier_reader && !region.shared && !ordered(false, cell.earlier_reader, 0, 0, actor))
     race("write after read", region, cell, at, cell.earlier_reader, 0);
-  if (cell.write_block != block_)
+  if (cell.write_block != now_->number)
     cell.earlier_block = cell.atomic && is_atomic(kind) && cell.write_block >= first_block_ ? cell.write_block : 0;
-  cell.write_block = block_;
+  cell.write_block = now_->number;
   cell.write_thread = static_cast<uint16_t>(thread);
   cell.write_time = actor.time;
   cell.atomic = is_atomic(kind);
@@ -232,7 +241,7 @@ void Checker::access(const char* address, size_t bytes, Access kind) {
     out_of_bounds(address, bytes, kind);
   }
   if (address + bytes > region->high()) out_of_bounds(region->high(), bytes, kind);
-  if (is_atomic(kind)) publications_.atomic(actor_in_cluster(), address, reads(kind), writes(kind));
+  if (is_atomic(kind)) now_->publications.atomic(actor_in_cluster(), address, reads(kind), writes(kind));
   const size_t offset = static_cast<size_t>(address - region->low), granule = region->granule;
   const bool whole = bytes >= granule;  // of a part of an element it is not known which bytes others touched
   for (size_t cell = offset / granule; cell <= (offset + bytes - 1) / granule; cell++)
@@ -250,48 +259,48 @@ void Checker::need(Space space, const char* address, const char* instruction) {
   abandon();
 }
 
-void Checker::fence(bool between_blocks) { publications_.fence(actor_in_cluster(), between_blocks); }
+void Checker::fence(bool between_blocks) { now_->publications.fence(actor_in_cluster(), between_blocks); }
 
 void Checker::wait_for_grid() {
   const uint32_t thread = actor_in_cluster();
-  grid_waits_.emplace_back(thread, clocks_.pass(thread));
+  now_->grid_waits.emplace_back(thread, now_->clocks.pass(thread));
 }
 
 bool Checker::waited_for_grid(const Actor& actor) const {
-  return std::any_of(grid_waits_.begin(), grid_waits_.end(),
-                     [&](const auto& wait) { return clocks_.knows(actor.thread, wait.first, wait.second); });
+  return std::any_of(now_->grid_waits.begin(), now_->grid_waits.end(),
+                     [&](const auto& wait) { return now_->clocks.knows(actor.thread, wait.first, wait.second); });
 }
 
-void Checker::fence_proxy() { proxies_.fence(actor_in_cluster()); }
+void Checker::fence_proxy() { now_->proxies.fence(actor_in_cluster()); }
 
 void Checker::lanes_meet(uint32_t first, uint32_t lanes) {
   Clocks::Clock meeting;
   first = in_cluster(*worker, first);
-  for (uint32_t left = lanes; left; left &= left - 1) clocks_.tell(first + __builtin_ctz(left), meeting);
-  for (uint32_t left = lanes; left; left &= left - 1) clocks_.learn(first + __builtin_ctz(left), meeting);
+  for (uint32_t left = lanes; left; left &= left - 1) now_->clocks.tell(first + __builtin_ctz(left), meeting);
+  for (uint32_t left = lanes; left; left &= left - 1) now_->clocks.learn(first + __builtin_ctz(left), meeting);
 }
 
 void Checker::bulk_copy_begins(uint32_t rank, char* shared, size_t bytes, Clocks::Clock& clock) {
-  switch_to(rank);
+  look_at_rank(rank);
   copy_begins(shared, bytes);
   if (Region* region = find(shared); region && region->shared)
     for (size_t i = 0; i < bytes; i++) region->cells[shared - region->low + i].by_engine = true;
-  switch_to(worker->rank);
-  clocks_.tell(actor_in_cluster(), clock);
+  look_at_rank(worker->rank);
+  now_->clocks.tell(actor_in_cluster(), clock);
 }
 
 void Checker::bulk_copy_ends(uint32_t rank, const char* shared, size_t bytes) {
-  switch_to(rank);
+  look_at_rank(rank);
   if (Region* region = find(shared); region && region->shared)
     for (size_t i = 0; i < bytes; i++) region->cells[shared - region->low + i].in_flight = false;
-  switch_to(worker->rank);
+  look_at_rank(worker->rank);
 }
 
 void Checker::warp_knows(uint32_t first) {
   const uint32_t reader = actor_in_cluster();
   first = in_cluster(*worker, first);
-  const uint32_t time = clocks_.pass(reader);
-  for (uint32_t lane = first; lane < first + 32; lane++) clocks_.learn(lane, reader, time);
+  const uint32_t time = now_->clocks.pass(reader);
+  for (uint32_t lane = first; lane < first + 32; lane++) now_->clocks.learn(lane, reader, time);
 }
 
 void Checker::copy_begins(const char* shared, size_t bytes) {
@@ -306,7 +315,7 @@ void Checker::copy_ends(const char* shared, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
       Cell& cell = region->cells[shared - region->low + i];
       cell.in_flight = false;
-      cell.write_time = clocks_.now(thread);
+      cell.write_time = now_->clocks.now(thread);
     }
 }
 

@@ -17,28 +17,28 @@ struct Calls {
   const char* pc[8] = {};
 };
 
-// Of one launch, whose blocks or clusters run one after another on one OS thread. A cluster counts as one block.
+// Of one launch, whose blocks or clusters take turns on one OS thread. A cluster counts as one block.
 class Checker {
  public:
   Checker(WatchedMemory& memory, const Launch& launch);
   ~Checker();
 
   void begin_blocks(const Worker& lead, uint64_t number);
-  void switch_to(uint32_t rank) { rank_ = rank, last_ = nullptr; }  // another block of the cluster runs
+  void switch_to(const Worker& w);  // another block runs
   void access(const char* address, size_t bytes, Access kind);
   void need(Space space, const char* address, const char* instruction);
   void fence(bool between_blocks);
 
   // Synchronisation of threads, which are counted through the blocks of a cluster, or of those of a block.
   void everybody_meets(uint32_t rank) {
-    if (shared_.size() == 1) publications_.everybody_meets();
-    clocks_.everybody_meets(rank);
+    if (now_->shared.size() == 1) now_->publications.everybody_meets();
+    now_->clocks.everybody_meets(rank);
   }
   void fence_proxy();
   void wait_for_grid();
   void lanes_meet(uint32_t first, uint32_t lanes);
-  void arrive(uint32_t thread, Clocks::Clock& barrier) { clocks_.tell(thread, barrier); }
-  void leave(uint32_t thread, const Clocks::Clock& barrier) { clocks_.learn(thread, barrier); }
+  void arrive(uint32_t thread, Clocks::Clock& barrier) { now_->clocks.tell(thread, barrier); }
+  void leave(uint32_t thread, const Clocks::Clock& barrier) { now_->clocks.learn(thread, barrier); }
 
   // cp.async: the destination is being written from the issue to the wait that covers it.
   void copy_begins(const char* shared, size_t bytes);
@@ -60,6 +60,16 @@ class Checker {
   struct Actor {  // who accesses, and when
     uint32_t thread, time;
   };
+  struct Cluster {  // one that is alive
+    explicit Cluster(Publications::Words& words) : publications(clocks, words) {}
+    uint32_t number = 0;
+    std::vector<std::vector<Region>> shared;  // of each of its blocks; the next cluster here has the same
+    Clocks clocks;
+    Publications publications;
+    Proxies proxies{clocks};
+    std::vector<std::pair<uint32_t, uint32_t>> grid_waits;  // by whom and when
+  };
+  void look_at_rank(uint32_t rank) { rank_ = rank, last_ = nullptr; }
   Region* find(const char* address);
   bool is_local(const char* address, Access kind);
   [[noreturn]] void out_of_bounds(const char* address, size_t bytes, Access kind);
@@ -73,15 +83,13 @@ class Checker {
   WatchedMemory& memory_;
   const Kernel& kernel_;
   const std::vector<SharedObject> objects_;
-  std::vector<std::vector<Region>> shared_;  // of each block of a cluster
+  Publications::Words words_;
+  std::vector<std::unique_ptr<Cluster>> clusters_;  // by slot
+  Cluster* now_ = nullptr;
   uint32_t rank_ = 0;
-  Clocks clocks_;
-  Publications publications_{clocks_};
-  Proxies proxies_{clocks_};
   const bool overlaps_;
-  uint32_t block_ = 0, first_block_;                       // numbers of the running block and of the launch's first
-  uint32_t first_before_;                                  // of the launch before
-  std::vector<std::pair<uint32_t, uint32_t>> grid_waits_;  // by whom and when, of the running block
+  uint32_t first_block_;   // number of the launch's first block
+  uint32_t first_before_;  // of the launch before
   Region* last_ = nullptr;
   std::unordered_set<std::string> said_;
 };

@@ -6,7 +6,7 @@
 
 namespace baracuda_host {
 
-static bool is_checked() { return checker && worker && worker->lead->in_kernel; }
+static bool is_checked() { return checker && worker && worker->os->in_kernel; }
 
 // Called by the vocabulary.
 void access(const void* address, size_t bytes, Access kind) {

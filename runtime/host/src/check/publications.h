@@ -14,8 +14,18 @@ namespace baracuda_host {
 class Publications {
  public:
   using Clock = Clocks::Clock;
+  using Shared = std::shared_ptr<const Clock>;
+  struct Word {                                     // what its writers published
+    std::unordered_map<uint32_t, Shared> of_block;  // for other blocks, and what they pass on of this one
+    uint32_t here_block = 0;
+    Shared here;  // for the threads of `here_block`
+  };
+  struct Words {  // of all blocks of a launch
+    bool fenced = false;
+    std::unordered_map<const void*, Word> at;
+  };
 
-  explicit Publications(Clocks& clocks) : clocks_(clocks) {}
+  Publications(Clocks& clocks, Words& words) : clocks_(clocks), words_(words) {}
 
   void begin_block(uint32_t block) {
     block_ = block;
@@ -26,7 +36,7 @@ class Publications {
   }
 
   void fence(uint32_t thread, bool between_blocks) {
-    fenced_ = true;
+    words_.fenced = true;
     for (const auto& [key, found] : found_) {
       if (!clocks_.knows(thread, found.thread, found.time)) continue;
       if (found.block == block_) clocks_.learn(thread, *found.clock);
@@ -45,14 +55,13 @@ class Publications {
   }
 
   void atomic(uint32_t thread, const void* address, bool reads, bool writes) {
-    if (!fenced_) return;
-    Word& word = of_word_[address];
+    if (!words_.fenced) return;
+    Word& word = words_.at[address];
     if (reads) {
-      for (const auto& [block, clock] : word.of_block)
-        if (block != block_) find({clock, block, thread, clocks_.now(thread)});
+      for (const auto& [block, clock] : word.of_block) find({clock, block, thread, clocks_.now(thread)});
       if (word.here_block == block_) find({word.here, block_, thread, clocks_.now(thread)});
     }
-    if (writes) publish(thread, word);
+    if (writes) publish(thread, word, reads);
   }
 
   bool knows(uint32_t thread, uint32_t block, uint32_t other, uint32_t time) const {
@@ -64,7 +73,6 @@ class Publications {
   }
 
  private:
-  using Shared = std::shared_ptr<const Clock>;
   static constexpr size_t most_fences = 4096;  // beyond that, all count as known to all
   struct Covered {
     Clock block, device;  // by fences of either kind, by those between blocks
@@ -82,15 +90,17 @@ class Publications {
     Shared clock;
     uint32_t thread, time;
   };
-  struct Word {                                     // what its writers published
-    std::unordered_map<uint32_t, Shared> of_block;  // for other blocks
-    uint32_t here_block = 0;
-    Shared here;  // for the threads of `here_block`
-  };
 
   static void raise(Clock& to, const Clock& from) {
     to.resize(std::max(to.size(), from.size()));
     for (size_t i = 0; i < from.size(); i++) to[i] = std::max(to[i], from[i]);
+  }
+  static void add(Shared& to, const Shared& from) {
+    if (!to) to = from;
+    if (to == from) return;
+    Clock both = *to;
+    raise(both, *from);
+    if (both != *to) to = std::make_shared<const Clock>(std::move(both));
   }
   static void cover(Covered& covered, const Fence& fence) {
     raise(covered.block, fence.clock);
@@ -102,33 +112,45 @@ class Publications {
     if (std::none_of(of_block.begin(), of_block.end(), same)) of_block.push_back(std::move(a));
   }
 
+  // What a thread finds in several words before its next fence, it knows from there on.
   void find(Found found) {
     const uint64_t key = static_cast<uint64_t>(found.block) << 32 | found.thread;
-    found_[key] = std::move(found);
+    const auto [before, first] = found_.try_emplace(key, found);
+    if (first) return;
+    add(before->second.clock, found.clock);
+    before->second.time = found.time;
   }
 
-  // What the thread has learned from other blocks goes on with what it publishes.
-  void publish(uint32_t thread, Word& word) {
+  // What the thread has learned from other blocks goes on with what it publishes. An atomic that also reads adds to
+  // what its word holds.
+  void publish(uint32_t thread, Word& word, bool adds) {
+    const auto put = [&](uint32_t block, const Shared& clock) {
+      if (!adds) word.of_block[block] = nullptr;
+      add(word.of_block[block], clock);
+    };
     Covered covered = covered_;
     for (const Fence& fence : fences_)
       if (clocks_.knows(thread, fence.thread, fence.time)) cover(covered, fence);
-    for (const auto& [block, learned] : acquired_)
+    for (const auto& [block, learned] : acquired_) {
+      Shared known;
       for (const Acquired& a : learned)
-        if (clocks_.knows(thread, a.thread, a.time)) word.of_block[block] = a.clock;
-    if (!covered.device.empty()) word.of_block[block_] = std::make_shared<const Clock>(std::move(covered.device));
+        if (clocks_.knows(thread, a.thread, a.time)) add(known, a.clock);
+      if (known) put(block, known);
+    }
+    if (!covered.device.empty()) put(block_, std::make_shared<const Clock>(std::move(covered.device)));
     if (covered.block.empty()) return;
+    if (word.here_block != block_ || !adds) word.here = nullptr;
     word.here_block = block_;
-    word.here = std::make_shared<const Clock>(std::move(covered.block));
+    add(word.here, std::make_shared<const Clock>(std::move(covered.block)));
   }
 
   Clocks& clocks_;
+  Words& words_;
   uint32_t block_ = 0;
-  bool fenced_ = false;
   std::vector<Fence> fences_;                  // since the last barrier of the whole block
   Covered covered_;                            // by those before
   std::unordered_map<uint64_t, Found> found_;  // by block and thread
   std::unordered_map<uint32_t, std::vector<Acquired>> acquired_;
-  std::unordered_map<const void*, Word> of_word_;
 };
 
 }  // namespace baracuda_host

@@ -41,7 +41,7 @@ std::string whoami() { return block_name() + " thread " + triple(running().index
 
 [[noreturn]] void abandon() {
   aborting = true;
-  siglongjmp(worker->lead->abandoned, 1);
+  siglongjmp(worker->os->abandoned, 1);
 }
 
 void fail(const std::string& what, Site site) {
@@ -62,7 +62,7 @@ static const char* access_kind(const void* context) {
 }
 
 static std::string describe_access(const Worker& w, const char* address, const void* context) {
-  if (w.stacks.guards(address))
+  if (w.os->stacks.guards(address))
     return "stack overflow, local arrays over " + std::to_string(FiberStacks::bytes >> 10) + " KiB";
   const size_t shared = w.launch->kernel->dynamic_shared;
   const char* end = w.dynamic + w.dynamic_bytes;
@@ -83,7 +83,7 @@ void report_and_abandon(const char* what) {
 
 void handle_fault(int signal, siginfo_t* info, void* context) {
   const Worker* w = worker;
-  if (!w || !w->lead->in_kernel) {  // not ours: the default action follows when the instruction runs again
+  if (!w || !w->os->in_kernel) {  // not ours: the default action follows when the instruction runs again
     ::signal(signal, SIG_DFL);
     return;
   }

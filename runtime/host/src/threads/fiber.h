@@ -26,7 +26,7 @@ struct Fiber {
 void fiber_prepare(Fiber& fiber, void (*entry)());
 void fiber_switch(Fiber& from, Fiber& to);
 
-// The stacks of one worker. Each lies above a no-access page.
+// The stacks of one OS thread. Each lies above a no-access page.
 class FiberStacks {
  public:
   static constexpr size_t bytes = 64 << 10;

@@ -56,8 +56,8 @@ BARACUDA_HOST_API char* baracuda_host_unwritten(const baracuda_host::WatchedMemo
 // Null, or findings as above. `memory` is null unless the launch is to be checked.
 BARACUDA_HOST_API char* baracuda_host_launch(const baracuda_host::Kernel* kernel, const void* arguments, unsigned x,
                                              unsigned y, unsigned z, unsigned block_threads, unsigned order,
-                                             unsigned seed, unsigned asynchrony, int overlaps, int workers,
-                                             double timeout, baracuda_host::WatchedMemory* memory) {
+                                             unsigned seed, unsigned asynchrony, unsigned alive, int overlaps,
+                                             int workers, double timeout, baracuda_host::WatchedMemory* memory) {
   using namespace baracuda_host;
   const Launch launch{kernel,
                       arguments,
@@ -66,6 +66,7 @@ BARACUDA_HOST_API char* baracuda_host_launch(const baracuda_host::Kernel* kernel
                       static_cast<Order>(order),
                       seed,
                       static_cast<Asynchrony>(asynchrony),
+                      std::max(alive, 1u),
                       overlaps != 0,
                       memory};
   const double century = 3e9;  // infinity has no place in a timer

@@ -21,7 +21,7 @@ struct Pool {
   std::mutex launching;  // one launch at a time
   std::mutex lock;
   std::condition_variable job_posted, job_left;
-  std::vector<Worker*> workers;  // the first belongs to whichever thread calls
+  std::vector<OsThread*> workers;  // the first belongs to whichever thread calls
   uint64_t jobs = 0;
   int wanted = 0, busy = 0;        // workers that may join the job; those, the caller aside, that did
   const Launch* launch = nullptr;  // null once the caller has found no further block
@@ -59,23 +59,27 @@ static void prepare_block(Worker& w, const Launch& launch) {
   map_dynamic_shared(w, launch.kernel->dynamic_shared);
 }
 
-static void prepare(Worker& lead, const Launch& launch) {
-  for (auto rank = static_cast<uint32_t>(lead.others.size()) + 1; rank < launch.cluster(); rank++) {
-    lead.others.push_back(new Worker);
-    lead.others.back()->lead = &lead;
-    lead.others.back()->rank = rank;
+static void prepare(OsThread& os, const Launch& launch) {
+  const uint32_t blocks = launch.alive * launch.cluster();
+  while (os.made.size() < blocks) os.made.push_back(std::make_unique<Worker>());
+  os.blocks.clear();
+  for (uint32_t i = 0; i < blocks; i++) {
+    Worker& w = *os.made[i];
+    w.os = &os;
+    w.slot = i / launch.cluster();
+    w.rank = i % launch.cluster();
+    w.lead = os.made[i - w.rank].get();
+    if (!w.rank) w.blocks.clear();
+    w.lead->blocks.push_back(&w);
+    os.blocks.push_back(&w);
+    prepare_block(w, launch);
   }
-  lead.blocks.assign(1, &lead);
-  lead.blocks.insert(lead.blocks.end(), lead.others.begin(), lead.others.begin() + (launch.cluster() - 1));
-  for (Worker* w : lead.blocks) prepare_block(*w, launch);
 }
 
-static void forget_blocks(Worker& lead) {
-  worker = &lead;
-  block = &lead.view;
-  forget_copies(lead);
-  for (Worker* w : lead.blocks) {
-    w->stacks.reclaim();
+static void forget_blocks(OsThread& os) {
+  os.stacks.reclaim();
+  for (Worker* w : os.blocks) {
+    forget_copies(*w);
     for (Thread& t : w->threads) forget_copies(t);
     forget_products(*w);
   }
@@ -96,32 +100,35 @@ class AlignedArguments {
   void* memory_;
 };
 
-static void run_job(Worker& w, const Launch& launch) {
-  prepare(w, launch);
-  const uint64_t blocks = launch.blocks();
-  if (!sigsetjmp(w.abandoned, 1)) {
-    w.in_kernel = true;
-    // In increasing order, so that a block that waits for a lower one is never left waiting.
-    for (uint64_t b; !aborting && (b = pool->next_block.fetch_add(launch.cluster())) < blocks;) run_blocks(w, b);
-    w.in_kernel = false;
+// In increasing order, so that a block that waits for a lower one is never left waiting.
+bool take_cluster(const Launch& launch, uint64_t& first) {
+  return !aborting && (first = pool->next_block.fetch_add(launch.cluster())) < launch.blocks();
+}
+
+static void run_job(OsThread& os, const Launch& launch) {
+  prepare(os, launch);
+  if (!sigsetjmp(os.abandoned, 1)) {
+    os.in_kernel = true;
+    run_blocks(os);
+    os.in_kernel = false;
   } else {
-    w.in_kernel = false;
-    forget_blocks(w);
+    os.in_kernel = false;
+    forget_blocks(os);
   }
 }
 
 static void* worker_main(void* self) {
-  Worker& w = *static_cast<Worker*>(self);
-  const RunsFibers runs(w);
+  OsThread& os = *static_cast<OsThread*>(self);
+  const RunsFibers runs(os);
   std::unique_lock<std::mutex> guard(pool->lock);
   for (;;) {
-    pool->job_posted.wait(guard, [&] { return pool->jobs != w.jobs_seen; });
-    w.jobs_seen = pool->jobs;
+    pool->job_posted.wait(guard, [&] { return pool->jobs != os.jobs_seen; });
+    os.jobs_seen = pool->jobs;
     const Launch* launch = pool->launch;
-    if (!launch || w.index >= pool->wanted) continue;
+    if (!launch || os.index >= pool->wanted) continue;
     pool->busy++;
     guard.unlock();
-    run_job(w, *launch);
+    run_job(os, *launch);
     guard.lock();
     if (--pool->busy == 0) pool->job_left.notify_all();
   }
@@ -129,25 +136,25 @@ static void* worker_main(void* self) {
 }
 
 // Workers take the signals that faults raise and leave all others to the process's own threads.
-static bool start_worker(Worker* w) {
+static bool start_worker(OsThread* os) {
   sigset_t blocked, before;
   sigfillset(&blocked);
   for (const int signal : fault_signals) sigdelset(&blocked, signal);
   sigdelset(&blocked, stop_signal);
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  const bool started = pthread_create(&w->handle, nullptr, worker_main, w) == 0;
+  const bool started = pthread_create(&os->handle, nullptr, worker_main, os) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (started) pthread_detach(w->handle);
+  if (started) pthread_detach(os->handle);
   return started;
 }
 
 static void grow_pool(int workers) {
   while (static_cast<int>(pool->workers.size()) < workers) {
-    Worker* w = new Worker;
-    w->index = static_cast<int>(pool->workers.size());
-    w->jobs_seen = pool->jobs;
-    if (w->index && !start_worker(w)) return delete w;
-    pool->workers.push_back(w);
+    OsThread* os = new OsThread;
+    os->index = static_cast<int>(pool->workers.size());
+    os->jobs_seen = pool->jobs;
+    if (os->index && !start_worker(os)) return delete os;
+    pool->workers.push_back(os);
   }
 }
 
@@ -177,7 +184,7 @@ std::string run_launch(Launch launch, int workers, double timeout) {
   const SignalHandlers handlers;
   const std::unique_ptr<Checker> checked(launch.memory ? new Checker(*launch.memory, launch) : nullptr);
   checker = checked.get();
-  if (checked) workers = 1;  // so that blocks run one after another
+  if (checked || launch.alive > 1) workers = 1;  // which switches between the blocks
   std::unique_lock<std::mutex> guard(pool->lock);
   grow_pool(workers);
   aborting = false;

@@ -16,11 +16,18 @@ void make_ready(Worker& w, uint32_t index) {
   w.ready.add(index);
 }
 
-uint32_t next_random(Worker& w) {  // xorshift32
-  w.random ^= w.random << 13;
-  w.random ^= w.random >> 17;
-  return w.random ^= w.random << 5;
+static uint32_t xorshift(uint32_t& random) {
+  random ^= random << 13;
+  random ^= random >> 17;
+  return random ^= random << 5;
 }
+static uint32_t seeded(uint32_t number, uint32_t seed) {
+  uint32_t random = (number * 2654435761u) ^ seed * 747796405u;
+  if (!random) random = 1;
+  for (int i = 0; i < 4; i++) xorshift(random);
+  return random;
+}
+uint32_t next_random(Worker& w) { return xorshift(w.random); }
 
 bool happens_now(Worker& w) {
   const Asynchrony asynchrony = w.launch->asynchrony;
@@ -56,37 +63,47 @@ static Thread* pick_ready(Worker& w) {
   return &w.threads[warp * 32 + lane];
 }
 
-// The next block of the cluster with a runnable thread.
+// The next block with a runnable thread. A block whose threads have all yielded, as those that wait for another block
+// do, may look again while that one runs.
 static Worker* ready_block(Worker& w) {
-  const auto& blocks = w.lead->blocks;
-  const auto count = static_cast<uint32_t>(blocks.size());
-  const uint32_t skip = w.launch->order == Order::Random ? next_random(*w.lead) % count : 0;
-  for (uint32_t i = 0; i < count; i++)
-    if (Worker* other = blocks[(w.rank + skip + i) % count]; other->ready.warps) return other;
+  OsThread& os = *w.os;
+  const auto count = static_cast<uint32_t>(os.blocks.size());
+  const bool random = os.takes_turns;
+  const uint32_t own = w.slot * w.launch->cluster() + w.rank, skip = random ? xorshift(os.random) % count : 0;
+  for (uint32_t i = 0; i < count; i++) {
+    Worker* other = os.blocks[(own + skip + i) % count];
+    if (other->ready.warps) return other;
+    if (!random || other == &w || !other->yielded.warps || xorshift(os.random) % 4) continue;
+    std::swap(other->ready, other->yielded);
+    return other;
+  }
   return nullptr;
 }
 
 static Thread* pick_elsewhere(Worker& w) {
   for (;;) {
     if (Worker* next = ready_block(w)) {
+      w.os->stretch = 1u << xorshift(w.os->random) % 12;  // short and long ones, since blocks may be far apart
       switch_to_block(*next);
       return pick_ready(*next);
     }
-    if (finish_awaited_copy(*w.lead)) continue;
+    const auto& blocks = w.os->blocks;
+    if (std::any_of(blocks.begin(), blocks.end(), [](Worker* b) { return !b->rank && finish_awaited_copy(*b); }))
+      continue;
     bool yielded = false;
-    for (Worker* member : w.lead->blocks) {
-      yielded |= member->yielded.warps != 0;
-      std::swap(member->ready, member->yielded);
+    for (Worker* other : blocks) {
+      yielded |= other->yielded.warps != 0;
+      std::swap(other->ready, other->yielded);
     }
     if (!yielded) return nullptr;
   }
 }
 
-// Takes the next runnable thread of the cluster and makes its block the running one; null if there is none. A block
-// goes on while it can, since a switch costs more than a thread; in random order it now and then does not. What runs
-// beside the threads goes on before threads that have yielded.
+// Takes the next runnable thread and makes its block the running one; null if there is none. A block goes on while it
+// can, since a switch costs more than a thread; where blocks take turns, for a stretch. What runs beside the threads
+// goes on before threads that have yielded.
 static Thread* pick(Worker& w) {
-  const bool stays = w.launch->cluster() == 1 || w.launch->order != Order::Random || next_random(*w.lead) % 64;
+  const bool stays = !w.os->takes_turns || w.os->stretch--;
   return w.ready.warps && stays ? pick_ready(w) : pick_elsewhere(w);
 }
 
@@ -118,18 +135,19 @@ static void report_deadlock(Worker& w) {
 }
 
 [[noreturn]] static void deadlock(Worker& w) {
-  for (Worker* member : w.lead->blocks) {
-    if (!member->live) continue;
-    switch_to_block(*member);
-    report_deadlock(*member);
+  for (Worker* other : w.os->blocks) {
+    if (!other->live) continue;
+    switch_to_block(*other);
+    report_deadlock(*other);
   }
   abandon();
 }
 
-static bool any_live(const Worker& w) {
-  return w.live ||
-         std::any_of(w.lead->blocks.begin(), w.lead->blocks.end(), [](const Worker* member) { return member->live; });
+static bool any_live(const std::vector<Worker*>& blocks) {
+  return std::any_of(blocks.begin(), blocks.end(), [](const Worker* w) { return w->live; });
 }
+
+static void begin_cluster(Worker& lead);
 
 static void exit_thread(Worker& w, Thread& t) {
   require_copies_awaited(t);
@@ -142,40 +160,38 @@ static void exit_thread(Worker& w, Thread& t) {
   release_if_complete(w);
   release_warp_groups(w, t.linear / 32);
   if (w.lead->cluster_barrier.arrived) release_cluster_if_complete(*w.lead);
-  if (!any_live(w)) drain_copies(*w.lead);
+  if (w.live || any_live(w.lead->blocks)) return;
+  drain_copies(*w.lead);
+  begin_cluster(*w.lead);
 }
 
-static void start(Worker& w, Thread& fresh);
-
-// A fiber runs thread after thread: while the next one is fresh it starts on the same stack, so a block whose
-// threads never wait needs one stack and not one switch.
+// A fiber runs thread after thread: while the next one is fresh it starts on the same stack, so blocks whose threads
+// never wait need one stack and not one switch.
 static void fiber_main() {
-  Worker& w = *worker;
+  const Launch& launch = *worker->launch;
   for (;;) {
-    w.launch->kernel->entry(w.launch->arguments);
-    Thread& done = running();
-    exit_thread(w, done);
-    Thread* next = pick(w);
-    if (!next && any_live(w)) deadlock(w);
+    launch.kernel->entry(launch.arguments);
+    Fiber* fiber = running().fiber;
+    OsThread& os = *worker->os;
+    exit_thread(*worker, running());
+    Thread* next = pick(*worker);
+    if (!next && any_live(os.blocks)) deadlock(*worker);
     if (next) {
+      const bool fresh = next->state == State::Fresh;
       thread = next;
-      if (next->state == State::Fresh) {
-        if (worker == &w) {
-          next->fiber = done.fiber;
-          next->state = State::Running;
-          continue;
-        }
-        start(*worker, *next);
-      }
       next->state = State::Running;
+      if (fresh) {
+        next->fiber = fiber;
+        continue;
+      }
     }
-    w.stacks.give(done.fiber);
-    fiber_switch(*done.fiber, next ? *next->fiber : w.lead->home);
+    os.stacks.give(fiber);
+    fiber_switch(*fiber, next ? *next->fiber : os.home);
   }
 }
 
-static void start(Worker& w, Thread& fresh) {
-  fresh.fiber = w.stacks.take();
+static void start(Thread& fresh) {
+  fresh.fiber = worker->os->stacks.take();
   if (!fresh.fiber) {
     report(block_name() + ": out of memory for thread stacks");
     abandon();
@@ -188,19 +204,34 @@ void park(Worker& w, Thread& self) {
   Thread* next = pick(w);
   if (!next) deadlock(w);
   thread = next;
-  if (next->state == State::Fresh) start(*worker, *next);
+  if (next->state == State::Fresh) start(*next);
   next->state = State::Running;
   if (next != &self) fiber_switch(*self.fiber, *next->fiber);
+}
+
+// Where a thread looks at what other blocks do, or shows them something, blocks take turns more often than elsewhere.
+static bool ends_stretch(Worker& w) {
+  if (w.launch->alive == 1 || xorshift(w.os->random) % 4) return false;
+  w.os->stretch = 0;
+  return true;
 }
 
 void yield() {
   Worker& w = *worker;
   Thread& self = running();
+  ends_stretch(w);
   // Alone, this thread can only be waiting for another block, so for another OS thread.
-  if (!w.ready.warps && !w.yielded.warps && w.launch->cluster() == 1) sched_yield();
+  if (!w.ready.warps && !w.yielded.warps && w.os->blocks.size() == 1) sched_yield();
   self.state = State::Ready;
   w.yielded.add(self.linear);
   park(w, self);
+}
+
+void let_blocks_run() {
+  Worker& w = *worker;
+  if (!ends_stretch(w)) return;
+  make_ready(w, running().linear);
+  park(w, running());
 }
 
 static void reset_block(Worker& w, uint64_t number) {
@@ -231,33 +262,46 @@ static void reset_block(Worker& w, uint64_t number) {
   reset_registers(w);
   w.live = w.thread_count;
   w.current_warp = w.at_barrier = w.predicates = 0;
-  w.random = static_cast<uint32_t>(number * 2654435761u) ^ launch.seed * 747796405u;
-  if (!w.random) w.random = 1;
-  for (int i = 0; i < 4; i++) next_random(w);
+  w.random = seeded(static_cast<uint32_t>(number), launch.seed);
 }
 
 // What a block finds in shared memory is undefined on a GPU; all ones read as NaN.
 static void poison_shared(Worker& w) {
   const Kernel& kernel = *w.launch->kernel;
   if (kernel.dynamic_shared) memset(w.view.dynamic_shared, 0xff, kernel.dynamic_shared);
-  if (w.rank) w.away.assign(kernel.static_shared, static_cast<char>(0xff));
-  else if (kernel.static_shared > 1) memset(static_shared(kernel), 0xff, kernel.static_shared);
+  if (kernel.static_shared <= 1) return;
+  if (w.os->blocks.size() > 1) w.away.assign(kernel.static_shared, static_cast<char>(0xff));
+  if (&w == worker) memset(static_shared(kernel), 0xff, kernel.static_shared);
 }
 
-void run_blocks(Worker& lead, uint64_t first) {
+// The next block or cluster that nobody has begun takes the place of one that has ended.
+static void begin_cluster(Worker& lead) {
+  uint64_t first;
+  if (!take_cluster(*lead.launch, first)) return;
   lead.cluster_barrier = {};
   for (Worker* w : lead.blocks) {
     reset_block(*w, first + w->rank);
     poison_shared(*w);
   }
-  if (lead.blocks.size() > 1) lead.away.resize(lead.launch->kernel->static_shared);
   if (checker) checker->begin_blocks(lead, first);
-  Thread& thread_0 = *pick(lead);
-  thread = &thread_0;
-  start(*worker, thread_0);
-  thread_0.state = State::Running;
-  fiber_switch(lead.home, *thread_0.fiber);
-  switch_to_block(lead);
+}
+
+void run_blocks(OsThread& os) {
+  const Launch& launch = *os.blocks[0]->launch;
+  os.random = seeded(0, launch.seed);
+  os.stretch = 0;
+  os.takes_turns = os.blocks.size() > 1 && (launch.alive > 1 || launch.order == Order::Random);
+  worker = os.blocks[0];
+  block = &worker->view;
+  for (Worker* w : os.blocks) w->live = 0, w->ready = w->yielded = ThreadSet{};
+  for (Worker* w : os.blocks)
+    if (!w->rank) begin_cluster(*w);
+  Thread* first = pick(*worker);
+  if (!first) return;
+  thread = first;
+  start(*first);
+  first->state = State::Running;
+  fiber_switch(os.home, *first->fiber);
 }
 
 }  // namespace baracuda_host

@@ -18,13 +18,11 @@ static constexpr double grace = 0.1;  // seconds to reach a barrier after the ti
 // some libraries change for every thread that starts after them.
 class RunsFibers {
  public:
-  explicit RunsFibers(Worker& w) {
-    w.handle = pthread_self();
-    worker = &w;
-    block = &w.view;
-    if (!w.signal_stack) w.signal_stack = malloc(signal_stack_bytes);
+  explicit RunsFibers(OsThread& os) {
+    os.handle = pthread_self();
+    if (!os.signal_stack) os.signal_stack = malloc(signal_stack_bytes);
     stack_t own{};
-    own.ss_sp = w.signal_stack;
+    own.ss_sp = os.signal_stack;
     own.ss_size = signal_stack_bytes;
     sigaltstack(&own, &signal_stack_);
     fegetenv(&environment_);
@@ -45,7 +43,7 @@ class RunsFibers {
 // First a request to leave at the next barrier; a thread that reaches none is interrupted. A stop that
 // arrives when the kernel has just ended is void.
 static void handle_stop(int, siginfo_t*, void*) {
-  if (!worker || !worker->lead->in_kernel) return;
+  if (!worker || !worker->os->in_kernel) return;
   if (!aborting.exchange(true)) return;
   report_and_abandon("stopped by the launch timeout");
 }

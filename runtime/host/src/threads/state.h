@@ -1,6 +1,7 @@
 // What the runtime keeps for each CUDA thread, each worker and each launch.
 #pragma once
 #include <atomic>
+#include <memory>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -87,6 +88,7 @@ struct Launch {
   Order order;
   uint32_t seed;
   Asynchrony asynchrony;
+  uint32_t alive;               // clusters that an OS thread runs at once
   bool overlaps;                // may start before the launch before has ended
   class WatchedMemory* memory;  // null unless the launch is checked
   uint32_t cluster() const { return kernel->cluster; }
@@ -100,14 +102,14 @@ struct ClusterBarrier {
   std::vector<uint32_t> clock, seen;  // in check mode: of the arrivals in this phase and in the last
 };
 
-// One OS thread and the block that it runs. The blocks of a cluster run on one OS thread: each has a Worker, and that
-// of rank 0, which leads, stands for the OS thread. What a block has in static shared memory is the OS thread's own; of
-// blocks that do not run it lies in `away`.
+// A block that is alive, or where the next one will run. The blocks of a cluster run on one OS thread, and that of rank
+// 0 leads them. What a block has in static shared memory is the OS thread's own; of blocks that do not run it lies in
+// `away`.
 struct Worker {
+  struct OsThread* os = nullptr;
   Worker* lead = this;
-  uint32_t rank = 0;
-  std::vector<Worker*> blocks{this};  // of the leader: of each rank
-  std::vector<Worker*> others;        // of the leader: all that were ever made
+  uint32_t rank = 0, slot = 0;  // in the cluster; of the cluster on the OS thread
+  std::vector<Worker*> blocks;  // of the leader: of each rank
   std::vector<char> away;
   ClusterBarrier cluster_barrier;  // of the leader
   BlockView view{};
@@ -124,10 +126,18 @@ struct Worker {
   std::vector<WarpProducts*> products;               // of each warp
   std::vector<uint32_t> registers;                   // of a thread of each warp; 0: as launched
   uint32_t free_registers = 0;
-  FiberStacks stacks;
-  Fiber home{};             // the OS thread's own stack
   char* dynamic = nullptr;  // mapping that holds dynamic shared memory, then a no-access page
   size_t dynamic_bytes = 0;
+};
+
+// One OS thread and the blocks that are alive on it.
+struct OsThread {
+  std::vector<std::unique_ptr<Worker>> made;  // all that there ever were
+  std::vector<Worker*> blocks;                // cluster by cluster
+  bool takes_turns = false;                   // whether blocks do, at random, rather than go on while they can
+  uint32_t random = 1, stretch = 0;           // how often the running block may still go on
+  FiberStacks stacks;
+  Fiber home{};  // the OS thread's own stack
   sigjmp_buf abandoned;
   volatile bool in_kernel = false;
   void* signal_stack = nullptr;
@@ -140,7 +150,7 @@ extern __thread Worker* worker BARACUDA_HOST_FAST_TLS;
 inline Thread& running() { return *static_cast<Thread*>(thread); }
 
 // scheduler.cpp
-void run_blocks(Worker& lead, uint64_t first);  // one, or those of a cluster
+void run_blocks(OsThread& os);  // until none is left
 inline uint32_t in_cluster(const Worker& w, uint32_t thread) { return w.rank * w.thread_count + thread; }
 void park(Worker& w, Thread& self);  // gives up the OS thread until somebody makes `self` ready
 void make_ready(Worker& w, uint32_t index);
@@ -181,6 +191,7 @@ void handle_fault(int signal, siginfo_t* info, void* context);
 extern std::atomic<bool> aborting;  // a worker abandoned its block, so the launch is lost
 
 // pool.cpp
+bool take_cluster(const Launch& launch, uint64_t& first);  // the next one's first block; false if none is left
 std::string run_launch(Launch launch, int workers, double timeout);  // returns its findings
 
 }  // namespace baracuda_host

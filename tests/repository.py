@@ -9,6 +9,9 @@ from ruamel.yaml import YAML
 
 from baracuda.checking.sampling import share
 from baracuda.checking.variables import FIRST, SAMPLE
+from baracuda.runtime.cache.folder import CacheFolder
+from baracuda.runtime.host import HostDevice
+from baracuda.runtime.host.cache import content
 
 T = TypeVar("T")
 
@@ -33,3 +36,9 @@ def few(items: Iterable[T], count: int, name: Callable[[T], str] = str) -> list[
         return list(known.values())
     sampled = share({one: [one] for one in known}, count, seed, os.environ.get(FIRST, "").split())
     return [item for one, item in known.items() if one in sampled]
+
+
+def share_runtime(cache: Path) -> None:
+    """Copy the library that runs the host device's kernels to another cache, so that it is not built there again."""
+    built = HostDevice()._builder.runtime_file()
+    CacheFolder(cache / "host").write(built.name, content(built))

@@ -72,12 +72,21 @@ class Builder:
         """The runtime library of this process."""
         global _runtime
         if _runtime is None:
-            texts = _texts(_RUNTIME.parent), _texts(HOST_HEADERS)
-            name = "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
             _runtime = self.cache.load(
-                name, self._build_runtime, lambda path: RuntimeLibrary(str(path)), label="the host runtime"
+                self._runtime_name(),
+                self._build_runtime,
+                lambda path: RuntimeLibrary(str(path)),
+                label="the host runtime",
             )
         return _runtime
+
+    def runtime_file(self) -> Path:
+        """The file of the runtime library, built if it is missing."""
+        return self.cache.get(self._runtime_name(), self._build_runtime)
+
+    def _runtime_name(self) -> str:
+        texts = _texts(_RUNTIME.parent), _texts(HOST_HEADERS)
+        return "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
 
     def kernel(
         self, source: KernelSource, load: Callable[[Path], T], *, check: bool = False, coverage: Path | None = None

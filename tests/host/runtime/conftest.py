@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from repository import KERNELS
+from repository import KERNELS, share_runtime
 
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.host import HostDevice
@@ -23,9 +23,10 @@ Run = Callable[..., None]
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One cache folder for this run of the tests, in all of its processes."""
+    """One cache folder for this run of the tests, in all of its processes, that holds the runtime library alone."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "baracuda-cache"
+    share_runtime(folder)
     before = os.environ.get("BARACUDA_CACHE_DIR")
     os.environ["BARACUDA_CACHE_DIR"] = str(folder)
     yield folder

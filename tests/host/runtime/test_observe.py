@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import share_runtime
 
 from baracuda.checking.audit.image import code_digest
 from baracuda.cli.terminal import working
@@ -46,6 +47,7 @@ def stderr_of(script: str, cache: Path, **environment: str) -> list[str]:
 
 def test_levels_of_the_log(tmp_path: Path) -> None:
     """Nothing by default; what is compiled at info; what is selected and loaded, and from where, at debug."""
+    share_runtime(tmp_path)
     (compiled,) = stderr_of(_RUNS, tmp_path, BARACUDA_LOG="info")
     assert compiled.startswith("baracuda INFO: compiled softmax_f32_")
     assert " for the host device in " in compiled and compiled.endswith(" s")
@@ -105,6 +107,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> Iterator[io.
 
 def test_status_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It names the kernel, on every device, and is erased at the end, whatever comes of it; the cache shows none."""
+    share_runtime(tmp_path)
     monkeypatch.setenv("BARACUDA_CACHE_DIR", str(tmp_path))
     for name, work in {
         "the host device": lambda: HostDevice().load(SOURCE),

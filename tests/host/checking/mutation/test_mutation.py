@@ -6,9 +6,8 @@ import ast
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from repository import ROOT
 
 from baracuda.checking.mutation import verdict
@@ -43,6 +43,8 @@ from baracuda.checking.mutation.survivors import Declared, declared, unused
 from baracuda.checking.mutation.worker import Outcome
 from baracuda.checking.oracles.memo import memo, memoized
 from baracuda.checking.problems.subject import Subject
+from baracuda.cli.main import main
+from baracuda.cli.prove import mutate as mutate_module
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import InvalidProblem, SpecError
 
@@ -394,25 +396,30 @@ def test_the_oracle_is_asked_once_for_each_question() -> None:
     assert len(asked) == len(questions) + 1
 
 
-def mutate(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from baracuda.cli.main import main; main()", "mutate", *arguments]
-    paths = os.pathsep.join(filter(None, [str(ROOT / ".imports"), os.environ.get("PYTHONPATH")]))
-    variables = {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(scratch)}
-    return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True)
+def test_a_run_that_was_interrupted_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process has judged is not judged again. Which mutants are killed, test_frozen_mutants.py says."""
+    state, add, left = tmp_path / "state", State.add, list[str]()
+    every = mutate_module._mutants(["softmax"], ROOT / "specs", "baracuda.generated")
+    some = [m for m in every if m.operator == "statement"][:2]
+    monkeypatch.setattr(mutate_module, "_mutants", lambda *_: some)
+    command = ["mutate", "softmax", "--at-least", "0", "--jobs", "1", "--state", str(state)]
 
+    def interrupted(of: State, one: Outcome) -> None:
+        add(of, one)
+        raise OSError("no room")
 
-def test_a_run_that_was_interrupted_continues(tmp_path: Path) -> None:
-    """What was judged is not judged again. Which mutants are killed, test_frozen_mutants.py says."""
-    state = tmp_path / "state"
-    some = ["alibi", "--sample", "3", "--at-least", "0", "--jobs", "1", "--state", str(state)]
-    with mutate(tmp_path, *some) as interrupted:
-        while interrupted.poll() is None and (not state.exists() or not state.read_text().count("\n")):
-            time.sleep(0.05)
-        interrupted.kill()
+    def run(rest: list[Mutant], variables: object, workers: int, report: Callable[[Outcome], None]) -> None:
+        for one in rest:
+            left.append(one.id)
+            report(outcome(one, verdict.KILLED))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "add", interrupted)
+        assert CliRunner().invoke(main, command).exit_code == 1
     before = state.read_text()
-    with mutate(tmp_path, *some, "--json") as continued:
-        said = json.loads(continued.communicate()[0])
-    assert continued.returncode == 0 and [row["op"] for row in said["ops"]] == ["alibi"]
-    assert state.read_text().startswith(before)
-    judged = [json.loads(line)["id"] for line in state.read_text().splitlines()]
-    assert len(set(judged)) == len(judged) == 3
+    (judged,) = map(json.loads, before.splitlines())
+    assert (judged["id"], judged["verdict"]["what"]) == (some[0].id, verdict.KILLED)
+    monkeypatch.setattr(mutate_module, "run", run)
+    said = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
+    assert left == [some[1].id] and said["ops"][0]["mutants"] == 2
+    assert state.read_text().startswith(before) and state.read_text().count("\n") == 2

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from repository import share_runtime
 
 from baracuda.checking.compare.judge import Outcome, Settings
 from baracuda.checking.compare.worker import Judge
@@ -27,7 +28,8 @@ from baracuda.checking.trials.trial import Trial, trial
 from baracuda.checking.verify import checks
 from baracuda.cli.main import main
 from baracuda.cli.prove import repro as commanded
-from baracuda.codegen.project import installed, plans_of
+from baracuda.codegen.emit import generate
+from baracuda.codegen.project import Project, installed, plans_of
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import ElementKind, KernelInternal
 
@@ -217,12 +219,13 @@ def test_checks_offer_what_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def project(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The command line in a folder with specs of one op, and templates of its own."""
+    """The command line in a folder with specs of one op, templates and a cache of its own."""
     (tmp_path / "specs" / "normalization").mkdir(parents=True)
     text = SPEC.read_text().replace("dtypes: [f32, f16, bf16, f64]", "dtypes: [f32]")
     (tmp_path / "specs" / "normalization" / SPEC.name).write_text(text)
     (tmp_path / "templates").mkdir()
     (tmp_path / "mine").mkdir()
+    share_runtime(tmp_path / "cache")
 
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         code = "from baracuda.cli.main import main; main(prog_name='baracuda-gen')"
@@ -233,11 +236,10 @@ def project(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return command
 
 
-def with_template(tmp_path: Path, text: str) -> None:
-    (tmp_path / "templates" / TEMPLATE.name).write_text(text)
-
-
-GENERATE = ["generate", "--out", "mine/generated", "--templates", "templates"]
+def generate_with(text: str, folder: Path) -> None:
+    """Generate the package of the project in `folder` from a template's text."""
+    (folder / "templates" / TEMPLATE.name).write_text(text)
+    generate.write(Project.read(folder / "specs", [folder / "templates"]).files, folder / "mine" / "generated")
 
 
 def test_a_broken_kernel_is_kept_and_seen_until_it_is_mended(
@@ -246,8 +248,7 @@ def test_a_broken_kernel_is_kept_and_seen_until_it_is_mended(
     """`test --repro`, then `repro` with the kernel broken and mended, in processes of their own."""
     text = TEMPLATE.read_text()
     assert RIGHT in text, "the defect is no longer in the text; write it anew"
-    with_template(tmp_path, text.replace(RIGHT, WRONG))
-    assert project(*GENERATE).returncode == 0
+    generate_with(text.replace(RIGHT, WRONG), tmp_path)
     options = ["--package", "mine.generated", "--repro", "found", "--", "-x", "-k", "test_accuracy"]
     tested = project("test", "rms_norm", *options)
     (file,) = (tmp_path / "found").iterdir()
@@ -256,8 +257,7 @@ def test_a_broken_kernel_is_kept_and_seen_until_it_is_mended(
     assert failing.returncode == 1 and "now: 'y' is wrong" in failing.stdout and not failing.stderr
     (said,) = (line.removeprefix("now: ") for line in failing.stdout.splitlines() if line.startswith("now: "))
     assert said in tested.stdout
-    with_template(tmp_path, text)
-    assert project(*GENERATE).returncode == 0
+    generate_with(text, tmp_path)
     mended = project("repro", str(file), "--package", "mine.generated")
     assert mended.returncode == 0 and mended.stdout.endswith(f"before: {said}\npasses now\n")
     assert mended.stderr == "changed since: the kernel's text\n"

@@ -385,12 +385,12 @@ def test_the_architectures_are_those_of_specs() -> None:
 
 
 def test_committed_kernels_keep_their_contracts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For sm_90, a few of each op's, which differ as much as possible; `baracuda-gen check` audits more of them."""
+    """For sm_90, one or two of each op's, which differ as much as possible; `baracuda-gen check` audits more."""
     monkeypatch.setattr(planned, "_TRIES", 0)  # random cases, which serve SKUs that no case of the spec does
-    sampled = sample(variants_of(PROJECT, archs=["sm_90"]), of_all=60)
+    sampled = sample(variants_of(PROJECT, archs=["sm_90"]), of_all=30)
     audit = Audit.of(sampled, PROJECT.ops)
-    assert len(sampled) == 60 == len({id(v) for v in sampled})
-    assert len({v.row.sku.op for v in sampled}) == min(60, len(PROJECT.ops))
+    assert len(sampled) == 30 == len({id(v) for v in sampled})
+    assert len({v.row.sku.op for v in sampled}) == min(30, len(PROJECT.ops))
     assert not audit.failed and len(audit.audited) == len(sampled)
     assert not audit.violations, "\n".join(map(str, audit.violations))
 

@@ -16,6 +16,7 @@ import pytest
 from repository import ROOT, SPECS
 
 import baracuda.runtime as rt
+from baracuda.checking.listing.sample import sample
 from baracuda.checking.listing.variants import variants_of
 from baracuda.checking.oracles.accuracy import compare
 from baracuda.checking.verify import run
@@ -606,10 +607,11 @@ def test_a_program_of_cells_reads_and_stores_8_bit_floats(tmp_path: Path, monkey
     generate(specs, tmp_path / "packing")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    assert run(specs, "packing") == 0
+    assert run(specs, "packing", extra=["-k", "not test_conversions"]) == 0  # conversions are not of an op
     project = Project.read(specs)
-    audit = Audit.of(variants_of(project, archs=("sm_80", "sm_90"), package="packing"), project.ops)
-    assert not audit.failed and not audit.violations and len(audit.audited) >= 48
+    chosen = sample(variants_of(project, archs=("sm_80", "sm_90"), package="packing"), of_an_op=16)
+    audit = Audit.of(chosen, project.ops)
+    assert not audit.failed and not audit.violations and len(audit.audited) == 16
 
 
 @pytest.mark.parametrize(

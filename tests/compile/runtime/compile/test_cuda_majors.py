@@ -108,6 +108,7 @@ def test_kernels_are_held_to_the_same_contracts(other: Path) -> None:
         ("cubin_cache cuda_launch", "not sixteen_processes"),
         ("flash_sm90 flash_backward_sm90", "not makes_it_fast or bf16-128-128-512 or bf16-256-256-512"),
     ],
+    ids=["cache and launches", "attention"],
 )
 def test_what_needs_no_gpu_is_the_same(other: Path, tests: str, few: str) -> None:
     """The cache, its keys and the launches; no spill and no product in series where registers are fewest."""

@@ -96,6 +96,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
                                                                                 : 16;
     static constexpr int TILES = STEP / 8;
     using Scores = Sum[PARTS][TILES];
+    static constexpr double LOG2E = 1.4426950408889634;
 
     const Args& args;
     Band band;
@@ -229,26 +230,51 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
         }
     }
 
+    // What ALiBi and a mask add to the exponents of a tile.
+    struct Bias {
+        A slope, distance;  // ALiBi: the slope, and the distance of the tile's first query from its first key
+        const A* mask;
+        int own_last, last;
+    };
+    __device__ Bias bias_of(int stream_head, long long first) const {
+        const long long query = OWN_KEYS ? first : own_first(), key = OWN_KEYS ? own_first() : first;
+        const int head = OWN_KEYS ? stream_head : own_head;
+        Bias bias = {};
+        if constexpr (Variant::HAS_ALIBI_SLOPES) {
+            bias.slope = *args.alibi_slopes.at(batch, head) * A(LOG2E);
+            bias.distance = A(query + band.shift - key);
+        }
+        if constexpr (Variant::HAS_MASK) {
+            bias.mask = args.mask.at(batch, head, query, key);
+            bias.own_last = int(min((long long)OWN, own_len() - own_first())) - 1;
+            bias.last = int(min((long long)STREAM, stream_len() - first)) - 1;
+        }
+        return bias;
+    }
+    __device__ void add_bias(A& exponent, const Bias& bias, int own, int other) const {
+        if constexpr (Variant::HAS_ALIBI_SLOPES)
+            exponent -= bias.slope * math::abs(bias.distance + A(OWN_KEYS ? other - own : own - other));
+        if constexpr (Variant::HAS_MASK) {  // beyond the last row any element will do
+            const int x = min(own, bias.own_last), y = min(other, bias.last);
+            exponent += bias.mask[(OWN_KEYS ? y : x) * args.mask.stride[2] + (OWN_KEYS ? x : y) * args.mask.stride[3]] *
+                        A(LOG2E);
+        }
+    }
+
+    // Of two queries in a streamed tile.
+    __device__ static void load_statistics(Pack<A, 2>& of_lse, Pack<A, 2>& of_delta, const A* at) {
+        of_lse.load(at);
+        of_lse.lane[0] = in_base_2(of_lse.lane[0]);
+        of_lse.lane[1] = in_base_2(of_lse.lane[1]);
+        if constexpr (WANT_K) of_delta.load(at + STREAM);
+    }
+
     // From q k^T and dy v^T to P and dS, for the STEP columns from `col` on of the tile of head `stream_head` that
     // begins at row `first`. EDGE: some of these columns are masked for some rows of the warp.
     template <bool EDGE>
     __device__ void weigh(Scores& score, Scores& grad, int stage, int stream_head, long long first, int col) const {
-        constexpr double LOG2E = 1.4426950408889634;
         const A scale = A(args.scale), softcap = A(args.softcap), factor = A(args.scale * LOG2E);
-        const long long query = OWN_KEYS ? first : own_first(), key = OWN_KEYS ? own_first() : first;
-        const int head = OWN_KEYS ? stream_head : own_head;
-        A slope = 0, distance = 0;  // ALiBi: slope, and distance of the tile's first query from its first key
-        if constexpr (Variant::HAS_ALIBI_SLOPES) {
-            slope = *args.alibi_slopes.at(batch, head) * A(LOG2E);
-            distance = A(query + band.shift - key);
-        }
-        const A* mask = nullptr;
-        int own_last = 0, last = 0;
-        if constexpr (Variant::HAS_MASK) {
-            mask = args.mask.at(batch, head, query, key);
-            own_last = int(min((long long)OWN, own_len() - own_first())) - 1;
-            last = int(min((long long)STREAM, stream_len() - first)) - 1;
-        }
+        const Bias bias = bias_of(stream_head, first);
         int visible_from[PARTS][LANE_ROWS];
         unsigned span[PARTS]
                      [LANE_ROWS];  // the lane's rows attend to rows [visible_from, visible_from + span) of the tile
@@ -265,13 +291,8 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
 #pragma unroll
         for (int n = 0; n < TILES; ++n) {
             Pack<A, 2> of_lse, of_delta;
-            if constexpr (OWN_KEYS) {
-                const A* at = statistics + stage * 2 * STREAM + col + n * 8 + M::col(0);
-                of_lse.load(at);
-                of_lse.lane[0] = in_base_2(of_lse.lane[0]);
-                of_lse.lane[1] = in_base_2(of_lse.lane[1]);
-                if constexpr (WANT_K) of_delta.load(at + STREAM);
-            }
+            if constexpr (OWN_KEYS)
+                load_statistics(of_lse, of_delta, statistics + stage * 2 * STREAM + col + n * 8 + M::col(0));
 #pragma unroll
             for (int part = 0; part < PARTS; ++part)
 #pragma unroll
@@ -287,14 +308,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
                     } else {
                         exponent = math::fma(weight, factor, -base);
                     }
-                    if constexpr (Variant::HAS_ALIBI_SLOPES)
-                        exponent -= slope * math::abs(distance + A(OWN_KEYS ? other - own : own - other));
-                    if constexpr (Variant::HAS_MASK) {  // beyond the last row any element will do
-                        const int x = min(own, own_last), y = min(other, last);
-                        exponent +=
-                            mask[(OWN_KEYS ? y : x) * args.mask.stride[2] + (OWN_KEYS ? x : y) * args.mask.stride[3]] *
-                            A(LOG2E);
-                    }
+                    add_bias(exponent, bias, own, other);
                     const bool visible = !EDGE || unsigned(other - visible_from[part][i / 2]) < span[part][i / 2];
                     weight = visible ? math::exp2(exponent) : A(0);
                     if constexpr (WANT_K) {

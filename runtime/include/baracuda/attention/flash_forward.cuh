@@ -227,6 +227,108 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
     }
 };
 
+// The queries of a block: `rows` from `first_row` on, of one head.
+struct FlashBlock {
+    long long batch, head, first_row, rows;
+};
+
+// A block's copies of tiles of keys and of values, of those before `end_key`.
+template <typename T, class Flash, class Variant, class Args> struct FlashLoads {
+    typename Flash::Shared* const& shared;
+    const Args& args;
+    const T *const &k, *const &v;
+    const long long& end_key;
+
+    __device__ __forceinline__ void keys(long long key, int stage) const {
+        const typename Flash::KTile tile{shared->k[stage]};
+        const long long stride = args.k.stride[2];
+        copy_rows<Flash::THREADS, Variant::PACKED>(tile, k + key * stride, stride, end_key - key, args.d_k,
+                                                   opaque(threadIdx.x));
+    }
+    __device__ __forceinline__ void values(long long key, int stage) const {
+        const typename Flash::VTile tile{shared->v[stage]};
+        const long long stride = args.v.stride[2];
+        copy_rows<Flash::THREADS, Variant::PACKED>(tile, v + key * stride, stride, end_key - key, args.d_v,
+                                                   opaque(threadIdx.x));
+    }
+};
+
+// Applies scale, soft cap, ALiBi and mask to scores of keys from `key` on.
+template <class Variant, class Flash, class Args>
+__device__ __forceinline__ void change_scores(Flash& flash, const Args& args, const Band& band, const FlashBlock& block,
+                                              long long key, long long end_key) {
+    using A = typename Flash::A;
+    if constexpr (Flash::PLAIN) {
+        if (flash.before != A(1)) flash.each_score([&](A& s, int, int, int) { s *= flash.before; });
+    } else {
+        const unsigned thread = reload_thread_index();
+        const A slope = Variant::HAS_ALIBI_SLOPES ? *args.alibi_slopes.at(block.batch, block.head) : A(0);
+        const A cap = A(args.softcap), shift = A(block.first_row + band.shift - key);
+        flash.each_score([&](A& s, int m, int side, int beyond) {
+            s *= flash.before;
+            if (Variant::SOFTCAP) s = capped(s, cap);
+            const A distance = shift + A(flash.row(m, side, thread) - flash.column(thread));
+            if (Variant::HAS_ALIBI_SLOPES) s -= slope * math::abs(distance - A(beyond));
+        });
+        if constexpr (Variant::HAS_MASK)
+            flash.add_mask(args.mask.at(block.batch, block.head, block.first_row, key), args.mask.stride[2],
+                           args.mask.stride[3], int(block.rows), int(min(end_key - key, (long long)Flash::BLOCK_K)),
+                           thread);
+    }
+}
+
+// Masks keys that a row does not attend to. Key `col` of the tile is visible if it exists and its distance from the row
+// is within [low, high].
+template <class Variant, class Flash>
+__device__ __forceinline__ void mask_scores(Flash& flash, const Band& band, const FlashBlock& block, long long key,
+                                            long long end_key) {
+    using A = typename Flash::A;
+    constexpr long long REACH = Flash::BLOCK_Q + Flash::BLOCK_K;
+    const long long offset = block.first_row + band.shift - key;
+    const int low = int(max(-REACH, min(offset - band.left, REACH)));
+    const int high = int(max(-REACH, min(offset + band.right, REACH)));
+    const int keys = int(min(end_key - key, REACH));
+    const unsigned thread = reload_thread_index();
+    flash.each_score([&](A& s, int m, int side, int beyond) {
+        const int col = flash.column(thread) + beyond, distance = col - flash.row(m, side, thread);
+        if (col >= keys || (Variant::BAND && (distance < low || distance > high))) s = -math::infinity<A>();
+    });
+}
+
+// Stores y and lse: sums of weighted values over sums of weights.
+template <typename T, class Variant, class Flash, class Args>
+__device__ __forceinline__ void store_rows(const Flash& flash, const Args& args, const FlashBlock& block) {
+    using A = typename Flash::A;
+    const int cols = int(args.d_v);
+#pragma unroll
+    for (int m = 0; m < Flash::ROW_TILES; ++m)
+#pragma unroll
+        for (int side = 0; side < Flash::SIDES; ++side) {
+            A total = flash.total[m][side];
+            total += __shfl_xor_sync(ALL_LANES, total, 1);
+            total += __shfl_xor_sync(ALL_LANES, total, 2);
+            const int row = flash.row(m, side);
+            if (row >= block.rows) continue;
+            const bool none = total == A(0);
+            const A inverse = A(1) / total;
+            T* const y = args.y.at(block.batch, block.head, block.first_row + row);
+#pragma unroll
+            for (int n = 0; n < Flash::O_TILES; ++n) {
+                const A* const value = flash.out[m][n].value + 2 * side;
+                const int col = n * 8 + flash.column();
+                const Pack<T, 2> both = {T(none ? A(0) : value[0] * inverse), T(none ? A(0) : value[1] * inverse)};
+                if (Variant::PACKED) {
+                    if (col < cols) both.store(y + col);
+                } else {
+                    if (col < cols) y[col] = both.lane[0];
+                    if (col + 1 < cols) y[col + 1] = both.lane[1];
+                }
+            }
+            const A lse = none ? -math::infinity<A>() : flash.largest[m][side] * flash.after + math::log(total);
+            if (Flash::Op::lane() % 4 == 0) *args.lse.at(block.batch, block.head, block.first_row + row) = lse;
+        }
+}
+
 // y = softmax(scale q k^T, changed as Variant says) v and lse, the natural logarithm of the softmax' denominator. Rows
 // whose scores are all excluded or -inf have y = 0 and lse = -inf. Key and value head of head h is h / (num_heads /
 // num_kv_heads).
@@ -239,10 +341,8 @@ template <typename T, class Schedule, class Variant> struct FlashForward : Score
 template <typename T, class Schedule, class Variant, class Args> __device__ void flash_sdpa_main(const Args& args) {
     using Flash = FlashForward<T, Schedule, Variant>;
     using A = typename Flash::A;
-    using Op = typename Flash::Op;
     using Shared = typename Flash::Shared;
     constexpr int BLOCK_Q = Flash::BLOCK_Q, BLOCK_K = Flash::BLOCK_K, STAGES = Flash::STAGES;
-    constexpr bool PACKED = Variant::PACKED;
     DYN_SHARED(Shared, shared);
 
     const long long queries = args.query_len, tiles = (queries + BLOCK_Q - 1) / BLOCK_Q;
@@ -252,30 +352,22 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     const Band band = flash_band<Variant>(args);
     const long long nth = blockIdx.x % unsigned(tiles);
     const long long first_row = (Variant::BAND && band.right < OPEN ? tiles - 1 - nth : nth) * BLOCK_Q;
-    const long long block_rows = min((long long)BLOCK_Q, queries - first_row);
-    const long long first_key = band.first(first_row), end_key = band.end(first_row + block_rows - 1);
+    const FlashBlock block = {batch, head, first_row, min((long long)BLOCK_Q, queries - first_row)};
+    const long long first_key = band.first(first_row), end_key = band.end(first_row + block.rows - 1);
 
     const T* const k = args.k.at(batch, kv_head);
     const T* const v = args.v.at(batch, kv_head);
-    const auto load_keys = [&](long long key, int stage) {
-        const typename Flash::KTile tile{shared->k[stage]};
-        const long long stride = args.k.stride[2];
-        copy_rows<Flash::THREADS, PACKED>(tile, k + key * stride, stride, end_key - key, args.d_k, opaque(threadIdx.x));
-    };
-    const auto load_values = [&](long long key, int stage) {
-        const typename Flash::VTile tile{shared->v[stage]};
-        const long long stride = args.v.stride[2];
-        copy_rows<Flash::THREADS, PACKED>(tile, v + key * stride, stride, end_key - key, args.d_v, opaque(threadIdx.x));
-    };
+    const FlashLoads<T, Flash, Variant, Args> load = {shared, args, k, v, end_key};
 
     Flash flash(args.scale);
     // The keys that all rows attend to; [first_key, end_key) are those of any row.
-    const long long common_first = band.first(first_row + block_rows - 1), common_end = band.end(first_row);
+    const long long common_first = band.first(first_row + block.rows - 1), common_end = band.end(first_row);
     const typename Flash::QTile q{shared->q};
     if (first_key < end_key) {
-        copy_rows<Flash::THREADS, PACKED>(q, args.q.at(batch, head, first_row), args.q.stride[2], block_rows, args.d_k);
-        load_keys(first_key, 0);
-        if (STAGES == 2) load_values(first_key, 0);
+        copy_rows<Flash::THREADS, Variant::PACKED>(q, args.q.at(batch, head, first_row), args.q.stride[2], block.rows,
+                                                   args.d_k);
+        load.keys(first_key, 0);
+        if (STAGES == 2) load.values(first_key, 0);
         cp_async_commit_group();
         if (Flash::Q_IN_REGISTERS) {
             cp_async_wait_group<0>();
@@ -290,80 +382,25 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
         cp_async_wait_group<0>();
         __syncthreads();  // the copies have arrived, and the other buffer is free
         if (STAGES == 2) {
-            if (more) load_keys(key + BLOCK_K, other), load_values(key + BLOCK_K, other);
+            if (more) load.keys(key + BLOCK_K, other), load.values(key + BLOCK_K, other);
         } else {
-            load_values(key, 0);
+            load.values(key, 0);
         }
         cp_async_commit_group();
         flash.multiply_keys(q, {shared->k[stage]});
         if (STAGES == 1) {
             cp_async_wait_group<0>();
             __syncthreads();  // the values have arrived, and the keys are no longer needed
-            if (more) load_keys(key + BLOCK_K, 0);
+            if (more) load.keys(key + BLOCK_K, 0);
             cp_async_commit_group();
         }
-        if constexpr (Flash::PLAIN) {
-            if (flash.before != A(1)) flash.each_score([&](A& s, int, int, int) { s *= flash.before; });
-        } else {
-            const unsigned thread = reload_thread_index();
-            const A slope = Variant::HAS_ALIBI_SLOPES ? *args.alibi_slopes.at(batch, head) : A(0);
-            const A cap = A(args.softcap), shift = A(first_row + band.shift - key);
-            flash.each_score([&](A& s, int m, int side, int beyond) {
-                s *= flash.before;
-                if (Variant::SOFTCAP) s = capped(s, cap);
-                const A distance = shift + A(flash.row(m, side, thread) - flash.column(thread));
-                if (Variant::HAS_ALIBI_SLOPES) s -= slope * math::abs(distance - A(beyond));
-            });
-            if constexpr (Variant::HAS_MASK)
-                flash.add_mask(args.mask.at(batch, head, first_row, key), args.mask.stride[2], args.mask.stride[3],
-                               int(block_rows), int(min(end_key - key, (long long)BLOCK_K)), thread);
-        }
-        if (key < common_first || key + BLOCK_K > common_end) {
-            // Key `col` of the tile is visible if it exists and its distance from the row is within [low, high].
-            constexpr long long REACH = BLOCK_Q + BLOCK_K;
-            const long long offset = first_row + band.shift - key;
-            const int low = int(max(-REACH, min(offset - band.left, REACH)));
-            const int high = int(max(-REACH, min(offset + band.right, REACH)));
-            const int keys = int(min(end_key - key, REACH));
-            const unsigned thread = reload_thread_index();
-            flash.each_score([&](A& s, int m, int side, int beyond) {
-                const int col = flash.column(thread) + beyond, distance = col - flash.row(m, side, thread);
-                if (col >= keys || (Variant::BAND && (distance < low || distance > high))) s = -math::infinity<A>();
-            });
-        }
+        change_scores<Variant>(flash, args, band, block, key, end_key);
+        if (key < common_first || key + BLOCK_K > common_end) mask_scores<Variant>(flash, band, block, key, end_key);
         flash.online_softmax();
         flash.add_values({shared->v[stage]});
         stage = other;
     }
-
-    const int cols = int(args.d_v);
-#pragma unroll
-    for (int m = 0; m < Flash::ROW_TILES; ++m)
-#pragma unroll
-        for (int side = 0; side < Flash::SIDES; ++side) {
-            A total = flash.total[m][side];
-            total += __shfl_xor_sync(ALL_LANES, total, 1);
-            total += __shfl_xor_sync(ALL_LANES, total, 2);
-            const int row = flash.row(m, side);
-            if (row >= block_rows) continue;
-            const bool none = total == A(0);
-            const A inverse = A(1) / total;
-            T* const y = args.y.at(batch, head, first_row + row);
-#pragma unroll
-            for (int n = 0; n < Flash::O_TILES; ++n) {
-                const A* const value = flash.out[m][n].value + 2 * side;
-                const int col = n * 8 + flash.column();
-                const Pack<T, 2> both = {T(none ? A(0) : value[0] * inverse), T(none ? A(0) : value[1] * inverse)};
-                if (PACKED) {
-                    if (col < cols) both.store(y + col);
-                } else {
-                    if (col < cols) y[col] = both.lane[0];
-                    if (col + 1 < cols) y[col + 1] = both.lane[1];
-                }
-            }
-            const A lse = none ? -math::infinity<A>() : flash.largest[m][side] * flash.after + math::log(total);
-            if (Op::lane() % 4 == 0) *args.lse.at(batch, head, first_row + row) = lse;
-        }
+    store_rows<T, Variant>(flash, args, block);
 }
 
 }  // namespace baracuda

@@ -144,6 +144,24 @@ private:
     }
 };
 
+// A warp's copies of tiles of keys and values, of those before `end`.
+template <typename T, class Flash, class Variant, class Args> struct WarpLoads {
+    typename Flash::Ring& ring;
+    const Args& args;
+    const T *const &k, *const &v;
+    const long long& end;
+    const int& lane;
+
+    __device__ __forceinline__ void load(long long key, int stage) const {
+        if (key >= end) return;
+        const long long rows = end - key, k_stride = args.k.stride[2], v_stride = args.v.stride[2];
+        const typename Flash::KTile keys{ring.k[stage]};
+        const typename Flash::VTile values{ring.v[stage]};
+        copy_rows<32, Variant::PACKED>(keys, k + key * k_stride, k_stride, rows, args.d_k, opaque(lane));
+        copy_rows<32, Variant::PACKED>(values, v + key * v_stride, v_stride, rows, args.d_v, opaque(lane));
+    }
+};
+
 // The partial results of one split of the keys: sums of weights times values and of weights, and the maximum that both
 // are relative to.
 //
@@ -178,19 +196,12 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     typename Flash::Ring& ring = shared->ring[warp];
     const T* const k = args.k.at(batch, kv_head);
     const T* const v = args.v.at(batch, kv_head);
-    const auto load = [&](long long key, int stage) {
-        if (key >= end) return;
-        const long long rows = end - key, k_stride = args.k.stride[2], v_stride = args.v.stride[2];
-        const typename Flash::KTile keys{ring.k[stage]};
-        const typename Flash::VTile values{ring.v[stage]};
-        copy_rows<32, Variant::PACKED>(keys, k + key * k_stride, k_stride, rows, args.d_k, opaque(lane));
-        copy_rows<32, Variant::PACKED>(values, v + key * v_stride, v_stride, rows, args.d_v, opaque(lane));
-    };
+    const WarpLoads<T, Flash, Variant, Args> loads = {ring, args, k, v, end, lane};
 
     const long long first = begin + warp * BLOCK_K;
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        load(first + stage * STEP, stage);
+        loads.load(first + stage * STEP, stage);
         if (stage == 0) flash.copy_queries(shared->q, args, batch, kv_head * group);
         cp_async_commit_group();
     }
@@ -204,7 +215,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     for (long long key = first; key < end; key += STEP) {
         cp_async_wait_group<STAGES - 2>();
         __syncwarp();  // the tile has arrived, and all lanes are done with the one before
-        load(key + (STAGES - 1) * STEP, stage == 0 ? STAGES - 1 : stage - 1);
+        loads.load(key + (STAGES - 1) * STEP, stage == 0 ? STAGES - 1 : stage - 1);
         cp_async_commit_group();
         flash.multiply_keys(q, {ring.k[stage]});
         flash.change_scores(args, band, batch, kv_head * group, key, end);

@@ -36,6 +36,8 @@ from baracuda.checking.listing.variants import rows_of, sources_of, variants_of
 from baracuda.cli.demo.activations import activations
 from baracuda.cli.demo.machines import HostMachine
 from baracuda.cli.demo.rms_norm import passes
+from baracuda.cli.kernels import catalog
+from baracuda.cli.kernels.catalog import chosen_kernels
 from baracuda.cli.main import main
 from baracuda.cli.make.new import new
 from baracuda.cli.tools import doctor as doctor_steps
@@ -344,10 +346,12 @@ def test_check_knows_every_architecture_and_layout(
     assert set(asked) == {(a, f"BARACUDA_LAYOUT={x.upper()}") for a in archs for x in RowPlan.LAYOUTS}
 
 
-def test_list_with_resources(run: Run) -> None:
+def test_list_with_resources(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row for each kernel in each layout, with what `compile` reports, how wide it moves and its digest."""
+    first, *_, last = chosen_kernels(ops=["softmax"], dtype="f64")
+    kernels = [first, last]
+    monkeypatch.setattr(catalog, "chosen_kernels", lambda *_, **__: kernels)
     rows = json.loads(run("list", "softmax", "--dtype", "f64", "--resources", "--json").stdout)
-    kernels = REGISTRY.candidates("softmax", "f64")
     assert [(r["schedule"], r["arrays"], r["for"]) for r in rows] == [
         (str(k.sku.schedule), layout, "sm_90") for k in kernels for layout in RowPlan.LAYOUTS
     ]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from ruamel.yaml import YAML
 
 from baracuda.checking.sampling import share
 from baracuda.checking.variables import FIRST, SAMPLE
+from baracuda.codegen.project import Project
 from baracuda.runtime.cache.folder import CacheFolder
 from baracuda.runtime.host import HostDevice
 from baracuda.runtime.host.cache import content
@@ -19,6 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SPECS = ROOT / "specs"
 SAMPLES = ROOT / "tests" / "specs"
 KERNELS = ROOT / "tests" / "host" / "kernels"
+
+
+@cache
+def project() -> Project:
+    """The repository's specs, read and rendered once for all tests of a process; not to be changed."""
+    return Project.read(SPECS)
 
 
 def frozen_defects() -> Any:

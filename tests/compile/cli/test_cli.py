@@ -24,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from repository import few
+from repository import few, project
 
 import baracuda.checking.verify as verify
 import baracuda.cli.demo.demo as demo_steps
@@ -43,7 +43,7 @@ from baracuda.cli.make.new import new
 from baracuda.cli.tools import doctor as doctor_steps
 from baracuda.codegen import project as project_steps
 from baracuda.codegen.lower.op import RowOp
-from baracuda.codegen.project import PACKAGE, Project, installed, plan_names, plans_of
+from baracuda.codegen.project import PACKAGE, installed, plan_names, plans_of
 from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.wording import did_you_mean
 from baracuda.runtime import REGISTRY, CompileError, DriverError, Registered, RowPlan, SpecError
@@ -55,7 +55,7 @@ SPECS = installed("baracuda.specs")
 RMS_NORM = SPECS / "normalization" / "rms_norm.yaml"
 EXPLAIN = ["explain", "RMSNormPlan"]
 TILES, LATER = 14, 3  # of rms_norm for an element, and those for sm_90 on
-PROJECT = Project.read(SPECS)
+PROJECT = project()
 FIELDS = ["norm_axes_mask=2", "eps=1e-6", "has_gamma=true", "element=bf16"]
 
 Run = Callable[..., Result]

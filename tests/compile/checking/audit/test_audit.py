@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from repository import project
 
 from baracuda.checking.audit import collect as collect_module
 from baracuda.checking.audit import limits
@@ -26,11 +27,10 @@ from baracuda.checking.listing.variants import rows_of, sources_of, variants_of
 from baracuda.cli.kernels.audit_report import Audit
 from baracuda.cli.kernels.check import every_arch
 from baracuda.codegen.lower.op import Allowance, RowOp
-from baracuda.codegen.project import Project, installed
 from baracuda.runtime import CompileError, KernelSource, MathPrecision, Registered
 from baracuda.runtime.compile.cubin import INCLUDE, Assembly, assemble
 
-PROJECT = Project.read(installed("baracuda.specs"))
+PROJECT = project()
 ARCHS = ("sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
 STRICT = Allowance(registers=None, shared_bytes=None, stack_bytes=0, spill_bytes=())
 

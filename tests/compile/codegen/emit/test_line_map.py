@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from repository import ROOT
+from repository import ROOT, project
 
 from baracuda.checking.listing.variants import rows_of, sources_of
 from baracuda.codegen.emit.line_map import render_mapped
@@ -25,10 +25,9 @@ from baracuda.runtime.compile.cubin import assemble
 from baracuda.runtime.compile.line_map import Place, line_map, with_line_directives
 
 TEMPLATE = ROOT / "templates" / "row.cu.jinja"  # of the op that is broken below
-FOLDERS = (ROOT / "specs", ROOT / "tests" / "specs", ROOT / "examples" / "fused_norms" / "specs")
-KERNELS = {
-    path: text for folder in FOLDERS for path, text in Project.read(folder).files.items() if path.endswith(".cu")
-}
+OTHERS = (ROOT / "tests" / "specs", ROOT / "examples" / "fused_norms" / "specs")
+PROJECTS = (project(), *map(Project.read, OTHERS))
+KERNELS = {path: text for one in PROJECTS for path, text in one.files.items() if path.endswith(".cu")}
 DIRECTIVE = re.compile(r'#line (\d+) "(.+)"')
 
 

@@ -8,14 +8,14 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from repository import few
+from repository import few, project
 
 from baracuda.codegen.emit.plan_classes import plan_of, rows_of
-from baracuda.codegen.project import PACKAGE, SPECS, Project
+from baracuda.codegen.project import PACKAGE
 from baracuda.runtime import BaracudaError, ElementKind
 from baracuda.runtime.devices.architecture import Architecture
 
-PROJECT = Project.read(SPECS)
+PROJECT = project()
 CALLS = ("run", "run_unchecked", "bind", "can_implement")  # need the arrays of a caller
 APART = (*CALLS, "DESCRIPTOR", "TUNED", "kernels", "_selected", "_names")
 DEVICES = ("sm_80", "sm_86", "sm_90")

@@ -8,18 +8,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from repository import few
+from repository import few, project
 
 import baracuda.generated as plans
 from baracuda.codegen.lower.op import RowOp
-from baracuda.codegen.project import Project, installed
 from baracuda.runtime import REGISTRY, ElementKind, PlanPreference, Tile
 from baracuda.runtime.devices.architecture import Architecture
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 plans.import_all()
 LONGEST = 131072
-PROJECT = Project.read(installed("baracuda.specs"))
+PROJECT = project()
 BY_RULE = PlanPreference(tuned=False)
 NORMS = {"norm_axes_mask": 2, "has_gamma": True}
 OPS: dict[str, tuple[Any, Any, dict[str, Any]]] = {

@@ -65,9 +65,9 @@ def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> Non
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:
     """Environment variables that tell a child process what to test; it also imports from the current folder.
 
-    Raises Unsupported if pytest or autograd is missing, CompileError if the host device has no compiler.
+    Raises Unsupported if pytest, autograd or scipy is missing, CompileError if the host device has no compiler.
     """
-    for name in ("autograd", "pytest"):
+    for name in ("autograd", "pytest", "scipy"):
         if find_spec(name) is None:
             raise Unsupported(f"{name} is not installed, which tests need; pip install 'baracuda-gen[test]'")
     if device != "cuda":

@@ -33,6 +33,7 @@ from . import checks, declarations, gpu_code, keys, refusals, remembered, select
 from .accesses import SMALL, check_accesses
 from .conversions import check_conversions
 from .defaults import check_defaults
+from .second_opinions import check_definition
 
 _RANDOM = 12  # random problems per SKU on which two devices are compared
 _DERIVED = 8  # problems in which features meet, among which one of whole packs is looked for
@@ -319,6 +320,10 @@ def test_elements(subject: Subject) -> None:
 
 def test_declarations(subject: Subject) -> None:
     declarations.check_declarations(subject)
+
+
+def test_definition(subject: Subject) -> None:
+    check_definition(subject, 6 if SAMPLE in os.environ else None)
 
 
 def test_defaults(subject: Subject) -> None:

@@ -82,6 +82,7 @@ TABLE = {
     "types": Row((), 60),
     "elements": Row((), 60),
     "declarations": Row((), 60),
+    "definition": Row((), 60),
     "defaults": Row((), 60),
     "batch_choice": Row((), 60),
     "architectures": Row((), 60),

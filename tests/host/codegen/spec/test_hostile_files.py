@@ -115,10 +115,10 @@ TABLE: list[tuple[str, str]] = [
     ("SILU: use_silu => SILU: '(1,)'", "must be of kind bool or int, got '(1,)' of kind tuple"),
     ("that: 2 <= width <= 8 => that: width", "27: must be of kind bool, got 'width' of kind int"),
     # tests
-    ("seq_len: {low: 0, high: 2000} => seq_len: {low: 5, high: 2}", "90: a range goes from low to high in 64 bits"),
-    ("seq_len: {low: 0, high: 2000} => seq_len: {low: 0, high: 2, rank: [1, 2]}", "90: a shape is drawn with a rank"),
-    ("seq_len: {low: 0, high: 2000} => seq_len: [1, null]", "90: needs values of type int to choose among"),
-    ("batch: batch_size => batch: use_silu", "85: needs an int or a shape, whose first extent counts; got a bool"),
+    ("seq_len: {low: 0, high: 2000} => seq_len: {low: 5, high: 2}", "91: a range goes from low to high in 64 bits"),
+    ("seq_len: {low: 0, high: 2000} => seq_len: {low: 0, high: 2, rank: [1, 2]}", "91: a shape is drawn with a rank"),
+    ("seq_len: {low: 0, high: 2000} => seq_len: [1, null]", "91: needs values of type int to choose among"),
+    ("batch: batch_size => batch: use_silu", "86: needs an int or a shape, whose first extent counts; got a bool"),
     # oracles
     ("oracle: convolution.causal_conv1d => oracle: os.system", "no module 'os' of oracles is installed"),
     ("oracle: convolution.causal_conv1d => oracle: convolution.np", "no oracle 'np' in module 'convolution'"),

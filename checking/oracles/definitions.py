@@ -1,0 +1,171 @@
+"""Forward ops by functions of NumPy, SciPy and ml_dtypes: second opinions, independent of the specs' references.
+
+A spec names the function under `tests.definition`. An adapter takes a descriptor's fields and the present inputs, in
+the caller's shapes and float64, and returns outputs by name; an array of a narrower type is rounded to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from baracuda.runtime import SpecError
+from baracuda.runtime.values import short_repr
+
+Fields = Mapping[str, Any]
+Arrays = Mapping[str, Any]
+Adapter = Callable[[Fields, Arrays], dict[str, Any]]
+_MOST_E4M3 = 448.0  # the largest number of the type
+
+
+def adapter(name: str) -> Adapter:
+    """The adapter of a function that a spec names; SpecError if there is none."""
+    if name not in _ADAPTERS:
+        known = ", ".join(sorted(_ADAPTERS))
+        raise SpecError(f"tests.definition is {short_repr(name)}, for which there is no adapter; known are {known}")
+    return _ADAPTERS[name]
+
+
+def _softmax(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    from scipy.special import softmax
+
+    return {"y": softmax(arrays["x"], axis=fields["softmax_axis"])}
+
+
+def _log_softmax(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    from scipy.special import log_softmax
+
+    return {"y": log_softmax(arrays["x"], axis=fields["softmax_axis"])}
+
+
+def _norm(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    x, axes, shape = _normalized(fields, arrays)
+    flat = x.reshape(-1, np.prod(shape, dtype=int))
+    mean_square = np.linalg.norm(flat, axis=1) ** 2 / flat.shape[1]
+    rms = np.sqrt(mean_square + fields["eps"]).reshape([1 if axis in axes else n for axis, n in enumerate(x.shape)])
+    return {"y": x / rms * np.reshape(arrays.get("gamma", np.ones(shape)), shape), "rms": rms}
+
+
+def _var(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    x, axes, shape = _normalized(fields, arrays)
+    mean, deviation = x.mean(axes, keepdims=True), np.sqrt(np.var(x, axes, keepdims=True) + fields["eps"])
+    gamma, beta = arrays.get("gamma", np.ones(shape)), arrays.get("beta", np.zeros(shape))
+    y = (x - mean) / deviation * np.reshape(gamma, shape) + np.reshape(beta, shape)
+    return {"y": y, "mu": mean, "rstd": 1 / deviation}
+
+
+def _normalized(fields: Fields, arrays: Arrays) -> tuple[Any, tuple[int, ...], list[int]]:
+    """The input, the axes that bits of the mask name, and their extents."""
+    x = arrays["x"]
+    axes = tuple(axis for axis in range(x.ndim) if fields["norm_axes_mask"] & (1 << axis))
+    return x, axes, [x.shape[axis] for axis in axes]
+
+
+def _subtract_outer(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    ahead = np.subtract.outer(np.arange(fields["key_len"]), np.arange(fields["query_len"])).T
+    return {"y": arrays["scores"] + np.multiply.outer(arrays["slopes"], ahead)}
+
+
+def _tile(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    return {"y": np.tile(arrays["x"], fields["repeats"])}
+
+
+def _float8(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    from ml_dtypes import float8_e4m3fn
+
+    largest = np.abs(arrays["x"]).max(fields["quantize_axis"], keepdims=True)
+    smallest = float(np.finfo(np.float32).smallest_normal)
+    scale = np.where(largest > 0, np.maximum(largest / _MOST_E4M3, smallest), 1.0)
+    return {"q": (arrays["x"] / scale).astype(float8_e4m3fn), "scale": scale}
+
+
+def _einsum(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    """Attention one query at a time, over the keys that it sees."""
+    from scipy.special import logsumexp, softmax
+
+    q, queries, keys = arrays["q"], fields["query_len"], fields["key_len"]
+    group = fields["num_heads"] // max(1, fields["num_kv_heads"])
+    k, v = np.repeat(arrays["k"], group, axis=1), np.repeat(arrays["v"], group, axis=1)
+    attn, y = np.zeros((*q.shape[:3], keys)), np.zeros((*q.shape[:3], fields["d_v"]))
+    lse = np.full(q.shape[:3], -np.inf)
+    for i in range(queries):
+        at = i + (keys - queries if fields["bottom_right"] else 0)
+        seen = [j for j in range(keys) if _sees(fields, at, j)]
+        scores = fields["scale"] * np.einsum("bhd,bhjd->bhj", q[:, :, i], k[:, :, seen])
+        if cap := fields.get("softcap", 0.0):
+            scores = cap * np.tanh(scores / cap)
+        if "alibi_slopes" in arrays:
+            slopes = np.reshape(arrays["alibi_slopes"], (-1, fields["num_heads"], 1))
+            scores = scores - slopes * np.abs(at - np.asarray(seen, float))
+        if "mask" in arrays:
+            scores = scores + arrays["mask"][:, :, i, seen]
+        if seen:
+            lse[:, :, i] = logsumexp(scores, axis=-1)
+            some = np.isfinite(lse[:, :, i])[..., None]
+            weights = np.where(some, softmax(np.where(some, scores, 0.0), axis=-1), 0.0)
+            attn[:, :, i, seen] = weights
+            y[:, :, i] = np.einsum("bhj,bhjd->bhd", weights, v[:, :, seen])
+    return {"attn": attn, "y": y, "lse": lse}
+
+
+def _sees(fields: Fields, at: int, key: int) -> bool:
+    """Whether a query at place `at` among the keys sees a key."""
+    left, right = fields.get("window_left", -1), fields.get("window_right", -1)
+    later = fields["is_causal"] and key > at
+    return not later and (left < 0 or key >= at - left) and (right < 0 or key <= at + right)
+
+
+def _lfilter(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    from scipy.signal import lfilter
+
+    x, weight, before = arrays["x"], arrays["weight"], fields["width"] - 1
+    count, channels = fields["num_sequences"], fields["channels"]
+    states = arrays.get("initial_states", np.zeros((count, channels, before)))
+    if "cu_seqlens" in arrays:
+        ends = arrays["cu_seqlens"]
+        sequences = [x[0, :, start:end] for start, end in pairwise(ends)]
+    else:
+        sequences = list(x)
+    y, final = [], np.zeros_like(states)
+    for number, sequence in enumerate(sequences):
+        full = np.concatenate([states[number], sequence], axis=1)
+        pre = [lfilter(taps[::-1], [1.0], channel)[before:] for taps, channel in zip(weight, full, strict=True)]
+        y.append(_activated(fields, arrays, np.reshape(pre, sequence.shape)))
+        final[number] = full[:, full.shape[1] - before :]
+    joined = np.concatenate(y, axis=1)[None] if "cu_seqlens" in arrays and y else np.reshape(y, x.shape)
+    return {"y": joined, "final_states": final}
+
+
+def _convolve(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    full, before = np.concatenate([arrays["conv_state"], arrays["x"]], axis=2), fields["width"] - 1
+    recent = full[:, :, fields["state_len"] - before :]
+    y = np.empty_like(arrays["x"])
+    for sample, channel in np.ndindex(y.shape[:2]) if y.size else ():
+        y[sample, channel] = np.convolve(recent[sample, channel], arrays["weight"][channel][::-1], "valid")
+    y = np.stack([_activated(fields, arrays, sample) for sample in y]) if y.size else y
+    return {"y": y, "new_state": full[:, :, fields["seq_len"] :]}
+
+
+def _activated(fields: Fields, arrays: Arrays, pre: Any) -> Any:
+    """Of one sequence, with the bias of each channel and perhaps the SiLU."""
+    from scipy.special import expit
+
+    biased = pre + np.reshape(arrays.get("bias", 0.0), (-1, 1))
+    return biased * expit(biased) if fields["use_silu"] else biased
+
+
+_ADAPTERS: dict[str, Adapter] = {
+    "ml_dtypes.float8_e4m3fn": _float8,
+    "numpy.convolve": _convolve,
+    "numpy.einsum": _einsum,
+    "numpy.linalg.norm": _norm,
+    "numpy.subtract.outer": _subtract_outer,
+    "numpy.tile": _tile,
+    "numpy.var": _var,
+    "scipy.signal.lfilter": _lfilter,
+    "scipy.special.log_softmax": _log_softmax,
+    "scipy.special.softmax": _softmax,
+}

@@ -1,0 +1,66 @@
+"""Compares an op's reference with the definition that its spec names from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ..oracles.definitions import adapter
+from ..oracles.oracle import with_saved
+from ..problems.cases import drawn_cases
+from ..problems.problem import Arrays, Problem
+from ..problems.subject import Subject
+
+_DRAWN = 12  # problems beside the spec's cases
+_MOST = 1 << 15  # elements of a problem
+_CLOSE = 1e-10  # both are computed in float64
+
+
+def check_definition(subject: Subject, count: int | None = None) -> None:
+    """The reference is what the definition says, on the spec's cases and drawn ones, or on `count` of these."""
+    if (name := subject.spec.tests.definition) is None:
+        return
+    define = adapter(name)
+    for problem in _problems(subject)[:count]:
+        arrays = problem.draw(seed=14)
+        exact = with_saved(problem, arrays, problem.stored_types())[1]
+        defined = define(problem.values, _wide(arrays))
+        for argument, output in problem.results.items():
+            theirs = np.asarray(defined[output])
+            ours = np.asarray(problem.caller(argument, exact[output], problem.shape_of(argument))).astype(theirs.dtype)
+            _require_close(f"{problem.descriptor}: {argument!r} by the reference and by {name}", ours, theirs)
+
+
+def _problems(subject: Subject) -> Sequence[Problem]:
+    """The spec's cases and drawn ones that are small and have elements; those with most arguments come first."""
+    drawn = islice(drawn_cases(subject, np.random.default_rng(13)), _DRAWN)
+    cases = [*subject.spec.tests.cases, *drawn]
+    element = subject.spec.dtypes[0]
+    own = ({name: value for name, value in case.items() if name != "dtype"} for case in cases)
+    problems = [Problem.of(subject, case, element) for case in own]
+    fitting = [problem for problem in problems if 0 < problem.size <= _MOST and _has_elements(problem)]
+    return sorted(fitting, key=lambda problem: (-len(problem.arguments), not problem.several, problem.size))
+
+
+def _has_elements(problem: Problem) -> bool:
+    return all(0 not in problem.shape_of(name) for name in problem.arguments)
+
+
+def _wide(arrays: Arrays) -> dict[str, Any]:
+    return {name: array if array.dtype.kind in "iubc" else array.astype(np.float64) for name, array in arrays.items()}
+
+
+def _require_close(label: str, ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
+    if ours.shape != theirs.shape:
+        raise AssertionError(f"{label}: shapes {ours.shape} and {theirs.shape}")
+    if theirs.dtype.itemsize == 1 or theirs.dtype.kind in "iubc":
+        same = ours.view(np.uint8) == theirs.view(np.uint8)
+    else:
+        largest = np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs))
+        same = np.isclose(ours, theirs, rtol=_CLOSE, atol=_CLOSE * float(largest), equal_nan=True)
+    if not same.all():
+        place = tuple(int(i) for i in np.argwhere(~same)[0])
+        raise AssertionError(f"{label} differ at {place}: {ours[place]} and {theirs[place]}")

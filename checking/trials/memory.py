@@ -165,6 +165,7 @@ def coverage(folder: Path) -> Iterator[HostMemory]:
         yield memory
     finally:
         memory.device.coverage = before
+        memory.device.write_counts()  # a process of pytest-xdist may be killed before it unloads them
 
 
 def memory_of(device: str) -> Memory:

@@ -33,7 +33,7 @@ _VOCABULARY = "baracuda_host.h"
 _INCLUDES = (f"-I{HOST_HEADERS}", f"-I{DEVICE_HEADERS}", "-include", _VOCABULARY)
 # Named one by one, because check mode's flags would add the sanitizers' own runtimes.
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lc")
-_COUNTERS = "-lgcov"
+_COUNTERS = ("-Wl,-u,__gcov_dump", "-lgcov")  # the function writes the counts to a file
 _EXPORT = """
 #line 1 "{path} (entry point)"
 #ifdef DYN_SHARED_BYTES
@@ -150,8 +150,8 @@ class Builder:
 
 
 def _counting(folder: Path, name: str) -> tuple[str, ...]:
-    """Arguments by which the library `name` writes what gcov reads into `folder`, when it is unloaded."""
-    return (_COUNTERS, *_LIBRARIES, "-dumpdir", f"{folder}/", "-dumpbase", name.removesuffix(".so"))
+    """Arguments by which the library `name` writes what gcov reads into `folder`, when it is told to or unloaded."""
+    return (*_COUNTERS, *_LIBRARIES, "-dumpdir", f"{folder}/", "-dumpbase", name.removesuffix(".so"))
 
 
 def _texts(folder: Path) -> str:

@@ -97,6 +97,11 @@ class HostDevice:
             return self.executor.is_loaded(source)
         return (source, self.check) in self._kernels
 
+    def write_counts(self) -> None:
+        """Write which branches the kernels in `coverage` have taken; what they take from now on is not counted."""
+        for kernel in self._kernels.values():
+            kernel.write_counts()
+
     @property
     def tensor_map_encoder(self) -> Any:
         """What encodes tensor maps for kernels of this device, with the arguments of cuTensorMapEncodeTiled."""
@@ -185,6 +190,11 @@ class HostKernel:
         self._cluster: int = exported.cluster
         self._per_multiprocessor: int = exported.blocks_per_multiprocessor
         self._exported = ctypes.addressof(exported)
+
+    def write_counts(self) -> None:
+        """Write which branches were taken, if the kernel counts them."""
+        if write := getattr(self._library, "__gcov_dump", None):
+            write()
 
     def prepared(
         self,

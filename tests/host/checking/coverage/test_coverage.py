@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from baracuda.runtime import CompileError, KernelInternal, SpecError
 from baracuda.runtime.host.toolchain import Toolchain, coverage_flags
 
 _LAUNCH = """
-import ctypes, struct, sys
+import ctypes, os, signal, struct, sys
 from pathlib import Path
 import numpy as np
 from baracuda.runtime import get_device
@@ -32,13 +33,17 @@ y = device.empty(64, np.float32)
 words = ctypes.create_string_buffer(struct.pack("qq", y.ctypes.data, 20))
 kernel.launch((1, 1, 1), 32, ctypes.addressof(words), 16, 0)
 assert y[0] == 6
+if sys.argv[3:]:
+    device.write_counts()
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def test_branches_are_those_of_the_source(tmp_path: Path) -> None:
     """Inlined functions and instances of a template are counted where their text is; loops may have no iteration."""
-    for _ in range(2):  # the counts of two processes are added
-        subprocess.run([sys.executable, "-c", _LAUNCH, KERNELS / "branches.cu", tmp_path], check=True)
+    for killed in ([], ["killed"]):  # the counts of two processes are added, one of which does not end by itself
+        command = [sys.executable, "-c", _LAUNCH, KERNELS / "branches.cu", tmp_path, *killed]
+        assert subprocess.run(command).returncode == (-signal.SIGKILL if killed else 0)
     counts = branches(tmp_path)
     lines = (KERNELS / "branches.cu").read_text().splitlines()
     ways = {

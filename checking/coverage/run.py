@@ -17,7 +17,10 @@ from .branches import Branch, branches
 from .untaken import Declared, reason_of
 
 # Checks that run kernels on other problems, layouts or values than each other.
-_CHECKS = ("accuracy", "edges", "pairs", "shrunken", "layouts", "stored", "special", "huge", "in_place", "batch")
+_CHECKS = (
+    *("accuracy", "edges", "pairs", "shrunken", "asynchrony", "clusters", "orders", "explicit"),
+    *("layouts", "stored", "special", "huge", "in_place", "broadcast", "batch_invariance"),
+)
 _CHOSEN = " or ".join(_CHECKS)
 
 

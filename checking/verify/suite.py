@@ -248,10 +248,25 @@ if _device() != "cuda":
             checks.check_shrunken(problem, memory)
 
 
-if _device() == "host":
+if _device() in ("host", "coverage"):
 
-    def test_orders(sku: KernelSku) -> None:
-        checks.check_orders(_small(sku), HostMemory())
+    def test_orders(sku: KernelSku, memory: HostMemory) -> None:
+        checks.check_orders(_small(sku), memory)
+
+    def test_asynchrony(sku: KernelSku, memory: HostMemory) -> None:
+        checks.check_asynchrony(_turning(sku), memory)
+
+    def test_clusters(sku: KernelSku, memory: HostMemory) -> None:
+        checks.check_asynchrony(_turning(sku), memory)
+
+    def test_lone_layouts(sku: KernelSku, memory: Memory) -> None:
+        problem = _of_packs(sku)
+        checked = _device() == "host" and problem.size <= SMALL
+        with check_mode() if checked else nullcontext(memory) as chosen:
+            checks.check_lone_layouts(problem, chosen)
+
+
+if _device() == "host":
 
     def test_accesses(sku: KernelSku) -> None:
         with check_mode() as watched:
@@ -285,17 +300,6 @@ if _device() == "host":
     def _need_nvrtc() -> None:
         if find_spec("cuda.bindings") is None:
             pytest.skip("there is no NVRTC to compile PTX with")
-
-    def test_asynchrony(sku: KernelSku) -> None:
-        checks.check_asynchrony(_turning(sku), HostMemory())
-
-    def test_clusters(sku: KernelSku) -> None:
-        checks.check_asynchrony(_turning(sku), HostMemory())
-
-    def test_lone_layouts(sku: KernelSku, memory: Memory) -> None:
-        problem = _of_packs(sku)
-        with check_mode() if problem.size <= SMALL else nullcontext(memory) as chosen:
-            checks.check_lone_layouts(problem, chosen)
 
 
 def test_argument_refusals(sku: KernelSku, memory: Memory) -> None:

@@ -87,9 +87,14 @@ def _flushing(mods: Mods, compute: Callable[..., Lanes]) -> Callable[..., Lanes]
     def computed(*operands: Lanes) -> Lanes:
         value = compute(*map(flushed, operands)) if flush else compute(*operands)
         value = flushed(value) if flush else value
-        return np.where(np.isnan(value), 0, np.clip(value, 0, 1)).astype(value.dtype) if saturate else value
+        return _saturated(value).astype(value.dtype) if saturate else value
 
     return computed
+
+
+def _saturated(value: Lanes) -> Lanes:
+    """Within 0 and 1; -0 and NaN become 0."""
+    return np.where(np.greater(value, 0), np.minimum(value, 1), 0)
 
 
 def _mul(mods: Mods, kind: str) -> Value:
@@ -137,15 +142,18 @@ def _fma(mods: Mods, kind: str) -> Value:
 
 
 def _quotient(a: Lanes, b: Lanes) -> Lanes:
-    a, b = np.asarray(a), np.asarray(b)
-    if a.dtype.kind == "u":
-        return a // np.where(b == 0, b.dtype.type(1), b)
-    quotient = abs(a) // np.where(b == 0, b.dtype.type(1), abs(b))
-    return np.where((a < 0) != (b < 0), -quotient, quotient)
+    """Rounded towards zero; all bits are set where GPUs divide by zero."""
+    a, b = np.broadcast_arrays(a, b)
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+    quotient = np.floor_divide(a, divisor)  # of the most negative number by -1 it wraps
+    if a.dtype.kind == "i":
+        exact = quotient * divisor == a
+        quotient = quotient + ((quotient < 0) & ~exact).astype(a.dtype)
+    return np.where(b == 0, ~np.zeros_like(a), quotient)
 
 
 def _rem(mods: Mods, kind: str) -> Value:
-    return Value(kind, (kind, kind), lambda a, b: a - _quotient(a, b) * b)
+    return Value(kind, (kind, kind), lambda a, b: np.where(b == 0, ~np.zeros_like(a), a - _quotient(a, b) * b))
 
 
 def _extreme(pick: Callable[..., Lanes], ignoring: Callable[..., Lanes], zero: Callable[..., Lanes]) -> Row:
@@ -230,9 +238,10 @@ def _bfi(mods: Mods, kind: str) -> Value:
 def _bfe(mods: Mods, kind: str) -> Value:
     def compute(bits: Lanes, start: Lanes, count: Lanes) -> Lanes:
         wide = np.asarray(bits, np.int64 if _signed(kind) else np.uint64) >> (start & 255).astype(wide_type)
-        kept = wide & ((wide_type(1) << (count & 255).astype(wide_type)) - wide_type(1))
+        count = (count & 255).astype(wide_type)
+        kept = wide & ((wide_type(1) << count) - wide_type(1))
         if _signed(kind):
-            top = wide_type(1) << np.maximum(count.astype(np.int64) - 1, 0)
+            top = wide_type(1) << np.maximum(count - wide_type(1), wide_type(0))
             kept = (kept ^ top) - top
         return np.where(count == 0, 0, kept).astype(bits.dtype)
 
@@ -351,6 +360,7 @@ def _cvt(mods: Mods, source: str) -> Value:
             outside = np.isnan(whole) | (whole < limits.min) | (whole >= float(limits.max))
             inside = np.where(outside, 0, whole).astype(dtype)
             low, high = dtype.type(limits.min), dtype.type(limits.max)
+            inside = np.where(np.isnan(whole) & (dtype.itemsize == 8), ~high, inside)
             return np.where(whole >= float(limits.max), high, np.where(whole < limits.min, low, inside))
 
         return Value(result, (source,), integer)
@@ -360,7 +370,7 @@ def _cvt(mods: Mods, source: str) -> Value:
         exact = widened(a, source)
         exact = np.where(np.abs(exact) < 2.0**-126, np.copysign(0, exact), exact) if flush else exact
         exact = _INTEGRAL[mode](exact) if mode in _INTEGRAL else exact
-        exact = np.where(np.isnan(exact), 0, np.clip(exact, 0, 1)) if saturate else exact
+        exact = _saturated(exact) if saturate else exact
         bits = rounded(exact, result, mode if mode in _ROUNDING else "rn")
         return bits.view(dtype) if bits.dtype != dtype else bits
 

@@ -171,7 +171,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         for (index_t tile = first_col - skew; (!REREAD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (REREAD) {
                 read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
-                    x_overread);
+                    x_overread, index_t(0), index_t(MISALIGNED ? first_col : 0));
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {

@@ -133,9 +133,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         for (index_t tile = first_col - skew; (!REREAD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (REREAD) {
                 read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
-                    dy_overread);
+                    dy_overread, index_t(0), index_t(MISALIGNED ? first_col : 0));
                 read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
-                    y_overread);
+                    y_overread, index_t(0), index_t(MISALIGNED ? first_col : 0));
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {

@@ -22,14 +22,22 @@ template <> struct Word<1> {
     using type = unsigned char;
 };
 
+// The host device refuses an address that is not a multiple of the alignment of what lies there.
+template <class V, typename T> __device__ __forceinline__ V* aligned(T* address) {
+#ifdef BARACUDA_HOST
+    baracuda_host::require_aligned(address, alignof(V));
+#endif
+    return reinterpret_cast<V*>(address);
+}
+
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
     T lane[N];
 
     // The address must be a multiple of the pack's alignment, in global memory to store to.
-    __device__ void load(const T* address) { *this = *reinterpret_cast<const Pack*>(address); }
+    __device__ void load(const T* address) { *this = *aligned<const Pack>(address); }
     __device__ void store(T* address) const {
 #ifdef BARACUDA_HOST
-        __stwb(reinterpret_cast<Pack*>(address), *this);
+        __stwb(aligned<Pack>(address), *this);
 #else  // in words, because NVRTC takes the copy of a struct apart and stores its members
         using W = typename Word<alignof(Pack)>::type;
         struct Words {
@@ -49,7 +57,15 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
     using W = typename Word<(sizeof(Pack<T, N>) < 4 ? sizeof(Pack<T, N>) : 4)>::type;
     W word[sizeof(Pack<T, N>) / sizeof(W)];
 
-    __device__ void load(const T* address) { *this = *reinterpret_cast<const PackWords*>(address); }
+    __device__ void load(const T* address) { *this = *aligned<const PackWords>(address); }
+    // The caller discards elements outside of [first, end): other threads may be storing them.
+    __device__ void load_part(const T* address, [[maybe_unused]] const T* first, [[maybe_unused]] const T* end) {
+#ifdef BARACUDA_HOST
+        baracuda_host::load_part(this, aligned<const PackWords>(address), first, end);
+#else
+        load(address);
+#endif
+    }
     __device__ void set(const Pack<T, N>& pack) { *this = __builtin_bit_cast(PackWords, pack); }
     __device__ Pack<T, N> pack() {
 #ifndef BARACUDA_HOST
@@ -61,6 +77,16 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
         return __builtin_bit_cast(Pack<T, N>, *this);
     }
 };
+
+// Loads an element, which the caller may discard.
+template <typename T>
+__device__ __forceinline__ void load_element(T& element, const T* address, [[maybe_unused]] bool used) {
+#ifdef BARACUDA_HOST
+    baracuda_host::load_part(&element, address, used ? address : address + 1, address + 1);
+#else
+    element = *address;
+#endif
+}
 
 // What a lane converts from: of bf16, its float, which is half of a word as it is.
 template <typename T, int N> __device__ T value_of(const Pack<T, N>& pack, int i) { return pack.lane[i]; }

@@ -64,5 +64,8 @@ extern "C" __global__ void misbehave(const Args args) {
     case 13:
       baracuda_host::cp_async(args.out, reinterpret_cast<char*>(args.out) + 4, 16, 16);  // misaligned copy
       break;
+    case 14:
+      baracuda_host::require_aligned(args.out + 1, 16);  // misaligned pack
+      break;
   }
 }

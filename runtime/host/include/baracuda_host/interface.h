@@ -81,12 +81,14 @@ void copy_async_commit();
 void copy_async_wait(int groups_still_pending);
 
 // What check mode is told of memory; the compiler reports plain loads and stores by itself.
-// Atomic does both; Peek is the read of the copy engine or a matrix unit, of which it is not yet known when it ends.
-enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic, Peek };
+// Atomic does both; Bounds is a read of what is then discarded; Peek is the read of the copy engine or a matrix unit,
+// of which it is not yet known when it ends.
+enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic, Bounds, Peek };
 void access(const void* address, size_t bytes, Access kind);
 enum class Space : uint8_t { Global, Shared };
 void need(Space space, const void* address, const char* instruction);  // its name and a preposition, for findings
-void* copy(void* to, const void* from, size_t bytes);                  // they may overlap
+[[noreturn]] void misaligned(const void* address, size_t alignment, const char* type, Site site);
+void* copy(void* to, const void* from, size_t bytes);  // they may overlap
 void* fill(void* to, int value, size_t bytes);
 void fence(bool between_blocks);  // what atomics before it found and after it publish holds; else within the block
 

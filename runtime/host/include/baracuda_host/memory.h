@@ -51,6 +51,25 @@ static inline void* __cvta_shared_to_generic(size_t address, BARACUDA_SITE) {
 
 namespace baracuda_host {
 
+static inline void require_aligned(const void* address, size_t alignment, BARACUDA_SITE) {
+  if (reinterpret_cast<uintptr_t>(address) % alignment) misaligned(address, alignment, "a pack", BARACUDA_HERE);
+}
+
+// A vector of which only [first, end) matters.
+template <class V, class T>
+BARACUDA_HOST_UNCHECKED static inline void load_part(V* to, const V* from, const T* first, const T* end) {
+  const char *const low = reinterpret_cast<const char*>(from), *const high = low + sizeof(V);
+  [[maybe_unused]] const auto within = [&](const T* element) {
+    const char* const at = reinterpret_cast<const char*>(element);
+    return at < low ? low : at > high ? high : at;
+  };
+  [[maybe_unused]] const char *const used = within(first), *const rest = used > within(end) ? used : within(end);
+  BARACUDA_HOST_ACCESS(low, static_cast<size_t>(used - low), Bounds);
+  BARACUDA_HOST_ACCESS(used, static_cast<size_t>(rest - used), Read);
+  BARACUDA_HOST_ACCESS(rest, static_cast<size_t>(high - rest), Bounds);
+  *to = *from;
+}
+
 template <size_t bytes>
 struct Word;
 template <>

@@ -8,12 +8,16 @@ namespace baracuda_host {
 Checker* checker = nullptr;
 
 static const char* verb(Access kind) {
-  static const char* const verbs[] = {"read", "write", "atomic read", "atomic write", "atomic update", "read"};
+  static const char* const verbs[] = {"read", "write", "atomic read", "atomic write", "atomic update", "read", "read"};
   return verbs[static_cast<int>(kind)];
 }
-static bool reads(Access kind) { return kind != Access::Write && kind != Access::AtomicWrite; }
-static bool writes(Access kind) { return kind != Access::Read && kind != Access::AtomicRead && kind != Access::Peek; }
-static bool is_atomic(Access kind) { return kind != Access::Read && kind != Access::Write && kind != Access::Peek; }
+static bool is_atomic(Access kind) {
+  return kind == Access::AtomicRead || kind == Access::AtomicWrite || kind == Access::Atomic;
+}
+static bool writes(Access kind) {
+  return kind == Access::Write || kind == Access::AtomicWrite || kind == Access::Atomic;
+}
+static bool reads(Access kind) { return !writes(kind) || kind == Access::Atomic; }
 
 Checker::Checker(WatchedMemory& memory, const Launch& launch)
     : memory_(memory),
@@ -173,6 +177,7 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
     if (writes(kind) && memory_.buffer_of(region, cell).readonly)
       say("write to the input " + name_of(region, cell, at)), abandon();
   }
+  if (kind == Access::Bounds) return;
   if (overlaps_ && !region.shared) {
     const auto of_grid_before = [&](uint32_t block) { return block && block >= first_before_ && block < first_block_; };
     const bool written = of_grid_before(cell.write_block);

@@ -10,7 +10,7 @@ static bool is_checked() { return checker && worker && worker->os->in_kernel; }
 
 // Called by the vocabulary.
 void access(const void* address, size_t bytes, Access kind) {
-  if (is_checked()) checker->access(static_cast<const char*>(address), bytes, kind);
+  if (bytes && is_checked()) checker->access(static_cast<const char*>(address), bytes, kind);
 }
 void need(Space space, const void* address, const char* instruction) {
   if (is_checked()) checker->need(space, static_cast<const char*>(address), instruction);
@@ -23,17 +23,13 @@ void wait_on_dependent_grids() {
   if (is_checked()) checker->wait_for_grid();
 }
 
-static void looked_at(const void* address, size_t bytes, Access kind) {
-  if (bytes) access(address, bytes, kind);
-}
-
 void* copy(void* to, const void* from, size_t bytes) {
-  looked_at(from, bytes, Access::Read);
-  looked_at(to, bytes, Access::Write);
+  access(from, bytes, Access::Read);
+  access(to, bytes, Access::Write);
   return memmove(to, from, bytes);
 }
 void* fill(void* to, int value, size_t bytes) {
-  looked_at(to, bytes, Access::Write);
+  access(to, bytes, Access::Write);
   return memset(to, value, bytes);
 }
 
@@ -41,6 +37,14 @@ void* fill(void* to, int value, size_t bytes) {
 static void looked_at_volatile(const void* address, size_t bytes) {
   if (is_checked()) yield();
   access(address, bytes, Access::AtomicRead);
+}
+
+void misaligned(const void* address, size_t alignment, const char* type, Site site) {
+  const std::string near = checker ? checker->nearest(static_cast<const char*>(address)) : "";
+  fail("misaligned access to " + std::string(type) + (near.empty() ? "" : ", " + near) + ": needs a multiple of " +
+           std::to_string(alignment) + ", is " + std::to_string(reinterpret_cast<uintptr_t>(address) % alignment) +
+           " beyond one",
+       site);
 }
 
 struct Location {
@@ -63,7 +67,7 @@ static void undefined(const std::string& what, bool goes_on) {
 
 #define BARACUDA_HOST_HOOK extern "C" __attribute__((visibility("default")))
 #define BARACUDA_HOST_ACCESS_HOOK(name, bytes, kind) \
-  BARACUDA_HOST_HOOK void name(void* address) { baracuda_host::looked_at(address, bytes, baracuda_host::Access::kind); }
+  BARACUDA_HOST_HOOK void name(void* address) { baracuda_host::access(address, bytes, baracuda_host::Access::kind); }
 #define BARACUDA_HOST_VOLATILE_HOOK(name, bytes) \
   BARACUDA_HOST_HOOK void name(void* address) { baracuda_host::looked_at_volatile(address, bytes); }
 #define BARACUDA_HOST_ACCESS_HOOKS(bytes)                                     \
@@ -82,10 +86,10 @@ BARACUDA_HOST_ACCESS_HOOKS(8)
 BARACUDA_HOST_ACCESS_HOOKS(16)
 
 BARACUDA_HOST_HOOK void __tsan_read_range(void* address, size_t bytes) {
-  baracuda_host::looked_at(address, bytes, baracuda_host::Access::Read);
+  baracuda_host::access(address, bytes, baracuda_host::Access::Read);
 }
 BARACUDA_HOST_HOOK void __tsan_write_range(void* address, size_t bytes) {
-  baracuda_host::looked_at(address, bytes, baracuda_host::Access::Write);
+  baracuda_host::access(address, bytes, baracuda_host::Access::Write);
 }
 BARACUDA_HOST_HOOK void* __tsan_memset(void* to, int value, size_t bytes) {
   return baracuda_host::fill(to, value, bytes);
@@ -109,12 +113,8 @@ BARACUDA_HOST_HOOK void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uint
   const size_t alignment = size_t{1} << data->log_alignment;
   const std::string type = data->type->name;
   if (!address) baracuda_host::undefined("null pointer to " + type, false);
-  const std::string near =
-      baracuda_host::checker ? baracuda_host::checker->nearest(reinterpret_cast<char*>(address)) : "";
-  baracuda_host::undefined("misaligned access to " + type + (near.empty() ? "" : ", " + near) +
-                               ": needs a multiple of " + std::to_string(alignment) + ", is " +
-                               std::to_string(address % alignment) + " beyond one",
-                           false);
+  if (baracuda_host::is_checked())
+    baracuda_host::misaligned(reinterpret_cast<void*>(address), alignment, type.c_str(), {"", 0});
 }
 struct OutOfBounds {
   baracuda_host::Location location;

@@ -169,46 +169,50 @@ __device__ __forceinline__ void funnel_shift(unsigned (&low)[WORDS], const unsig
 
 template <Layout LAYOUT, typename I, typename T, int N>
 __device__ void read_scalars(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols,
-                             I from = 0) {
+                             I from = 0, I used = 0) {
 #pragma unroll
     for (int i = 0; i < N; ++i)
-        if (col + i >= from && col + i < cols) pack.lane[i] = row[column_offset<LAYOUT>(col + i, space, stride)];
+        if (col + i >= from && col + i < cols)
+            load_element(pack.lane[i], row + column_offset<LAYOUT>(col + i, space, stride), col + i >= used);
         else if (LAYOUT == Layout::DENSE) pack.lane[i] = {};  // so that registers do not keep old values
 }
 
 // The packs that begin at columns `col`, `col + apart`, ... of a row of any alignment. With `overread`, the aligned
 // packs around them lie in the tensor: all are loaded at once and shifted into place. Otherwise only packs within the
-// row are loaded so, others element by element.
+// row are loaded so, others element by element. Columns before `used` are discarded.
 template <typename I, typename T, int N, int COUNT>
 __device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* row, const Space& space, I col,
-                                           I chunk_stride, I cols, bool overread) {
+                                           I chunk_stride, I cols, bool overread, I used) {
     using Words = PackWords<T, N>;  // a misaligned pack is two of them
     const int skew = misalignment<N>(row + col), shift = skew * int(sizeof(T));
+    const auto load = [&](Words& words, const T* address, I at) {
+        words.load_part(address, row + max(at, used), row + min(at + N, cols));
+    };
     const T* const origin = row + (col - skew);
     Words low[COUNT] = {}, high[COUNT] = {};
     if (overread) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
-            if (col + k * chunk_stride < cols) low[k].load(origin + k * chunk_stride);
+            if (col + k * chunk_stride < cols) load(low[k], origin + k * chunk_stride, col + k * chunk_stride);
         if (skew) {
 #pragma unroll
             for (int k = 0; k < COUNT; ++k)
-                if (col + k * chunk_stride < cols) high[k].load(origin + k * chunk_stride + N);
+                if (col + k * chunk_stride < cols) load(high[k], origin + k * chunk_stride + N, col + k * chunk_stride);
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) funnel_shift<sizeof(T)>(low[k].word, high[k].word, shift);
         }
     } else {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
-            const I at = col + k * chunk_stride, from = at - skew;
+            const I at = col + k * chunk_stride, start = at - skew;
             if (at >= cols) continue;
-            if (from >= 0 && from + 2 * N <= I(space.cols)) {
-                low[k].load(row + from);
-                high[k].load(row + from + N);
+            if (start >= 0 && start + 2 * N <= I(space.cols)) {
+                load(low[k], row + start, at);
+                load(high[k], row + start + N, at);
                 funnel_shift<sizeof(T)>(low[k].word, high[k].word, shift);
             } else {
                 Pack<T, N> scalars;
-                read_scalars<Layout::DENSE>(scalars, row, nullptr, space, at, cols);
+                read_scalars<Layout::DENSE>(scalars, row, nullptr, space, at, cols, I(0), used);
                 low[k].set(scalars);
             }
         }
@@ -218,10 +222,10 @@ __device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* r
 }
 
 // Packs of N elements of a row, the first of them at columns `col`, `col + apart`, ..., as far as there are columns;
-// packed ones are contiguous. Of others than dense ones only columns from `from` on are read.
+// packed ones are contiguous. Columns before `from` are not read unless dense, those before `used` are discarded.
 template <Layout LAYOUT, typename I, typename T, int N, int COUNT>
 __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* stride, const Space& space, I col,
-                     I chunk_stride, I cols, bool overread, I from = 0) {
+                     I chunk_stride, I cols, bool overread, I from = 0, I used = 0) {
     if constexpr (LAYOUT == Layout::PACKED) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
@@ -230,7 +234,7 @@ __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* s
 #pragma unroll
         for (int i = 0; i < N; i += N / 2) {
             Pack<T, N / 2> half[COUNT];
-            read<LAYOUT>(half, row, stride, space, col + i, chunk_stride, cols, overread);
+            read<LAYOUT>(half, row, stride, space, col + i, chunk_stride, cols, overread, from, used);
 #pragma unroll
             for (int k = 0; k < COUNT; ++k)
 #pragma unroll
@@ -242,12 +246,12 @@ __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* s
 #pragma unroll
         for (int k = 0; k < COUNT; k += AT_ONCE)
             read_dense(reinterpret_cast<Pack<T, N>(&)[AT_ONCE]>(pack[k]), row, space, I(col + k * chunk_stride),
-                       chunk_stride, cols, overread);
+                       chunk_stride, cols, overread, max(from, used));
     } else {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
             if (col + k * chunk_stride < cols)
-                read_scalars<LAYOUT>(pack[k], row, stride, space, col + k * chunk_stride, cols, from);
+                read_scalars<LAYOUT>(pack[k], row, stride, space, col + k * chunk_stride, cols, from, used);
     }
 }
 template <Layout LAYOUT, typename I, typename T, int N>

@@ -80,6 +80,14 @@ def test_packs_around_a_dense_row(memory: HostMemory, edit: str, said: str) -> N
         run_watched(problem, memory, dict.fromkeys(problem.arguments, "shifted"), {})
 
 
+def test_packs_around_a_row_in_place(memory: HostMemory) -> None:
+    """What a row discards of the packs around it may be stored by others; what it uses may not."""
+    checks.check_in_place(_problem("rms_norm", [5, 2049]), memory)
+    late = (r"(const bool live = row < \w+_size;)", r"\1 if (!threadIdx.x) args.y_.row(space, 2)[0] = T(0);")
+    with pytest.raises(KernelInternal, match=r"race .*'y' byte 16392 "):
+        checks.check_in_place(_problem("rms_norm", [5, 2049], "f32", late), memory)
+
+
 def test_output_that_is_not_written(memory: HostMemory) -> None:
     """Of an output that keeps old elements, the finding says how many and the first."""
     edit = (r"write<LAYOUT>\(y_pack", "if (row != 1) write<LAYOUT>(y_pack")

@@ -38,6 +38,8 @@ FINDINGS = {
     12: "block (0,0,0) thread (0,0,0): stack overflow, local arrays over 64 KiB",
     13: "block (0,0,0) thread (0,0,0): cp.async address is not aligned to its size at "
     + at("misaligned copy"),
+    14: "block (0,0,0) thread (0,0,0): misaligned access to a pack: needs a multiple of 16, is 4 beyond one at "
+    + at("misaligned pack"),
 }
 KERNEL = ("findings.cu", "misbehave", "DYN_SHARED_BYTES=256")
 

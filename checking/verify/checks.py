@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from typing import Any
 
 import numpy as np
@@ -208,51 +208,59 @@ def check_broadcast(problem: Problem, memory: Memory) -> None:
 
 
 FAR = 2**31 + 8  # elements between rows: beyond 32 bits
+_BOTH = (3 << 29, 1 << 30)  # elements along two axes, which only together are beyond 31 bits
 
 
 def check_huge_strides(problem: Problem, memory: Memory) -> None:
-    """Halves of an axis of extent 2 that lie more than 2^31 elements apart give the same bits as adjacent ones."""
+    """Parts more than 2^31 elements apart, along one axis of extent 2 or along two, give the bits of adjacent ones."""
     arrays, _ = with_saved(problem, problem.draw(seed=9), problem.stored_types(), problem.draw_hidden(seed=9))
     base = arrange(problem, arrays, memory).run()
     for name in problem.arguments:
-        for axis in _far_axes(problem, name):
+        for steps in _far_steps(problem, name):
             arranged = arrange(problem, arrays, memory)
-            far = _Far(arranged.placed[name], axis, memory)
+            far = _Far(arranged.placed[name], steps, memory)
             arguments: Any = dict.fromkeys(problem.spec.arguments) | arranged.arguments | {name: far.view}
             problem.plan.run(**arguments, workspace=arranged.workspace)
             memory.finish()
             outputs = {n: far.values() if n == name else arranged.placed[n].values() for n in problem.written}
-            _require_same(problem, base, outputs, set(base), f"axis {axis} of {name!r} {FAR} elements apart")
+            _require_same(problem, base, outputs, set(base), f"strides of {steps} elements by axis of {name!r}")
 
 
-def _far_axes(problem: Problem, name: str) -> list[int]:
-    """The axes of extent 2 whose stride is free; outside of the row family the first of them."""
+def _far_steps(problem: Problem, name: str) -> list[dict[int, int]]:
+    """Strides by axis of extent 2, where they are free; outside of the row family for the first one and two."""
     shape, layout = problem.shape_of(name), problem.arguments[name].layout
     if problem.layout or layout == "contiguous" or (isinstance(problem, RowProblem) and shape != problem.shape):
         return []
     free = shape[:-1] if layout == "inner" else shape
     axes = [axis for axis, extent in enumerate(free) if extent == 2]
-    return axes if isinstance(problem, RowProblem) else axes[:1]
+    alone = [{axis: FAR} for axis in (axes if isinstance(problem, RowProblem) else axes[:1])]
+    return alone + [dict(zip(axes, _BOTH, strict=False))] * (len(axes) > 1)
 
 
 class _Far:
-    """A placed tensor moved to memory where the halves of `axis` lie FAR elements apart."""
+    """A placed tensor moved to memory where the halves of some axes lie as far apart as `steps` says, in elements."""
 
-    def __init__(self, placed: Placed, axis: int, memory: Memory) -> None:
-        self.axis, self.shape, self.itemsize = axis, placed.view.shape, placed.view.element.row.bytes
-        values = placed.values()
-        self.halves = [np.ascontiguousarray(values.take([i], axis)) for i in range(2)]
-        self.vast = memory.vast(FAR * self.itemsize + self.halves[1].nbytes)
-        for i, half in enumerate(self.halves):
-            self.vast.write(i * FAR * self.itemsize, half.reshape(-1).view(np.uint8))
-        inner = list(contiguous_strides(self.halves[0].shape))
-        inner[axis] = FAR
-        self.view = placed.view._replace(pointer=self.vast.pointer, strides=tuple(inner), owner=self.vast)
+    def __init__(self, placed: Placed, steps: Mapping[int, int], memory: Memory) -> None:
+        shape, self.itemsize, self.like = placed.view.shape, placed.view.element.row.bytes, placed.values()
+        self.parts = {}  # by offset: the index of a part
+        for halves in product((0, 1), repeat=len(steps)):
+            of_axis = {axis: slice(half, half + 1) for axis, half in zip(steps, halves, strict=True)}
+            offset = sum(half * step for half, step in zip(halves, steps.values(), strict=True))
+            self.parts[offset] = tuple(of_axis.get(axis, slice(None)) for axis in range(len(shape)))
+        self.vast = memory.vast(max(self.parts) * self.itemsize + self.like.nbytes)
+        for offset, index in self.parts.items():
+            part = np.ascontiguousarray(self.like[index])
+            self.vast.write(offset * self.itemsize, part.reshape(-1).view(np.uint8))
+        inner = contiguous_strides(tuple(1 if axis in steps else extent for axis, extent in enumerate(shape)))
+        strides = tuple(steps.get(axis, stride) for axis, stride in enumerate(inner))
+        self.view = placed.view._replace(pointer=self.vast.pointer, strides=strides, owner=self.vast)
 
     def values(self) -> np.ndarray[Any, Any]:
-        size, like = self.halves[0].nbytes, self.halves[0]
-        read = [self.vast.read(i * FAR * self.itemsize, size) for i in range(2)]
-        return np.concatenate([r.view(like.dtype).reshape(like.shape) for r in read], self.axis)
+        values = np.empty_like(self.like)
+        for offset, index in self.parts.items():
+            read = self.vast.read(offset * self.itemsize, values[index].nbytes)
+            values[index] = read.view(values.dtype).reshape(values[index].shape)
+        return values
 
 
 def check_in_place(problem: Problem, memory: Memory) -> None:

@@ -70,7 +70,7 @@ TABLE = {
     "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
     "stored_types": Row(("bytes path",), 20),
     "broadcast_inputs": Row(("bytes path",), 20),
-    "huge_strides": Row(("bytes path",), 20),
+    "huge_strides": Row(("bytes path",), 16),
     "in_place": Row(("bytes path",), 20),
     "argument_refusals": Row(("bytes path",), 20),
     "preferences": Row(("bytes path",), 20),

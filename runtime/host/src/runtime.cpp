@@ -1,6 +1,7 @@
 // The runtime as one translation unit, so that the scheduler inlines into the barriers.
 #include "asynchronous/async_copy.cpp"
 #include "threads/barrier.cpp"
+#include "asynchronous/bulk_instructions.cpp"
 #include "check/checker.cpp"
 #include "asynchronous/copy_engine.cpp"
 #include "threads/fault.cpp"
@@ -15,6 +16,7 @@
 #include "asynchronous/shared_window.cpp"
 #include "asynchronous/summation.cpp"
 #include "asynchronous/tensor_map.cpp"
+#include "asynchronous/updates.cpp"
 #include "threads/warp.cpp"
 #include "check/watched_memory.cpp"
 #include "asynchronous/wgmma.cpp"

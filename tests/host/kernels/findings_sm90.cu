@@ -42,7 +42,7 @@ extern "C" __global__ void misbehave(const Args args) {
       break;
     case 4:
       if (t == 0) {
-        barrier.inval();
+        barrier.inval();  // inval
         barrier.arrive();  // after inval
       }
       break;
@@ -194,6 +194,30 @@ extern "C" __global__ void misbehave(const Args args) {
       }
       args.memory[t] = words(tile)[t & 255];  // not waited for
       barrier.wait(0);
+      break;
+    case 27:
+      if (t == 0) {
+        barrier.expect(1024);
+        load_box(tile + 8192, *args.map, barrier, 0, 0, 0, 0, 0);
+      }
+      barrier.wait(0);
+      if (t >= 128) break;
+      wgmma_fence();
+      Wgmma<f16, 64>::shared<false, false, 32>(sum, a, PanelMatrix<32>::at(tile + 8192, 0), true);  // other swizzle
+      wgmma_commit();
+      wgmma_wait<0>();
+      break;
+    case 28:
+      if (t == 0) {
+        fresh.init(2);
+        fence_barrier_init();
+      }
+      __syncthreads();
+      if (t == 32) fresh.arrive();
+      if (t == 0) fresh.arrive();
+      if (t == 0) fresh.wait(0);
+      if (t == 0) fresh.arrive();
+      if (t == 0) fresh.wait(1);
       break;
   }
 }

@@ -28,7 +28,7 @@ extern "C" __global__ void load_a_box(const Box args) {
     barrier.init(1);
     fence_barrier_init();
     barrier.expect(unsigned(args.bytes));
-    baracuda_host::bulk_load_box(base + 1024, box, barrier.address, {"sm90.cu", 1});
+    baracuda_host::bulk_load_box(base + 1024, box, barrier.address, 0, {"sm90.cu", 1});
   }
   __syncthreads();
   barrier.wait(0);

@@ -25,9 +25,16 @@ struct BoxAddress {
   int32_t coordinates[5];
   uint32_t rank;
 };
-void bulk_load_box(uint32_t to, const BoxAddress& box, uint32_t barrier, Site site);
-void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, Site site);
-void bulk_store(void* to, uint32_t from, uint32_t bytes, bool add_floats, Site site);
+// `blocks`: those of the cluster that get the bytes, each at the same offset with its own barrier; 0: where `to` is.
+void bulk_load_box(uint32_t to, const BoxAddress& box, uint32_t barrier, uint16_t blocks, Site site);
+void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, uint16_t blocks, Site site);
+enum class Update : uint8_t { Store, Add, Min, Max, Inc, Dec, And, Or, Xor };
+enum class Number : uint8_t { U32, S32, U64, S64, F16, BF16, F32, F64 };
+void bulk_store_box(const BoxAddress& box, uint32_t from, Update how, Site site);
+void bulk_store(void* to, uint32_t from, uint32_t bytes, Update how, Number of, Site site);
+void bulk_prefetch_box(const BoxAddress& box, Site site);
+void bulk_prefetch(const void* from, uint32_t bytes, Site site);
+void prefetch_map(const void* map, Site site);
 void bulk_commit();
 void bulk_wait(uint32_t groups_still_pending, bool only_read);
 
@@ -45,6 +52,8 @@ void wgmma(const MatrixProduct64& product, Site site);
 void wgmma_fence(Site site);
 void wgmma_commit(Site site);
 void wgmma_wait(int groups_still_pending, Site site);
+
+bool elect(uint32_t lanes, Site site);  // elect.sync: true for one of them, the same whenever they are the same
 
 uint32_t cluster_rank();
 uint32_t mapped_address(uint32_t address, uint32_t rank, Site site);  // mapa

@@ -9,6 +9,7 @@ namespace baracuda_host {
 Mbarrier& mbarrier_at(uint32_t address, const char* instruction, Site site);
 void mbarrier_receive(uint32_t address, uint32_t bytes, Site site);
 std::string lacking(const Mbarrier& barrier);
+std::string ranges(const std::vector<uint32_t>& sorted);  // "0-3,8"
 
 std::string shared_name(uint32_t address);
 uint32_t offset_in_block(uint32_t address);

@@ -1,147 +1,62 @@
 // cp.async.bulk: what the copy engine does for a thread, somewhere between the instruction and the wait that covers it.
-#include <string.h>
+#include "copy_engine.h"
 
-#include "async_proxy.h"
+#include <string.h>
+#include <algorithm>
+
 #include "../check/checker.h"
-#include "tensor_map.h"
+#include "boxes.h"
 
 namespace baracuda_host {
 
-static const char load_box_name[] = "cp.async.bulk.tensor", load_name[] = "cp.async.bulk",
-                  store_name[] = "cp.async.bulk to global memory", reduce_name[] = "cp.reduce.async.bulk",
-                  send_name[] = "st.async";
-
-static Mbarrier& told(uint32_t barrier, const char* instruction, Site site) {
-  Mbarrier& at = mbarrier_at(barrier, instruction, site);
-  if (!at.published)
-    fail(std::string(instruction) + " with the mbarrier at " + shared_name(barrier) +
-             ", which it does not see; needs fence.mbarrier_init or fence.proxy.async after mbarrier.init",
-         site);
-  return at;
-}
-
-static void require_multiple(uintptr_t address, uint32_t of, const std::string& what, Site site) {
-  if (address % of)
-    fail(what + " at " + std::to_string(address % of) + " bytes beyond a multiple of " + std::to_string(of), site);
-}
-
-// The engine's bytes of an address with a swizzle: chunks of 16 bytes in the order of the address's upper bits.
-static uint32_t swizzled(uint32_t address, uint32_t swizzle) {
-  return address ^ ((address >> 7 & ((1u << swizzle) - 1)) << 4);
-}
-
-static uint32_t box_bytes(const TensorMap& map) {
-  uint32_t bytes = map.item_bytes;
-  for (uint32_t axis = 0; axis < map.rank; axis++) bytes *= map.box[axis];
-  return bytes;
-}
-
-// Calls visit(offset in the box, element in memory or null beyond the edges, bytes) for runs of the first axis.
-template <class Visit>
-static void each_run(const TensorMap& map, const int32_t* coordinates, Visit visit) {
-  const int64_t box = map.box[0], extent = map.extents[0], start = coordinates[0];
-  const int64_t before = std::clamp<int64_t>(-start, 0, box),
-                inside = std::clamp<int64_t>(extent - start, before, box) - before;
-  uint32_t index[5] = {}, offset = 0;
-  for (;;) {
-    char* row = map.first;
-    bool within = true;
-    for (uint32_t axis = 1; axis < map.rank; axis++) {
-      const int64_t place = int64_t{coordinates[axis]} + index[axis];
-      within &= place >= 0 && place < map.extents[axis];
-      row += place * static_cast<int64_t>(map.strides[axis - 1]);
-    }
-    const uint32_t width = map.item_bytes,
-                   ends[] = {0, static_cast<uint32_t>(before) * width, static_cast<uint32_t>(before + inside) * width,
-                             static_cast<uint32_t>(box) * width};
-    for (int part = 0; part < 3; part++)
-      if (ends[part + 1] > ends[part])
-        visit(offset + ends[part], part == 1 && within ? row + (start + before) * width : nullptr,
-              ends[part + 1] - ends[part]);
-    offset += ends[3];
-    uint32_t axis = 1;
-    while (axis < map.rank && ++index[axis] == map.box[axis]) index[axis++] = 0;
-    if (axis >= map.rank) return;
-  }
-}
-
-// Calls visit(offset, bytes) for the pieces of [offset, offset + bytes) that lie in one chunk of 16 bytes each.
-template <class Visit>
-static void each_chunk(uint32_t offset, uint32_t bytes, Visit visit) {
-  for (const uint32_t end = offset + bytes; offset < end;) {
-    const uint32_t piece = std::min(end, (offset / 16 + 1) * 16) - offset;
-    visit(offset, piece);
-    offset += piece;
-  }
-}
-
-static void write_box(char* shared, uint32_t address, const TensorMap& map, const int32_t* coordinates) {
-  each_run(map, coordinates, [&](uint32_t offset, const char* from, uint32_t bytes) {
-    each_chunk(offset, bytes, [&](uint32_t at, uint32_t piece) {
-      char* to = shared + (swizzled(address + at, map.swizzle) - address);
-      if (from) memcpy(to, from + (at - offset), piece);
-      else memset(to, map.fill_nan ? 0xff : 0, piece);
-    });
-  });
-}
-
-struct BulkCopy {
-  enum Kind : uint8_t { LoadBox, Load, Send, Store, Reduce } kind;  // the first three arrive at a barrier
-  const char* name;
-  char* global;
-  TensorMap map;
-  int32_t coordinates[5];
-  uint32_t address, bytes, barrier, group;
-  const Thread* thread;
-  uint64_t value;
-  std::vector<char> source;     // of a store whose source has been read
-  std::vector<uint32_t> clock;  // of a load, in check mode
-  Site site;
-};
-
-struct CopyEngine {
-  std::vector<BulkCopy> copies;  // in flight, in order of issue
-};
+bool is_load(const BulkCopy& copy) { return copy.kind <= BulkCopy::Send; }
 
 // Where its bytes in shared memory lie now: static shared memory moves when another block of the cluster runs.
 static char* shared_of(const BulkCopy& copy) {
   return static_cast<char*>(shared_pointer(copy.address, copy.bytes, copy.name, copy.site));
 }
 
-static bool is_load(const BulkCopy& copy) { return copy.kind <= BulkCopy::Send; }
-
-static const char* source_of(const BulkCopy& copy) {
-  return copy.source.empty() ? shared_of(copy) : copy.source.data();
+// Calls visit(byte from the copy's first in shared memory, bytes in global memory, how many).
+template <class Visit>
+static void each_store(const BulkCopy& copy, Visit visit) {
+  if (copy.kind == BulkCopy::Store) return visit(0u, copy.global, copy.bytes);
+  each_piece(copy.address, copy.map, copy.coordinates, [&](uint32_t at, char* memory, uint32_t bytes) {
+    if (memory) visit(at, memory, bytes);
+  });
 }
 
 static void read_source(BulkCopy& copy) {
   if (!copy.source.empty()) return;
   const char* shared = shared_of(copy);
   copy.source.assign(shared, shared + copy.bytes);
-  if (checker) checker->access(shared, copy.bytes, Access::Read);
+  if (checker)
+    each_store(copy, [&](uint32_t at, char*, uint32_t bytes) { checker->access(shared + at, bytes, Access::Read); });
 }
 
-static void run_copy(const BulkCopy& copy) {
-  switch (copy.kind) {
-    case BulkCopy::LoadBox: write_box(shared_of(copy), copy.address, copy.map, copy.coordinates); break;
-    case BulkCopy::Load: memcpy(shared_of(copy), copy.global, copy.bytes); break;
-    case BulkCopy::Send: memcpy(shared_of(copy), &copy.value, copy.bytes); break;
-    case BulkCopy::Store: memcpy(copy.global, source_of(copy), copy.bytes); break;
-    case BulkCopy::Reduce:
-      for (uint32_t i = 0; i < copy.bytes; i += 4) {
-        float sum, value;
-        memcpy(&sum, copy.global + i, 4);
-        memcpy(&value, source_of(copy) + i, 4);
-        sum += value;
-        memcpy(copy.global + i, &sum, 4);
-      }
-  }
+static void run_store(BulkCopy& copy) {
+  read_source(copy);
+  each_store(copy, [&](uint32_t at, char* memory, uint32_t bytes) {
+    update(copy.how, copy.of, memory, copy.source.data() + at, bytes);
+    if (checker) checker->access(memory, bytes, Access::Write);  // again: it is there only now
+  });
+}
+
+static void run_load(const BulkCopy& copy) {
+  char* shared = shared_of(copy);
+  if (copy.kind == BulkCopy::Load) memcpy(shared, copy.global, copy.bytes);
+  if (copy.kind == BulkCopy::Send) memcpy(shared, &copy.value, copy.bytes);
+  if (copy.kind != BulkCopy::LoadBox) return;
+  each_piece(copy.address, copy.map, copy.coordinates, [&](uint32_t at, const char* memory, uint32_t bytes) {
+    if (memory) memcpy(shared + at, memory, bytes);
+    else memset(shared + at, copy.map.fill_nan ? 0xff : 0, bytes);
+  });
 }
 
 static void finish_load(Worker& w, size_t index) {
   const BulkCopy copy = std::move(w.engine->copies[index]);
   w.engine->copies.erase(w.engine->copies.begin() + static_cast<ptrdiff_t>(index));
-  run_copy(copy);
+  run_load(copy);
+  w.engine->note_swizzle(copy);
   if (checker) {
     const PlaceInBlock place = place_in_block(copy.address);
     checker->bulk_copy_ends(place.rank, place.address, copy.bytes);
@@ -150,127 +65,66 @@ static void finish_load(Worker& w, size_t index) {
   mbarrier_receive(copy.barrier, copy.bytes, copy.site);
 }
 
-// Check mode, when the copy is issued.
-static void look_at(BulkCopy& copy) {
-  const auto looked_at_global = [&](const char* at, uint32_t bytes, Access kind) {
-    checker->need(Space::Global, at, copy.name);
-    checker->access(at, bytes, kind);
-  };
-  switch (copy.kind) {
-    case BulkCopy::LoadBox:
-      each_run(copy.map, copy.coordinates, [&](uint32_t, const char* from, uint32_t bytes) {
-        if (from) looked_at_global(from, bytes, Access::Read);
-      });
-      break;
-    case BulkCopy::Load: looked_at_global(copy.global, copy.bytes, Access::Read); break;
-    case BulkCopy::Send: break;
-    case BulkCopy::Store: looked_at_global(copy.global, copy.bytes, Access::Write); break;
-    case BulkCopy::Reduce:
-      looked_at_global(copy.global, copy.bytes, Access::Read);
-      looked_at_global(copy.global, copy.bytes, Access::Write);
-  }
-  if (!is_load(copy)) {
-    checker->access(shared_of(copy), copy.bytes, Access::Peek);
-    return;
-  }
-  const PlaceInBlock place = place_in_block(copy.address);
-  checker->bulk_copy_begins(place.rank, place.address, copy.bytes, copy.clock);
+static void look_at_global(const BulkCopy& copy, const char* at, uint32_t bytes, Access kind) {
+  checker->need(Space::Global, at, copy.name);
+  checker->access(at, bytes, kind);
 }
 
-// Check mode, when what a store writes is there: at a wait for it, or at the latest when its block ends.
-static void write_ends(const BulkCopy& copy) {
-  if (checker) checker->access(copy.global, copy.bytes, Access::Write);
+// Check mode, when the copy is issued.
+static void look_at(BulkCopy& copy) {
+  if (copy.kind == BulkCopy::Load) look_at_global(copy, copy.global, copy.bytes, Access::Read);
+  if (copy.kind == BulkCopy::LoadBox)
+    each_run(copy.map, copy.coordinates, [&](uint32_t, const char* from, uint32_t bytes) {
+      if (from) look_at_global(copy, from, bytes, Access::Read);
+    });
+  if (is_load(copy)) {
+    const PlaceInBlock place = place_in_block(copy.address);
+    checker->bulk_copy_begins(place.rank, place.address, copy.bytes, copy.clock);
+    return;
+  }
+  const char* shared = shared_of(copy);
+  each_store(copy, [&](uint32_t at, const char* memory, uint32_t bytes) {
+    if (copy.how != Update::Store) look_at_global(copy, memory, bytes, Access::Read);
+    look_at_global(copy, memory, bytes, Access::Write);
+    checker->access(shared + at, bytes, Access::Peek);
+  });
+}
+
+static bool overlap(const std::vector<Bytes>& sorted, const std::vector<Bytes>& others) {
+  for (size_t i = 0, j = 0; i < sorted.size() && j < others.size();) {
+    if (sorted[i].first < others[j].end && others[j].first < sorted[i].end) return true;
+    (sorted[i].end < others[j].end ? i : j)++;
+  }
+  return false;
 }
 
 // Copies in flight have no order, but sums may be added to in any.
-static void require_alone(const CopyEngine& engine, const BulkCopy& copy) {
-  for (const BulkCopy& other : engine.copies) {
-    const bool both_add = copy.kind == BulkCopy::Reduce && other.kind == BulkCopy::Reduce;
-    if (is_load(other) || both_add || copy.global >= other.global + other.bytes ||
-        other.global >= copy.global + copy.bytes)
-      continue;
-    fail(std::string(copy.name) + " where " + other.name + " of " + std::to_string(other.bytes) +
-             " bytes is in flight, issued at " + place(other.site) + "; needs cp.async.bulk.wait_group for it",
-         copy.site);
+static void require_alone(BulkCopy& copy) {
+  each_store(copy, [&](uint32_t, char* memory, uint32_t bytes) { copy.written.push_back({memory, memory + bytes}); });
+  std::sort(copy.written.begin(), copy.written.end(), [](Bytes a, Bytes b) { return a.first < b.first; });
+  for (const Worker* lead : worker->os->blocks) {
+    if (lead->rank || !lead->engine) continue;
+    for (const BulkCopy& other : lead->engine->copies)
+      if (!is_load(other) && (copy.how == Update::Store || copy.how != other.how) &&
+          overlap(copy.written, other.written))
+        fail(std::string(copy.name) + " where " + other.name + " of " + std::to_string(other.bytes) +
+                 " bytes is in flight, issued at " + place(other.site) + "; needs cp.async.bulk.wait_group for it",
+             copy.site);
   }
 }
 
-static void issue(BulkCopy copy) {
+void issue(BulkCopy copy) {
   Worker& lead = *worker->lead;
   if (!lead.engine) lead.engine = new CopyEngine;
   copy.thread = &running();
   copy.group = running().bulk_group;
-  if (!is_load(copy)) require_alone(*lead.engine, copy);
+  if (!is_load(copy)) require_alone(copy);
   if (checker) look_at(copy);
   if (is_load(copy)) memset(shared_of(copy), 0xff, copy.bytes);
   const bool now = happens_now(*worker);
-  if (now && !is_load(copy)) {
-    read_source(copy);
-    run_copy(copy);
-    write_ends(copy);
-    return;
-  }
+  if (now && !is_load(copy)) return run_store(copy);
   lead.engine->copies.push_back(std::move(copy));
   if (now) finish_load(lead, lead.engine->copies.size() - 1);
-}
-
-void bulk_load_box(uint32_t to, const BoxAddress& box, uint32_t barrier, Site site) {
-  BulkCopy copy{};
-  memcpy(&copy.map, box.map, sizeof copy.map);
-  if (copy.map.mark != tensor_map_mark)
-    fail("cp.async.bulk.tensor with a tensor map that the host device has not encoded", site);
-  if (copy.map.rank != box.rank)
-    fail("cp.async.bulk.tensor with " + std::to_string(box.rank) + " coordinates, its tensor map has " +
-             std::to_string(copy.map.rank) + " axes",
-         site);
-  require_multiple(to, 128, "cp.async.bulk.tensor to " + shared_name(to), site);
-  told(barrier, load_box_name, site);
-  copy.kind = BulkCopy::LoadBox, copy.name = load_box_name, copy.site = site;
-  copy.bytes = box_bytes(copy.map);
-  shared_pointer(to, copy.bytes, "cp.async.bulk.tensor to", site);
-  copy.address = absolute_address(to), copy.barrier = absolute_address(barrier);
-  memcpy(copy.coordinates, box.coordinates, sizeof copy.coordinates);
-  issue(copy);
-}
-
-static BulkCopy linear(uint32_t shared, const void* global, uint32_t bytes, const char* name, Site site) {
-  BulkCopy copy{};
-  if (!bytes || bytes % 16)
-    fail(std::string(name) + " of " + std::to_string(bytes) + " bytes, which is not a multiple of 16", site);
-  require_multiple(shared, 16, std::string(name) + " with " + shared_name(shared), site);
-  require_multiple(reinterpret_cast<uintptr_t>(global), 16, std::string(name) + " with an address in global memory",
-                   site);
-  copy.name = name, copy.site = site, copy.bytes = bytes, copy.address = absolute_address(shared);
-  copy.global = static_cast<char*>(const_cast<void*>(global));
-  shared_pointer(shared, bytes, name, site);
-  return copy;
-}
-
-void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, Site site) {
-  told(barrier, load_name, site);
-  BulkCopy copy = linear(to, from, bytes, load_name, site);
-  copy.kind = BulkCopy::Load, copy.barrier = absolute_address(barrier);
-  issue(copy);
-}
-
-void bulk_store(void* to, uint32_t from, uint32_t bytes, bool add_floats, Site site) {
-  BulkCopy copy = linear(from, to, bytes, add_floats ? reduce_name : store_name, site);
-  copy.kind = add_floats ? BulkCopy::Reduce : BulkCopy::Store;
-  issue(copy);
-}
-
-void store_async(uint32_t to, uint64_t value, uint32_t bytes, uint32_t barrier, Site site) {
-  BulkCopy copy{};
-  copy.kind = BulkCopy::Send, copy.name = send_name, copy.site = site, copy.bytes = bytes, copy.value = value;
-  require_multiple(to, bytes, "st.async to " + shared_name(to), site);
-  mbarrier_at(barrier, send_name, site);
-  if (&block_of(to, send_name, site) != &block_of(barrier, send_name, site))
-    fail("st.async to " + shared_name(to) + " with the mbarrier at " + shared_name(barrier) +
-             "; needs one of the same block",
-         site);
-  shared_pointer(to, bytes, "st.async to", site);
-  copy.address = absolute_address(to), copy.barrier = absolute_address(barrier);
-  issue(copy);
 }
 
 void bulk_commit() { running().bulk_group++; }
@@ -288,8 +142,7 @@ void bulk_wait(uint32_t groups_still_pending, bool only_read) {
     if (is_load(copy) || copy.thread != &t || t.bulk_group - copy.group <= groups_still_pending) continue;
     read_source(copy);
     if (only_read) continue;
-    run_copy(copy);
-    write_ends(copy);
+    run_store(copy);
     copies.erase(copies.begin() + static_cast<ptrdiff_t>(i));
   }
 }
@@ -321,22 +174,40 @@ void require_sources_read(const Thread& t) {
   }
 }
 
-// When all threads of the block have ended.
-void drain_copies(Worker& w) {
-  if (!w.engine) return;
-  std::vector<BulkCopy>& copies = w.engine->copies;
-  for (; !copies.empty(); copies.pop_back()) {
-    if (is_load(copies.back())) {
-      report(block_name() + ": the block ends while " + in_flight(copies.back()));
-      abandon();
-    }
-    run_copy(copies.back());
-    write_ends(copies.back());
+// When all threads of the running block have ended: nothing is on its way to its memory. With the last of the cluster,
+// what was stored gets to global memory.
+void drain_copies(Worker& w, bool last) {
+  if (!w.lead->engine) return;
+  std::vector<BulkCopy>& copies = w.lead->engine->copies;
+  for (const BulkCopy& copy : copies) {
+    if (!is_load(copy) || place_in_block(copy.address).rank != w.rank) continue;
+    report(block_name() + ": the block ends while " + in_flight(copy));
+    abandon();
   }
+  for (; last && !copies.empty(); copies.pop_back()) run_store(copies.back());
 }
 
 void forget_copies(Worker& w) {
-  if (w.engine) w.engine->copies.clear();
+  if (!w.engine) return;
+  w.engine->copies.clear();
+  w.engine->swizzles.clear();
+}
+
+// Boxes keep their swizzle until something else is copied there.
+void CopyEngine::note_swizzle(const BulkCopy& copy) {
+  const uint32_t first = copy.address, end = first + copy.bytes;
+  const auto gone = [&](const Swizzled& other) { return other.first < end && first < other.end; };
+  swizzles.erase(std::remove_if(swizzles.begin(), swizzles.end(), gone), swizzles.end());
+  if (copy.kind == BulkCopy::LoadBox) swizzles.push_back({first, end, 16u << copy.map.swizzle});
+}
+
+uint32_t swizzle_of_box(uint32_t address) {
+  const CopyEngine* engine = worker->lead->engine;
+  if (!engine) return 0;
+  address = absolute_address(address);
+  for (const auto& box : engine->swizzles)
+    if (address >= box.first && address < box.end) return box.bytes;
+  return 0;
 }
 
 }  // namespace baracuda_host

@@ -1,6 +1,7 @@
 // mbarrier: a barrier in shared memory that counts arrivals and bytes. Its state is kept here; the 8 bytes in shared
 // memory hold a mark, so that a store over them is found.
 #include <string.h>
+#include <algorithm>
 
 #include "async_proxy.h"
 #include "../check/checker.h"
@@ -23,8 +24,13 @@ Mbarrier& mbarrier_at(uint32_t address, const char* instruction, Site site) {
   const uint64_t* memory = memory_of(address, instruction, site);
   Worker& owner = block_of(address, instruction, site);
   const auto entry = owner.mbarriers.find(offset_in_block(address));
-  if (entry == owner.mbarriers.end())
-    fail(std::string(instruction) + " of " + shared_name(address) + ", where no mbarrier was initialised", site);
+  if (entry == owner.mbarriers.end()) {
+    const auto before = owner.invalidated.find(offset_in_block(address));
+    fail(std::string(instruction) + " of " + shared_name(address) +
+             (before == owner.invalidated.end() ? ", where no mbarrier was initialised"
+                                                : ", an mbarrier that was invalidated at " + place(before->second)),
+         site);
+  }
   if (*memory != mark)
     fail(std::string(instruction) + " of " + name_of(address) + ", which a store has overwritten", site);
   return entry->second;
@@ -38,6 +44,7 @@ void mbarrier_init(uint32_t address, uint32_t arrivals, Site site) {
     fail("mbarrier.init of " + name_of(address) + ", which is in use; needs mbarrier.inval first", site);
   if (checker) checker->access(reinterpret_cast<char*>(memory), 8, Access::Write);
   *memory = mark;
+  worker->invalidated.erase(address);
   Mbarrier& barrier = worker->mbarriers[address];
   barrier.owner = worker;
   barrier.address = address;
@@ -55,6 +62,7 @@ void mbarrier_inval(uint32_t address, Site site) {
   uint64_t* memory = memory_of(address, "mbarrier.inval", site);
   if (checker) checker->access(reinterpret_cast<char*>(memory), 8, Access::Write);
   worker->mbarriers.erase(address);
+  worker->invalidated[address] = site;
   memset(memory, 0xff, 8);
 }
 
@@ -62,6 +70,9 @@ static void end_phase_if_complete(Mbarrier& barrier) {
   if (barrier.missing || barrier.bytes) return;
   barrier.phase++;
   barrier.missing = barrier.arrivals;
+  barrier.expected = 0;
+  barrier.in_phase_before.swap(barrier.arrived);
+  barrier.arrived.clear();
   if (checker) {
     barrier.seen.swap(barrier.clock);
     barrier.clock.clear();
@@ -75,6 +86,8 @@ void mbarrier_arrive(uint32_t address, uint32_t bytes, Site site) {
   if (worker->ready.lanes[running().linear / 32]) yield();
   Mbarrier& barrier = mbarrier_at(address, bytes ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site);
   barrier.bytes += bytes;
+  barrier.expected += bytes;
+  if (barrier.owner == worker) barrier.arrived.push_back(running().linear);
   if (barrier.bytes > most_bytes)
     fail(name_of(address) + " expects " + std::to_string(barrier.bytes) + " bytes, more than 1048575", site);
   if (checker) checker->arrive(in_cluster(*worker, running().linear), barrier.clock);
@@ -117,12 +130,19 @@ void mbarrier_wait(uint32_t address, uint32_t parity, Site site) {
   if (checker) checker->leave(in_cluster(w, t.linear), barrier.seen);
 }
 
-// "for phase 0 of the mbarrier at byte 1024 of dynamic shared memory, which lacks 1 of 8 arrivals and 4096 bytes"
+// "for phase 1 of the mbarrier at byte 1024 of dynamic shared memory, which lacks 1 of 8 arrivals (in the phase before,
+// thread 160 arrived) and 4096 of 8192 bytes"
 std::string lacking(const Mbarrier& barrier) {
+  std::vector<uint32_t> before = barrier.in_phase_before, now = barrier.arrived, absent;
+  std::sort(before.begin(), before.end());
+  std::sort(now.begin(), now.end());
+  std::set_difference(before.begin(), before.end(), now.begin(), now.end(), std::back_inserter(absent));
+  const bool names = barrier.missing && !absent.empty();
   return "for phase " + std::to_string(barrier.phase) + " of " + name_of(barrier.address) + ", which lacks " +
-         std::to_string(barrier.missing) + " of " + std::to_string(barrier.arrivals) + " arrivals and " +
+         std::to_string(barrier.missing) + " of " + std::to_string(barrier.arrivals) + " arrivals " +
+         (names ? "(in the phase before, thread " + ranges(absent) + " arrived) " : "") + "and " +
          (barrier.bytes < 0 ? "has " + std::to_string(-barrier.bytes) + " bytes too many"
-                            : std::to_string(barrier.bytes) + " bytes");
+                            : std::to_string(barrier.bytes) + " of " + std::to_string(barrier.expected) + " bytes");
 }
 
 void fence_proxy_async() {

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "../../include/baracuda_host/interface_sm90.h"
+
 namespace baracuda_host {
 
 enum { success = 0, invalid_value = 1, not_supported = 801 };  // CUresult
@@ -10,6 +12,14 @@ enum { success = 0, invalid_value = 1, not_supported = 801 };  // CUresult
 static uint32_t item_bytes_of(int type) {
   static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
   return type >= 0 && type < 13 ? bytes[type] : 0;
+}
+// The numbers that its elements are.
+static uint8_t number_of(int type) {
+  constexpr auto none = static_cast<Number>(255);
+  static const Number of[] = {none,        none,        Number::U32, Number::S32, Number::U64,
+                              Number::S64, Number::F16, Number::F32, Number::F64, Number::BF16,
+                              Number::F32, none,        none};
+  return static_cast<uint8_t>(of[type]);
 }
 static bool is_floating(int type) { return type >= 6; }
 
@@ -44,6 +54,7 @@ extern "C" __attribute__((visibility("default"))) int baracuda_host_tensor_map(
   map.item_bytes = static_cast<uint8_t>(item_bytes);
   map.swizzle = static_cast<uint8_t>(swizzle);
   map.fill_nan = static_cast<uint8_t>(fill);
+  map.number = number_of(type);
   memset(to, 0, 128);
   memcpy(to, &map, sizeof map);
   return success;

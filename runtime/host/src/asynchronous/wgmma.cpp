@@ -3,6 +3,7 @@
 
 #include "../../include/baracuda_host/elements.h"
 #include "async_proxy.h"
+#include "copy_engine.h"
 #include "../check/checker.h"
 
 namespace baracuda_host {
@@ -130,7 +131,15 @@ struct Descriptor {
   }
 };
 
-static void require_aligned(const Descriptor& matrix, const char* name, Site site) {
+// The start of the swizzle's pattern, and in check mode the swizzle with which the copy engine has stored it.
+static void require_laid_out(const Descriptor& matrix, const char* name, Site site) {
+  const uint32_t stored = checker ? swizzle_of_box(matrix.start) : 0;
+  if (stored && stored != matrix.swizzle_bytes &&
+      checker->by_engine(static_cast<const char*>(shared_pointer(matrix.start, 16, "wgmma.mma_async of", site))))
+    fail("wgmma.mma_async with " + std::string(name) + " at " + shared_name(matrix.start) + " and a swizzle of " +
+             std::to_string(matrix.swizzle_bytes) + " bytes, which cp.async.bulk.tensor stored with one of " +
+             std::to_string(stored),
+         site);
   if (matrix.swizzle_bytes == 16) return;
   const uint32_t pattern = 8 * matrix.swizzle_bytes, beyond = (matrix.start - matrix.base * 128) % pattern;
   if (beyond < matrix.swizzle_bytes) return;
@@ -320,8 +329,8 @@ static void issue_product(void** arguments, uint32_t lanes) {
     if (other.b != first.b || other.a != first.a || other.fresh != first.fresh)
       fail("wgmma.mma_async with other operands in lane " + std::to_string(lane) + " than in lane 0", site);
   }
-  if (!first.a_registers) require_aligned(Descriptor(first.a), "A", site);
-  require_aligned(Descriptor(first.b), "B", site);
+  if (!first.a_registers) require_laid_out(Descriptor(first.a), "A", site);
+  require_laid_out(Descriptor(first.b), "B", site);
   Product product{first, {}, &take_accumulator(products, arguments, site), products.group, false, site, {}};
   for (int lane = 0; lane < 32; lane++)
     product.a_registers[lane] = static_cast<const MatrixProduct64*>(arguments[lane])->a_registers;

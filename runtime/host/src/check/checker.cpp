@@ -301,6 +301,11 @@ void Checker::bulk_copy_ends(uint32_t rank, const char* shared, size_t bytes) {
   look_at_rank(worker->rank);
 }
 
+bool Checker::by_engine(const char* shared) {
+  const Region* region = find(shared);
+  return region && region->shared && region->cells[shared - region->low].by_engine;
+}
+
 void Checker::warp_knows(uint32_t first) {
   const uint32_t reader = actor_in_cluster();
   first = in_cluster(*worker, first);

@@ -47,6 +47,7 @@ class Checker {
   // cp.async.bulk: who waits at its barrier knows `clock`, what its thread knew.
   void bulk_copy_begins(uint32_t rank, char* shared, size_t bytes, Clocks::Clock& clock);
   void bulk_copy_ends(uint32_t rank, const char* shared, size_t bytes);
+  bool by_engine(const char* shared);  // whether the copy engine was the last to write there
   void pass_on(Clocks::Clock& barrier, const Clocks::Clock& clock) { Clocks::raise(barrier, clock); }
   // The lanes of a warp from `first` on have waited for what the matrix unit read as the running thread.
   void warp_knows(uint32_t first);

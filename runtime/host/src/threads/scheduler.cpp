@@ -107,7 +107,7 @@ static Thread* pick(Worker& w) {
   return w.ready.warps && stays ? pick_ready(w) : pick_elsewhere(w);
 }
 
-static std::string ranges(const std::vector<uint32_t>& sorted) {
+std::string ranges(const std::vector<uint32_t>& sorted) {
   std::string text;
   for (size_t i = 0, j; i < sorted.size(); i = j + 1) {
     for (j = i; j + 1 < sorted.size() && sorted[j + 1] == sorted[j] + 1;) j++;
@@ -160,9 +160,10 @@ static void exit_thread(Worker& w, Thread& t) {
   release_if_complete(w);
   release_warp_groups(w, t.linear / 32);
   if (w.lead->cluster_barrier.arrived) release_cluster_if_complete(*w.lead);
-  if (w.live || any_live(w.lead->blocks)) return;
-  drain_copies(*w.lead);
-  begin_cluster(*w.lead);
+  if (w.live) return;
+  const bool last = !any_live(w.lead->blocks);
+  drain_copies(w, last);
+  if (last) begin_cluster(*w.lead);
 }
 
 // A fiber runs thread after thread: while the next one is fresh it starts on the same stack, so blocks whose threads
@@ -257,6 +258,7 @@ static void reset_block(Worker& w, uint64_t number) {
     barrier.clock.clear();
   }
   w.mbarriers.clear();
+  w.invalidated.clear();
   forget_copies(*w.lead);
   forget_products(w);
   reset_registers(w);

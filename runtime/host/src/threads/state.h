@@ -63,7 +63,8 @@ struct NamedBarrier {
 struct Mbarrier {
   struct Worker* owner = nullptr;
   uint32_t address = 0, arrivals = 0, missing = 0, made_by = 0;
-  int64_t bytes = 0;  // expected and not yet come, of the current phase
+  int64_t bytes = 0, expected = 0;                 // of the current phase: not yet come, and all
+  std::vector<uint32_t> arrived, in_phase_before;  // threads of the own block
   uint64_t phase = 0;
   bool published = false;  // whether the copy engine sees it
   std::vector<uint32_t> waiting;
@@ -122,6 +123,7 @@ struct Worker {
   bool predicates_all = false;
   NamedBarrier named[16];
   std::unordered_map<uint32_t, Mbarrier> mbarriers;  // by their place in the window
+  std::unordered_map<uint32_t, Site> invalidated;    // mbarriers that were, and where
   CopyEngine* engine = nullptr;                      // of the leader; allocated on first use, as are products
   std::vector<WarpProducts*> products;               // of each warp
   std::vector<uint32_t> registers;                   // of a thread of each warp; 0: as launched
@@ -166,7 +168,7 @@ bool happens_now(Worker& w);  // whether something asynchronous is done when it 
 // copy_engine.cpp, wgmma.cpp and registers.cpp
 bool finish_awaited_copy(Worker& w);
 void require_sources_read(const Thread& t);
-void drain_copies(Worker& w);
+void drain_copies(Worker& w, bool last);
 void forget_copies(Worker& w);
 void look_at_registers(const char* address, size_t bytes, bool writes);  // check mode: an access to local memory
 void require_products_awaited(uint32_t warp);

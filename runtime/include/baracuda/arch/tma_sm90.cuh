@@ -18,7 +18,7 @@ constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000ull, EVICT_LAST = 0
 #ifdef BARACUDA_HOST
 inline void load_box(unsigned to, const TensorMap& map, Barrier barrier, int column, int row, int head, int batch,
                      unsigned long long, BARACUDA_SITE) {
-    baracuda_host::bulk_load_box(to, {&map, {column, row, head, batch}, 4}, barrier.address, BARACUDA_HERE);
+    baracuda_host::bulk_load_box(to, {&map, {column, row, head, batch}, 4}, barrier.address, 0, BARACUDA_HERE);
 }
 #else
 __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, Barrier barrier, int column, int row,
@@ -34,7 +34,7 @@ __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, Barr
 // Copies `bytes`, a multiple of 16, from a multiple of 16 in memory to one in shared memory; they arrive at `barrier`.
 #ifdef BARACUDA_HOST
 inline void load_bytes(unsigned to, const void* from, unsigned bytes, Barrier barrier, BARACUDA_SITE) {
-    baracuda_host::bulk_load(to, from, bytes, barrier.address, BARACUDA_HERE);
+    baracuda_host::bulk_load(to, from, bytes, barrier.address, 0, BARACUDA_HERE);
 }
 #else
 __device__ __forceinline__ void load_bytes(unsigned to, const void* from, unsigned bytes, Barrier barrier) {
@@ -49,10 +49,10 @@ __device__ __forceinline__ void load_bytes(unsigned to, const void* from, unsign
 // last, `_read` only until they have read their source.
 #ifdef BARACUDA_HOST
 inline void store_bytes(void* to, unsigned from, unsigned bytes, BARACUDA_SITE) {
-    baracuda_host::bulk_store(to, from, bytes, false, BARACUDA_HERE);
+    baracuda_host::bulk_store(to, from, bytes, baracuda_host::Update::Store, baracuda_host::Number::F32, BARACUDA_HERE);
 }
 inline void add_bytes(float* to, unsigned from, unsigned bytes, BARACUDA_SITE) {
-    baracuda_host::bulk_store(to, from, bytes, true, BARACUDA_HERE);
+    baracuda_host::bulk_store(to, from, bytes, baracuda_host::Update::Add, baracuda_host::Number::F32, BARACUDA_HERE);
 }
 inline void bulk_commit() { baracuda_host::bulk_commit(); }
 template <int PENDING> inline void bulk_wait() { baracuda_host::bulk_wait(PENDING, false); }

@@ -231,7 +231,7 @@ OF_CLUSTERS = {
     ],
     1: [
         f"block (0,0,0): deadlock, no thread can run; threads 0-63 in mbarrier.try_wait at {at('other half')} {LACKS} "
-        "0 bytes",
+        "0 of 0 bytes",
         "block (1,0,0): deadlock, no thread can run; threads 0-63 in barrier.cluster.wait at "
         f"{at('half of the cluster')}",
     ],

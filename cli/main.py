@@ -9,6 +9,8 @@ import click
 
 from . import arguments
 
+_MUTATED = "kernel", "plan", "spec", "runtime"
+
 
 @click.group(cls=arguments.Commands, context_settings=arguments.SETTINGS)
 @click.version_option(package_name="baracuda-gen", prog_name="baracuda-gen")
@@ -235,6 +237,7 @@ def sanitize(**options: Any) -> None:
 @arguments.ANY_SPECS
 @arguments.PACKAGE
 @click.option("--sample", "count", type=click.IntRange(1), help="Sample this many, from each op and operator.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(_MUTATED), help="Only mutants of these; repeatable.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--state", type=arguments.FILE, help="Record progress here and resume from it.")
 @click.option("--jobs", type=click.IntRange(1), help="Parallel jobs; default: one per core.")
@@ -248,7 +251,10 @@ def sanitize(**options: Any) -> None:
 def mutate(
     table: Path | None, strata: tuple[str, ...], only: tuple[str, ...], out: Path | None, **options: Any
 ) -> None:
-    """Mutation testing: plant defects in kernels and plans, one at a time, and run the spec-driven tests."""
+    """Mutation testing: plant defects, one at a time, and run the spec-driven tests.
+
+    OP may also be "runtime", what plans share.
+    """
     if table is None:
         from .prove.mutate import mutate
 

@@ -1,4 +1,7 @@
-"""Judge many mutants in parallel: a process per kernel or plan, which forks once per mutant."""
+"""Judge many mutants in parallel.
+
+A process per kernel or plan forks once per mutant; a mutant of a spec or the runtime is a copy of the checkout.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -14,7 +18,7 @@ from threading import Lock
 
 from baracuda.runtime import InvalidProblem
 
-from .mutants.kernels import Mutant
+from .mutants.kernels import OF_TREES, Mutant
 from .verdict import Verdict
 from .worker import Job, Outcome
 
@@ -35,9 +39,16 @@ def jobs_of(mutants: Sequence[Mutant], workers: int) -> list[Job]:
 
 
 def run(
-    mutants: Sequence[Mutant], variables: Mapping[str, str], workers: int, report: Callable[[Outcome], None]
+    mutants: Sequence[Mutant],
+    variables: Mapping[str, str],
+    workers: int,
+    report: Callable[[Outcome], None],
+    trees: Callable[[Mutant], Verdict],
 ) -> None:
-    """Judge all of `mutants`, with `variables` added to the environment; raises when an unchanged target fails."""
+    """Judge all of `mutants`, with `variables` added to the environment; raises when an unchanged target fails.
+
+    `trees` judges those of specs and the runtime.
+    """
     lock = Lock()
 
     def guarded(outcome: Outcome) -> None:
@@ -47,7 +58,10 @@ def run(
     with ThreadPoolExecutor(workers) as pool:
         environment = {**os.environ, **variables, "OPENBLAS_NUM_THREADS": "1"}
         running: list[subprocess.Popen[str]] = []
-        futures = [pool.submit(_judge, job, environment, running, guarded) for job in jobs_of(mutants, workers)]
+        jobs = jobs_of([mutant for mutant in mutants if mutant.target not in OF_TREES], workers)
+        futures = [pool.submit(_judge, job, environment, running, guarded) for job in jobs]
+        alone = (mutant for mutant in mutants if mutant.target in OF_TREES)
+        futures += [pool.submit(_judge_tree, mutant, trees, guarded) for mutant in alone]
         try:
             for future in futures:
                 future.result()
@@ -57,6 +71,12 @@ def run(
             for process in list(running):
                 process.kill()
             raise
+
+
+def _judge_tree(mutant: Mutant, trees: Callable[[Mutant], Verdict], report: Callable[[Outcome], None]) -> None:
+    start = time.monotonic()
+    verdict = trees(mutant)
+    report(Outcome(mutant.id, verdict, round(time.monotonic() - start, 2)))
 
 
 def _judge(

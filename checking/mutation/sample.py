@@ -7,22 +7,23 @@ from collections.abc import Callable, Sequence
 
 from baracuda.runtime import InvalidProblem
 
-from .mutants.kernels import Mutant
+from .mutants.kernels import OF_TREES, Mutant
 
-_WORTH = 8  # mutants per target at least: each target is first tested unchanged
+_WORTH = 8  # mutants per kernel or plan at least: each is first tested unchanged
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """`count` of `mutants`, spread evenly over ops and operators.
+    """`count` of `mutants`, spread evenly over ops, what is changed, and operators.
 
-    A small sample takes one target per op, of another kind from op to op.
+    A small sample takes one kernel or plan per op, of another kind from op to op.
     """
     ops = sorted({m.op for m in mutants})
     chosen = {target for turn, op in enumerate(ops) for target in _targets(mutants, op, turn + seed, count // len(ops))}
     drawn = [m for m in mutants if (m.op, m.target) in chosen]
     drawn.sort(key=lambda m: hashlib.sha256(f"{seed} {m.id}".encode()).digest())
-    of_operators = _in_turns(drawn, lambda m: (m.op, m.operator))
-    return _in_turns(of_operators, lambda m: m.op)[:count]
+    of_operators = _in_turns(drawn, lambda m: (m.op, m.kind, m.operator))
+    of_kinds = _in_turns(of_operators, lambda m: (m.op, m.kind))
+    return _in_turns(of_kinds, lambda m: m.op)[:count]
 
 
 def _in_turns(mutants: Sequence[Mutant], kind: Callable[[Mutant], object]) -> list[Mutant]:
@@ -36,9 +37,9 @@ def _in_turns(mutants: Sequence[Mutant], kind: Callable[[Mutant], object]) -> li
 
 
 def _targets(mutants: Sequence[Mutant], op: str, turn: int, count: int) -> list[tuple[str, str]]:
-    targets = list(dict.fromkeys((m.op, m.target) for m in mutants if m.op == op))
-    first = turn % len(targets)
-    return [*targets[first:], *targets[:first]][: max(1, count // _WORTH)]
+    targets = list(dict.fromkeys((m.op, m.target) for m in mutants if m.op == op and m.target not in OF_TREES))
+    first = turn % max(1, len(targets))
+    return [*((op, target) for target in OF_TREES), *[*targets[first:], *targets[:first]][: max(1, count // _WORTH)]]
 
 
 def shard(mutants: Sequence[Mutant], part: str) -> list[Mutant]:

@@ -80,7 +80,7 @@ def judge(defect: Defect, root: Path, variables: Mapping[str, str], without: Seq
             return Verdict(KILLED, "generate", said)
         of_headers = all(file.startswith(_HEADERS) for file in files)
         question = Question(defect.ops, tuple(without), str(root / _HEADERS) if of_headers else "")
-        with closing(_tested(tree, question)) as found:
+        with closing(tested(tree, question)) as found:
             verdict = next(found, Verdict(SURVIVED))
         if verdict.what not in (SURVIVED, SAME):
             return verdict
@@ -111,7 +111,7 @@ def _same_code(tree: Tree, other: Tree, ops: Sequence[str]) -> bool:
         return same
 
 
-def _tested(tree: Tree, question: Question) -> Generator[Verdict]:
+def tested(tree: Tree, question: Question) -> Generator[Verdict]:
     """What the cases of `tree_trial` say that object; a crash is an objection, too."""
     command = [sys.executable, "-m", "baracuda.checking.mutation.tree_trial"]
     with (
@@ -153,7 +153,7 @@ def unchanged(op: str, root: Path, variables: Mapping[str, str]) -> Verdict:
         tree = Tree.copy_of(root, Path(folder), variables)
         if refused := _refused(tree, (op,), compares=True):
             raise InvalidProblem(f"{refused.stage} objects to {op} as it is: {refused.said}")
-        found = list(_tested(tree, Question((op,))))
+        found = list(tested(tree, Question((op,))))
         cases = "\n".join(verdict.stage for verdict in found)
         return Verdict(KILLED, cases, found[0].said) if found else Verdict(SURVIVED)
 

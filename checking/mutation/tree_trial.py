@@ -22,6 +22,7 @@ from baracuda.runtime.device import KernelSource
 from baracuda.runtime.host.toolchain import find_toolchain
 
 from ..oracles.memo import memo
+from ..problems.cases import skus
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory, check_mode
 from ..verify import suite, table
@@ -38,19 +39,25 @@ _HOST_HEADERS = INCLUDE.parent / "host" / "include"
 class Question:
     """Which ops to test, and which cases not, since they object to the unchanged tree, too.
 
-    `unchanged` is the folder of device headers before the change, if only those differ.
+    `unchanged` is the folder of device headers before the change, if only those differ. With `kernels`, cases are of
+    these alone, behind those of ops; with `only`, there is one; unless `watched`, there is none in check mode.
     """
 
     ops: tuple[str, ...]
     without: tuple[str, ...] = ()
     unchanged: str = ""
+    kernels: tuple[str, ...] = ()
+    only: str = ""
+    watched: bool = True
 
 
 def objections(question: Question, begins: Callable[[str], None]) -> Iterator[Verdict]:
     """What the cases say that object; `begins` gets the name of each case. SAME if the host device sees no change."""
     only_gpus = bool(question.unchanged) and not _differs(question.ops, Path(question.unchanged))
-    for case in cases(question.ops):
+    for case in cases(question):
         if case.name in question.without or (only_gpus and not case.name.startswith(_OF_GPUS)):
+            continue
+        if question.only not in ("", case.name):
             continue
         begins(case.name)
         try:
@@ -63,38 +70,46 @@ def objections(question: Question, begins: Callable[[str], None]) -> Iterator[Ve
         yield Verdict(SAME)
 
 
-def cases(ops: Sequence[str]) -> Iterator[Stage]:
+def cases(question: Question) -> Iterator[Stage]:
     """What `test OP...` and `test --check OP...` run, in the sample that the environment asks for."""
-    memory = HostMemory()
+    memory, tests = HostMemory(), stages.suite_tests()
     memory.device.workers, memory.device.timeout = 1, _LAUNCH_SECONDS
-    accurate = _kernels("accuracy", ops)
+    if question.kernels:
+        tests.sort(key=lambda named: "subject" not in inspect.signature(named[1]).parameters)
+    accurate = _kernels("accuracy", question)
     for sku in accurate:
         yield Stage(f"test smallest[{sku.symbol}]", partial(stages.smallest, sku, memory))
-    for name, test in stages.suite_tests():
+    for name, test in tests:
         if "subject" in inspect.signature(test).parameters:
-            for subject in table.ops(name, _subjects(ops)):
+            for subject in table.ops(name, _subjects(question.ops)):
                 yield Stage(f"test {name}[{subject.spec.op}]", stages.bound(test, subject=subject, memory=memory))
         else:
-            yield from _of_kernels("test", name, test, ops, memory)
+            yield from _of_kernels("test", name, test, question, memory)
     for order in stages.ORDERS:
         for sku in accurate:
             yield Stage(f"test {order} order[{sku.symbol}]", partial(stages.in_order, sku, memory, order))
+    if not question.watched:
+        return
     with check_mode() as watched:
         watched.device.timeout = 2 * _LAUNCH_SECONDS
-        for name, test in stages.suite_tests():
+        for name, test in tests:
             if {"sku", "memory"} <= set(inspect.signature(test).parameters):
-                yield from _of_kernels("test --check", name, test, ops, watched)
+                yield from _of_kernels("test --check", name, test, question, watched)
 
 
 def _of_kernels(
-    command: str, name: str, test: Callable[..., None], ops: Sequence[str], memory: HostMemory
+    command: str, name: str, test: Callable[..., None], question: Question, memory: HostMemory
 ) -> Iterator[Stage]:
-    for sku in _kernels(name, ops):
+    for sku in _kernels(name, question):
         yield Stage(f"{command} {name}[{sku.symbol}]", stages.bound(test, sku=sku, memory=memory))
 
 
-def _kernels(check: str, ops: Sequence[str]) -> list[KernelSku]:
-    return table.kernels(check, _subjects(ops))
+def _kernels(check: str, question: Question) -> list[KernelSku]:
+    subjects = _subjects(question.ops)
+    if not question.kernels:
+        return table.kernels(check, subjects)
+    named = [(subject, sku) for subject in subjects for sku in skus(subject) if sku.symbol in question.kernels]
+    return [sku for subject, sku in named if table.runs_on(check, subject, sku)]
 
 
 def _subjects(ops: Sequence[str]) -> list[Subject]:
@@ -104,7 +119,7 @@ def _subjects(ops: Sequence[str]) -> list[Subject]:
 def _differs(ops: Sequence[str], include: Path) -> bool:
     """Whether the host compiler sees another text of any kernel with the headers in `include`."""
     sources: dict[object, KernelSource] = {}
-    for sku in _kernels("accuracy", ops):
+    for sku in _kernels("accuracy", Question(tuple(ops))):
         source = next(iter(suite.problems_of(sku.op, sku.symbol)[0].plan.sources()))
         sources.setdefault((source.path, *(define.partition("=")[0] for define in source.defines)), source)
     texts = [(_preprocessed(source, INCLUDE), _preprocessed(source, include)) for source in sources.values()]

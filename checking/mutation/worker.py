@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -21,7 +21,7 @@ from ..problems.subject import Subject
 from ..trials.memory import HostMemory
 from ..verify import suite
 from .kernel_trial import KernelBench
-from .mutants.kernels import Mutant, of_kernels
+from .mutants.kernels import KERNEL, PLAN, Mutant, of_kernels
 from .mutants.plans import of_plan
 from .plan_trial import PlanBench
 from .verdict import SURVIVED, Verdict, judged_apart
@@ -47,11 +47,12 @@ class Outcome:
     seconds: float
 
 
-def mutants_of(subject: Subject, others: Mapping[str, Subject]) -> list[Mutant]:
-    """All mutants of an op's kernels and plan; `others` are all ops."""
+def mutants_of(subject: Subject, others: Mapping[str, Subject], kinds: Collection[str]) -> list[Mutant]:
+    """All mutants of an op's kernels and plan, as far as they are among `kinds`; `others` are all ops."""
     modules = {op: sys.modules[other.plan.__module__] for op, other in others.items()}  # all of them imported
     family = [other for other in others.values() if other.spec.family == subject.spec.family]
-    return [*of_kernels(subject, family), *of_plan(subject.spec.op, modules[subject.spec.op])]
+    kernels = of_kernels(subject, family) if KERNEL in kinds else ()
+    return [*kernels, *(of_plan(subject.spec.op, modules[subject.spec.op]) if PLAN in kinds else ())]
 
 
 def judge(job: Job, subjects: dict[str, Subject], report: Callable[[Outcome], None]) -> None:

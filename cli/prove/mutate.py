@@ -1,15 +1,18 @@
-"""`mutate`: mutants of kernels and plans, judged by the spec-driven tests on the host device."""
+"""`mutate`: mutants of kernels, plans, specs and the runtime, judged by the spec-driven tests on the host device."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from baracuda.checking.mutation.mutants.kernels import Mutant, digest_of
+from baracuda.checking.mutation.mutant_trial import TreeBench
+from baracuda.checking.mutation.mutants.kernels import KINDS, RUNTIME, SPEC, Mutant, digest_of
+from baracuda.checking.mutation.mutants.runtime import of_runtime
+from baracuda.checking.mutation.mutants.specs import of_spec
 from baracuda.checking.mutation.report import Report, percent
 from baracuda.checking.mutation.run import run
 from baracuda.checking.mutation.sample import sample, shard
@@ -33,6 +36,7 @@ def mutate(
     specs: Path,
     package: str,
     count: int | None,
+    kinds: Sequence[str],
     seed: int,
     state: Path | None,
     jobs: int | None,
@@ -45,7 +49,9 @@ def mutate(
     Without `ops`, those of all ops.
     """
     with working("listing mutants"):
-        chosen = shard(_mutants(ops, specs, package), part)
+        subjects = _subjects(ops, specs, package)
+        root = _checkout(specs)
+        chosen = shard(_mutants(ops, subjects, root, kinds or KINDS), part)
     chosen = chosen if count is None else sample(chosen, count, seed)
     record = State(state, _against(specs, package))
     left = [mutant for mutant in chosen if mutant.id not in record.outcomes]
@@ -55,8 +61,11 @@ def mutate(
             record.add(outcome)
             step()
 
-        variables = {**environment(specs, package, (), "host"), SAMPLE: os.environ.get(SAMPLE, _SAMPLE)}
-        run(left, variables, jobs or len(os.sched_getaffinity(0)), judged)
+        sampled = {SAMPLE: os.environ.get(SAMPLE, _SAMPLE)}
+        variables = {**environment(specs, package, (), "host"), **sampled}
+        of_trees = {**environment(None, package, (), "host"), **sampled}
+        trees = TreeBench(root or specs, subjects, of_trees)
+        run(left, variables, jobs or len(os.sched_getaffinity(0)), judged, trees.judge)
     report = Report(chosen, record.outcomes, declared())
     is_whole = not ops and count is None and part == "1/1"
     stale = unused(report.declared, report.survivors) if is_whole else []
@@ -64,13 +73,34 @@ def mutate(
     return (report.score is None or report.score >= at_least) and not stale
 
 
-def _mutants(ops: Sequence[str], specs: Path, package: str) -> list[Mutant]:
+def _subjects(ops: Sequence[str], specs: Path, package: str) -> dict[str, Subject]:
     plans_of(package)
     loaded = load_folder(specs)
-    refuse_unknown(ops, loaded)
-    refuse_ungenerated(ops or loaded, loaded, package)
-    subjects = {op: Subject(entry, loaded, package) for op, entry in loaded.items()}
-    return [mutant for op in ops or subjects for mutant in mutants_of(subjects[op], subjects)]
+    named = [op for op in ops if op != RUNTIME]
+    refuse_unknown(named, loaded)
+    refuse_ungenerated(named or loaded, loaded, package)
+    return {op: Subject(entry, loaded, package) for op, entry in loaded.items()}
+
+
+def _checkout(specs: Path) -> Path | None:
+    """The checkout that the specs and the runtime are of, or None."""
+    root = installed("baracuda.runtime").resolve().parent
+    return root if (root / ".imports").is_dir() and specs.resolve().is_relative_to(root) else None
+
+
+def _mutants(
+    ops: Sequence[str], subjects: Mapping[str, Subject], root: Path | None, kinds: Collection[str]
+) -> list[Mutant]:
+    """Those of these kinds; of specs and, unless only ops are named, of the runtime in a checkout alone."""
+    mutants: list[Mutant] = []
+    for op in [op for op in ops if op != RUNTIME] or (() if ops else subjects):
+        mutants += mutants_of(subjects[op], subjects, kinds)
+        if root is not None and SPEC in kinds:
+            path = subjects[op].loaded.source.path.resolve()
+            mutants += of_spec(op, path, str(path.relative_to(root)))
+    if root is not None and RUNTIME in kinds and (not ops or RUNTIME in ops):
+        mutants += of_runtime(root)
+    return mutants
 
 
 def _against(specs: Path, package: str) -> str:
@@ -96,4 +126,4 @@ def _show(report: Report, stale: Sequence[str], as_json: bool) -> None:
 
 
 def _operator(mutant: Mutant) -> str:
-    return f"{'plan' if mutant.file.endswith('.py') else 'kernel'} {mutant.operator}"
+    return f"{mutant.kind} {mutant.operator}"

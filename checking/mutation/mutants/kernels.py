@@ -47,13 +47,14 @@ KERNEL_OPERATORS: dict[str, Operator] = {
         name_operators.function,
     )
 }
-PLAN = "plan"
+KINDS = KERNEL, PLAN, SPEC, RUNTIME = "kernel", "plan", "spec", "runtime"  # what is changed
+OF_TREES = frozenset({SPEC, RUNTIME})  # that change other files than they are judged by
 _NARROW = {ElementKind.F16: "f16", ElementKind.F64: "float"}  # a type that a sum of such elements does not fit in
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One defect: `before` at `start` of the text becomes `after`. `target` is a kernel's symbol, or PLAN."""
+    """One defect: `before` at `start` of the text becomes `after`. `target` is a kernel's symbol, or the kind."""
 
     op: str
     target: str
@@ -64,7 +65,7 @@ class Mutant:
     start: int
     before: str
     after: str
-    use: str = ""  # "2 of 3" where a template prints the line three times
+    use: str = ""  # "2 of 3" where a template prints the line three times; the number of a spec's schedule
 
     @property
     def id(self) -> str:
@@ -75,6 +76,11 @@ class Mutant:
     def change(self) -> str:
         """The change in one line: "before -> after"."""
         return " ".join(f"{self.before or 'nothing'} -> {self.after or 'nothing'}".split())
+
+    @property
+    def kind(self) -> str:
+        """One of KINDS."""
+        return self.target if self.target in KINDS else KERNEL
 
     def apply(self, text: str) -> str:
         assert text.startswith(self.before, self.start), f"{self.file}:{self.line} is no longer {self.before!r}"

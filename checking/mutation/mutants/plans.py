@@ -11,6 +11,7 @@ from types import ModuleType
 
 from . import python_operators
 from .kernels import PLAN, Mutant
+from .places import line_of, span
 from .python_operators import Operator
 
 PLAN_OPERATORS: dict[str, Operator] = {
@@ -46,13 +47,9 @@ def of_plan(op: str, module: ModuleType) -> Iterator[Mutant]:
 
 
 def _mutant(op: str, path: str, text: str, operator: str, node: ast.AST, after: str) -> Mutant:
-    before = ast.get_source_segment(text, node)
-    line: int = node.lineno  # type: ignore[attr-defined]
-    lines = text.splitlines(keepends=True)
-    column = len(lines[line - 1].encode()[: node.col_offset].decode())  # type: ignore[attr-defined]
-    assert before is not None
-    start = sum(map(len, lines[: line - 1])) + column
-    return Mutant(op, PLAN, operator, path, line, lines[line - 1].strip(), start, before, after)
+    start, end = span(text, node)
+    line, code = line_of(text, start)
+    return Mutant(op, PLAN, operator, path, line, code, start, text[start:end], after)
 
 
 def put_in_place(name: str, text: str) -> None:

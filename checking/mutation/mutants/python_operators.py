@@ -6,23 +6,15 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-Changed = Iterator[tuple[ast.AST, str]]  # a piece of the module and what is put in its place
+from . import expression_operators
+from .expression_operators import Changed
+
 Operator = Callable[[ast.Module], Changed]
 
-_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
 _ERRORS = {"Unsupported": "InvalidProblem", "InvalidProblem": "Unsupported"}
 _WORDS = {
     **{"in": "inout", "out": "inout", "inout": "out"},
-    **{"element": "row", "row": "col", "col": "row", "any": "contiguous", "contiguous": "any"},
+    **{"element": "row", "row": "col", "col": "row", "any": "contiguous", "contiguous": "any", "inner": "any"},
     **{"T": "acc", "acc": "T"},
 }
 _TABLES = ("CHECK_ORDER", "PROMISES", "SCALARS", "COLUMN_SUMS", "_elements", "_shape")
@@ -32,40 +24,20 @@ _TYPES = {"int": "float", "float": "int", "bool": "int"}
 
 def comparison(module: ast.Module) -> Changed:
     """`<` for `<=`; equal for unequal."""
-    for place, text, node in _in_formulas(module):
-        if isinstance(node, ast.Compare):
-            for at, sign in enumerate(node.ops):
-                if other := _COMPARISONS.get(type(sign)):
-                    ops = [other() if i == at else o for i, o in enumerate(node.ops)]
-                    yield place, _with(text, node, ast.unparse(ast.Compare(node.left, ops, node.comparators)))
+    yield from _in_formulas(module, expression_operators.comparison)
 
 
 def connective(module: ast.Module) -> Changed:
     """`and` for `or`, a `not` or an operand dropped."""
-    for place, text, node in _in_formulas(module):
-        if isinstance(node, ast.BoolOp):
-            other = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
-            yield place, _with(text, node, f"({ast.unparse(ast.BoolOp(other, node.values))})")
-            for dropped in node.values:
-                operands = [v for v in node.values if v is not dropped]
-                rest = ast.BoolOp(node.op, operands) if len(operands) > 1 else operands[0]
-                yield place, _with(text, node, f"({ast.unparse(rest)})")
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield place, _with(text, node, f"({ast.unparse(node.operand)})")
+    yield from _in_formulas(module, expression_operators.connective)
 
 
 def constant(module: ast.Module) -> Changed:
     """The next number, the other bool, in requirements and in counts."""
-    for place, text, node in _in_formulas(module):
-        if isinstance(node, ast.Constant):
-            yield place, _with(text, node, _next(node.value))
+    yield from _in_formulas(module, expression_operators.constant)
     for name, value in _assigned(module):
-        if name == "ROW_REDUCTIONS" and isinstance(value, ast.Constant):
-            yield value, _next(value.value)
-
-
-def _next(value: object) -> str:
-    return repr(not value if isinstance(value, bool) else value + 1 if isinstance(value, int | float) else value)
+        if name == "ROW_REDUCTIONS":
+            yield from expression_operators.constant(value)
 
 
 def check(module: ast.Module) -> Changed:
@@ -167,13 +139,13 @@ def _calls(module: ast.Module, name: str) -> Iterator[ast.Call]:
             yield node
 
 
-def _in_formulas(module: ast.Module) -> Iterator[tuple[ast.AST, str, ast.AST]]:
-    """Everything in the formulas of requirements: the string in the module, the formula and a part of it."""
+def _in_formulas(module: ast.Module, operator: expression_operators.Operator) -> Changed:
+    """What `operator` makes of the formulas of requirements, which are strings in the module."""
     for call in _calls(module, "Requirement"):
         if isinstance(call.args[0], ast.Constant):
             text = str(call.args[0].value)
-            for node in ast.walk(ast.parse(text, mode="eval")):
-                yield call.args[0], text, node
+            for node, after in operator(ast.parse(text, mode="eval")):
+                yield call.args[0], _with(text, node, after)
 
 
 def _with(text: str, node: ast.AST, after: str) -> str:

@@ -74,7 +74,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tested: Verdict | None, refused: str 
         steps.append("same code")
         return same
 
-    for name, step in {"_tested": found, "_same_code": same_code}.items():
+    for name, step in {"tested": found, "_same_code": same_code}.items():
         monkeypatch.setattr(tree_run, name, step)
     monkeypatch.setattr(Tree, "refusal", refusal)
     monkeypatch.setattr(tree_run, "find_spec", lambda name: name)
@@ -137,7 +137,7 @@ print('{"case": "one"}\\n{"verdict": ["killed", "one", "two"]}\\n{"case": "three
 print("four", file=sys.stderr, flush=True)
 os.abort()
 """)
-    verdicts = list(tree_run._tested(Tree(tmp_path, {}), Question(("alibi",))))
+    verdicts = list(tree_run.tested(Tree(tmp_path, {}), Question(("alibi",))))
     assert verdicts == [Verdict(KILLED, "one", "two"), Verdict(KILLED, "three", "the process ended with -6: four")]
 
 
@@ -147,7 +147,7 @@ def test_cases_that_object_are_named_and_others_left_out(monkeypatch: pytest.Mon
 
     runs = {"fine": lambda: None, "wrong": lambda: raises(ValueError("a")), "known": lambda: raises(ValueError("b"))}
     runs["broken"] = lambda: raises(CompileError("c"))
-    monkeypatch.setattr(tree_trial, "cases", lambda ops: [Stage(name, work) for name, work in runs.items()])
+    monkeypatch.setattr(tree_trial, "cases", lambda question: [Stage(name, work) for name, work in runs.items()])
     begun: list[str] = []
     found = list(objections(Question(("alibi",), without=("known",)), begun.append))
     assert begun == ["fine", "wrong", "broken"]
@@ -156,7 +156,7 @@ def test_cases_that_object_are_named_and_others_left_out(monkeypatch: pytest.Mon
 
 def test_the_cases_are_those_of_test_and_of_its_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SAMPLE, "0")
-    names = [case.name for case in cases(("alibi",))]
+    names = [case.name for case in cases(Question(("alibi",)))]
     assert len(set(names)) == len(names) and all("[alibi" in name for name in names)
     for check in ("smallest", "layouts", "accesses", "accuracy", "declarations", "requirements", "random order"):
         assert any(name.startswith(f"test {check}[") for name in names), check

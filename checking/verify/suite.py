@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
@@ -83,6 +83,14 @@ def _of_packs(sku: KernelSku) -> Problem:
     derived = (problem for problem, _ in paired_problems(subject_of(sku), sku, problems))
     several = (p for p in (*problems, *islice(derived, _DERIVED)) if p.several and fills_packs(p, vec))
     return min(several, key=lambda p: p.size, default=_small(sku))
+
+
+def _of_each_code(sku: KernelSku) -> list[Problem]:
+    """The smallest problem for each code that settings and optional arguments make of a SKU."""
+    by_code: dict[Hashable, Problem] = {}
+    for problem in sorted(problems_of(sku.op, sku.symbol), key=lambda p: (not p.several, p.size)):
+        by_code.setdefault(table.code_of(problem), problem)
+    return list(by_code.values())
 
 
 def _turning(sku: KernelSku) -> Problem:
@@ -260,10 +268,10 @@ if _device() in ("host", "coverage"):
         checks.check_asynchrony(_turning(sku), memory)
 
     def test_lone_layouts(sku: KernelSku, memory: Memory) -> None:
-        problem = _of_packs(sku)
-        checked = _device() == "host" and problem.size <= SMALL
-        with check_mode() if checked else nullcontext(memory) as chosen:
-            checks.check_lone_layouts(problem, chosen)
+        for problem in dict.fromkeys([_of_packs(sku), *(() if SAMPLE in os.environ else _of_each_code(sku))]):
+            checked = _device() == "host" and problem.size <= SMALL
+            with check_mode() if checked else nullcontext(memory) as chosen:
+                checks.check_lone_layouts(problem, chosen)
 
 
 if _device() == "host":

@@ -101,9 +101,13 @@ def some(check: str, derived: Iterable[T], problem_of: Callable[[T], Problem]) -
         return
     by_code: dict[Hashable, list[T]] = {}
     for item in islice(derived, 2 * count):
-        code = frozenset((source.symbol, source.defines) for source in problem_of(item).plan.sources())
-        by_code.setdefault(code, []).append(item)
+        by_code.setdefault(code_of(problem_of(item)), []).append(item)
     yield from max(by_code.values(), key=len, default=[])[:count]
+
+
+def code_of(problem: Problem) -> Hashable:
+    """The same for problems that need the same code, whatever their arrays."""
+    return frozenset((source.symbol, source.defines) for source in problem.plan.sources())
 
 
 def traits(subject: Subject, sku: KernelSku) -> dict[str, Hashable]:

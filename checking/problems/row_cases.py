@@ -33,7 +33,7 @@ def random_rows(subject: Subject, sku: KernelSku, count: int, seed: int, limit: 
         cols = max(low, cols // vec * vec) if turn % 2 else cols
         rows = int(rng.integers(1, max(2, min(64, limit // cols) + 1))) if rows_vary else 1
         case = {**base, field: _resized(subject, base, field, sku.element, rows, cols)}
-        problem = RowProblem(subject, case, sku.element)
+        problem = RowProblem(subject, case, sku.element, sku.tile.arch or None)
         if problem.plan.sku == sku:
             problems.append(problem)
     return problems

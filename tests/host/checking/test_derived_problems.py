@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from repository import ROOT
 
-from baracuda.checking.problems.cases import problems, skus
+from baracuda.checking.problems.cases import problems, random_problems, skus
 from baracuda.checking.problems.edges import edge_problems
 from baracuda.checking.problems.pairs import paired_problems
 from baracuda.checking.problems.problem import cancelling
@@ -198,3 +198,12 @@ def test_bits_that_another_architecture_does_not_give_are_objected_to() -> None:
     problem = max((p for p in problems(subject, sku) if p.size < 1 << 16), key=lambda p: p.size)
     with pytest.raises(AssertionError, match="'y' has other bits with rms_norm_f32"):
         checks.check_architectures(problem, ["sm_80"], HostMemory())
+
+
+def test_random_rows_reach_clusters() -> None:
+    """Tiles that selection takes on the host device only where their architecture is asked for are drawn, too."""
+    subject = Subject(LOADED["rms_norm"], LOADED, "baracuda.generated")
+    for sku in skus(subject):
+        if sku.tile.cluster > 1:
+            drawn = random_problems(subject, sku, 2, seed=1, limit=1 << 20)
+            assert drawn and all(problem.plan.sku == sku for problem in drawn)

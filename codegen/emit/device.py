@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -55,12 +55,6 @@ def and_present(part: Optional) -> Code:
 
 def unless_absent(tensor: Tensor) -> Code:
     return Code(f"!{has(tensor)} ? {absent(tensor)} : " if tensor.optional else "")
-
-
-def in_place(stores: Iterable[Tensor], inputs: Iterable[Tensor]) -> Code:
-    """Whether one of the stored tensors is in the memory of an input."""
-    pairs = [(a.local, b.local) for a in stores for b in inputs if b.name in a.may_alias]
-    return Code(" || ".join(f"(const void*)args.{a}.data == args.{b}.data" for a, b in pairs) or "false")
 
 
 def absent(tensor: Tensor) -> Code:
@@ -195,7 +189,7 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
-    *(const, struct, in_place, in_registers, base, overread, reread_layout, cuda, start, step, finish, body_doc),
-    *(stored_value, term),
+    *(const, struct, in_registers, base, overread, reread_layout, cuda, start, step, finish, body_doc, stored_value),
+    term,
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

@@ -201,8 +201,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         }
         if constexpr (MISALIGNED) {
             // In-place outputs: all threads have read before any of them stores.
-            Tile::before_stores((const void*)args.dx_.data == args.dy_.data
-                || (const void*)args.dx_.data == args.x_.data);
+            Tile::row_barrier();
         if constexpr (IN_REGISTERS && !MISALIGNED) keep_packed(dy_slice);
         if constexpr (IN_REGISTERS && !MISALIGNED) keep_packed(x_slice);
         if constexpr (ROW_INVARIANT && !MISALIGNED && HAS_GAMMA) keep_packed(gamma_slice);
@@ -313,6 +312,6 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::T
 // @lines 2 +1 1 +1 2 +1 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +3 2 +15
 // @lines 1 -254 1 -1 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +4 6 +1 3 +5 3 +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 +8 1 +5 3 +202 1 -1
 // @lines 1 -27 1 +1 1 +1 3 -250 1 -1 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +6 1
-// @lines +3 1 +1 1 +1 1 +3 3 +192 1 +1 1 +1 1 -1 1 -264 1 -1 1 -1 1 +2 2 +1 1 +4 2 +1 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1
-// @lines +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +10 1 +1 1 +2 1 +2 4 +198 1 +8 3 +1 4 +1 3 +1 5 +1 2 +1 7 +3 2 +1 2 -1 1 +2 1 +8
-// @lines 1 +2 3 +1 4 +1 15 +3 14
+// @lines +3 1 +1 1 +1 1 +3 3 +192 1 +1 1 +1 1 -264 1 -1 1 -1 1 +2 2 +1 1 +4 2 +1 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3
+// @lines +4 1 -1 1 -1 1 +3 1 -1 1 +10 1 +1 1 +2 1 +2 4 +198 1 +8 3 +1 4 +1 3 +1 5 +1 2 +1 7 +3 2 +1 2 -1 1 +2 1 +8 1 +2
+// @lines 3 +1 4 +1 15 +3 14

@@ -97,11 +97,11 @@ template <int LANES_, int ROWS_, int CHUNKS_, bool WIDE_, int CLUSTER_ = 1, bool
         else if (ROWS == 1) __syncthreads();
         else bar_sync(1 + threadIdx.x / LANES, LANES);
     }
-    // Synchronizes all threads of a row, in a cluster those of all its blocks, for stores to memory that others read; a
-    // cluster's barrier takes a tenth of the time of a row, so it is only for rows `in_place`.
-    __device__ static __forceinline__ void before_stores(bool in_place) {
-        if constexpr (CLUSTER == 1) row_barrier();
-        else if (in_place) cluster_sync();
+    // Synchronizes all threads of a row, in a cluster those of all its blocks: they read of a row that is updated what
+    // another one stores.
+    __device__ static __forceinline__ void whole_row_barrier() {
+        if constexpr (CLUSTER > 1) cluster_sync();
+        else row_barrier();
     }
 };
 

@@ -34,7 +34,9 @@ class Coverage:
 
     @property
     def percent(self) -> float:
-        return 100 * (1 - len(self.untaken) / self.branches) if self.branches else 0.0
+        """Of the branches that no reason excuses."""
+        judged = self.branches - sum(map(bool, self.untaken.values()))
+        return 100 * (self.branches - len(self.untaken)) / judged if judged else 0.0
 
 
 def coverage_of(

@@ -95,8 +95,10 @@ def test_a_branch_without_reason_and_an_entry_without_branch_fail(
         return not command.coverage(ops, SPECS, "baracuda.generated", 1, 95.0, as_json=False)
 
     assert not fails(20, "it is one")
-    assert fails(19, "it is one"), "less than 95 %"
     assert fails(20, ""), "a branch without a reason"
+    assert Coverage("softmax", 20, dict.fromkeys(untaken, "")).percent == 95
+    assert Coverage("softmax", 2, dict.fromkeys(untaken, "it is one")).percent == 100
+    assert Coverage("softmax", 0, {}).percent == 0  # nothing was measured
     assert not fails(20, "it is one", ())
     entries.append(Declared("pack.cuh", "if (", "nothing there"))
     assert fails(20, "it is one", ()), "an entry that matches nothing"

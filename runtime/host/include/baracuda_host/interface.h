@@ -5,6 +5,13 @@
 
 #include "vector_types.h"
 
+// Check mode tells calls of a barrier apart, so the compiler must not make two of one.
+#ifdef __clang__
+#define BARACUDA_HOST_CONVERGENT __attribute__((convergent))
+#else
+#define BARACUDA_HOST_CONVERGENT
+#endif
+
 #pragma GCC visibility push(default)
 namespace baracuda_host {
 
@@ -71,8 +78,8 @@ void add_products(const Summation& rule, float* sum, int pitch_sum, const float*
                   int pitch_b, int rows, int columns, int depth);
 
 enum class Predicate { Count, And, Or };
-void block_barrier(Site site);
-int block_barrier_reduce(bool predicate, Predicate combine, Site site);
+BARACUDA_HOST_CONVERGENT void block_barrier(Site site);
+BARACUDA_HOST_CONVERGENT int block_barrier_reduce(bool predicate, Predicate combine, Site site);
 void named_barrier(unsigned id, unsigned threads, bool arrive_only, Site site);
 
 // The copy happens at the wait that covers it; until then the destination reads as NaN.
@@ -81,9 +88,21 @@ void copy_async_commit();
 void copy_async_wait(int groups_still_pending);
 
 // What check mode is told of memory; the compiler reports plain loads and stores by itself.
-// Atomic does both; Bounds is a read of what is then discarded; Peek is the read of the copy engine or a matrix unit,
+// Atomic does both; Constant is a read of what no thread writes as long as the kernel runs, and an ordinary read comes
+// with it; Bounds is a read of what is then discarded; Peek is the read of the copy engine or a matrix unit,
 // of which it is not yet known when it ends.
-enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite, Atomic, Bounds, Peek };
+enum class Access : uint8_t {
+  Read,
+  Write,
+  AtomicRead,
+  AtomicWrite,
+  VolatileRead,
+  VolatileWrite,
+  Atomic,
+  Constant,
+  Bounds,
+  Peek
+};
 void access(const void* address, size_t bytes, Access kind);
 enum class Space : uint8_t { Global, Shared };
 void need(Space space, const void* address, const char* instruction);  // its name and a preposition, for findings

@@ -13,13 +13,18 @@
     BARACUDA_HOST_NEED(Global, address, #name " from"); \
     return *address;                                    \
   }
-BARACUDA_HOST_LOAD(__ldg)
 BARACUDA_HOST_LOAD(__ldca)
 BARACUDA_HOST_LOAD(__ldcg)
 BARACUDA_HOST_LOAD(__ldcs)
 BARACUDA_HOST_LOAD(__ldcv)
 BARACUDA_HOST_LOAD(__ldlu)
 #undef BARACUDA_HOST_LOAD
+template <class T>
+static inline T __ldg(const T* address) {
+  BARACUDA_HOST_NEED(Global, address, "__ldg from");
+  BARACUDA_HOST_ACCESS(address, sizeof(T), Constant);
+  return *address;
+}
 #define BARACUDA_HOST_STORE(name)                     \
   template <class T>                                  \
   static inline void name(T* address, T value) {      \

@@ -8,14 +8,14 @@ namespace baracuda_host {
 Checker* checker = nullptr;
 
 static const char* verb(Access kind) {
-  static const char* const verbs[] = {"read", "write", "atomic read", "atomic write", "atomic update", "read", "read"};
+  static const char* const verbs[] = {"read",           "write",         "atomic read", "atomic write", "volatile read",
+                                      "volatile write", "atomic update", "__ldg",       "read",         "read"};
   return verbs[static_cast<int>(kind)];
 }
-static bool is_atomic(Access kind) {
-  return kind == Access::AtomicRead || kind == Access::AtomicWrite || kind == Access::Atomic;
-}
+static bool is_atomic(Access kind) { return kind >= Access::AtomicRead && kind <= Access::Atomic; }
 static bool writes(Access kind) {
-  return kind == Access::Write || kind == Access::AtomicWrite || kind == Access::Atomic;
+  return kind == Access::Write || kind == Access::AtomicWrite || kind == Access::VolatileWrite ||
+         kind == Access::Atomic;
 }
 static bool reads(Access kind) { return !writes(kind) || kind == Access::Atomic; }
 
@@ -166,6 +166,20 @@ bool Checker::after_write(const Region& region, const Cell& cell, const Actor& a
   return ordered(region.shared, cell.write_block, cell.write_thread, cell.write_time, actor);
 }
 
+void Checker::enter_constant(const Region& region, Cell& cell, const char* at) {
+  if (region.shared) return;
+  cell.constant_in = first_block_;
+  if (cell.write_block >= first_block_)
+    say("__ldg of " + name_of(region, cell, at) + ", which the same kernel writes; needs an ordinary load");
+}
+
+// Whether a lane reads what another lane of its warp has stored as if they were in lockstep.
+bool Checker::lockstep(const Region& region, const Cell& cell, const Actor& actor) const {
+  return region.shared && cell.by_volatile && cell.write_block == now_->number &&
+         cell.write_thread / 32 == actor.thread / 32 &&
+         !now_->clocks.knows(actor.thread, cell.write_thread, cell.write_time);
+}
+
 void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   Cell& cell = region.cells[index];
   const char* at = region.low + index * region.granule;
@@ -178,6 +192,10 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
       say("write to the input " + name_of(region, cell, at)), abandon();
   }
   if (kind == Access::Bounds) return;
+  if (kind == Access::Constant) return enter_constant(region, cell, at);
+  if (writes(kind) && cell.constant_in == first_block_)
+    say(std::string(verb(kind)) + " to " + name_of(region, cell, at) +
+        ", which the same kernel reads by __ldg; needs an ordinary load there");
   if (overlaps_ && !region.shared) {
     const auto of_grid_before = [&](uint32_t block) { return block && block >= first_before_ && block < first_block_; };
     const bool written = of_grid_before(cell.write_block);
@@ -188,6 +206,8 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   if (cell.in_flight && cell.write_block == now_->number)
     say(std::string(verb(kind)) + " of " + name_of(region, cell, at) + " while a cp.async of thread " +
         std::to_string(cell.write_thread) + " may be writing there");
+  else if (whole && kind == Access::VolatileRead && lockstep(region, cell, actor))
+    race("volatile read after write in a warp", region, cell, at, cell.write_block, cell.write_thread);
   else if (whole && !after_write(region, cell, actor, kind))
     race(writes(kind) ? "write after write" : "read after write", region, cell, at, cell.write_block,
          cell.write_thread);
@@ -232,6 +252,7 @@ void Checker::enter(Region& region, size_t index, bool whole, Access kind) {
   cell.write_thread = static_cast<uint16_t>(thread);
   cell.write_time = actor.time;
   cell.atomic = is_atomic(kind);
+  cell.by_volatile = kind == Access::VolatileWrite;
   cell.written = true;
   cell.in_flight = cell.by_engine = false;
   cell.read_block = cell.earlier_reader = 0;
@@ -247,6 +268,7 @@ void Checker::access(const char* address, size_t bytes, Access kind) {
   }
   if (address + bytes > region->high()) out_of_bounds(region->high(), bytes, kind);
   if (is_atomic(kind)) now_->publications.atomic(actor_in_cluster(), address, reads(kind), writes(kind));
+  if (writes(kind)) running().stored = true;
   const size_t offset = static_cast<size_t>(address - region->low), granule = region->granule;
   const bool whole = bytes >= granule;  // of a part of an element it is not known which bytes others touched
   for (size_t cell = offset / granule; cell <= (offset + bytes - 1) / granule; cell++)

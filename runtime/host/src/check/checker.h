@@ -12,11 +12,6 @@
 
 namespace baracuda_host {
 
-// The kernel's functions that are running, innermost first, as return addresses.
-struct Calls {
-  const char* pc[8] = {};
-};
-
 // Of one launch, whose blocks or clusters take turns on one OS thread. A cluster counts as one block.
 class Checker {
  public:
@@ -75,6 +70,8 @@ class Checker {
   bool is_local(const char* address, Access kind);
   [[noreturn]] void out_of_bounds(const char* address, size_t bytes, Access kind);
   void enter(Region& region, size_t cell, bool whole, Access kind);
+  void enter_constant(const Region& region, Cell& cell, const char* at);
+  bool lockstep(const Region& region, const Cell& cell, const Actor& actor) const;
   bool waited_for_grid(const Actor& actor) const;
   bool after_write(const Region& region, const Cell& cell, const Actor& actor, Access kind) const;
   bool ordered(bool shared, uint32_t block, uint32_t thread, uint32_t time, const Actor& actor) const;

@@ -36,7 +36,7 @@ void* fill(void* to, int value, size_t bytes) {
 // A volatile load may be waiting for another thread to store.
 static void looked_at_volatile(const void* address, size_t bytes) {
   if (is_checked()) yield();
-  access(address, bytes, Access::AtomicRead);
+  access(address, bytes, Access::VolatileRead);
 }
 
 void misaligned(const void* address, size_t alignment, const char* type, Site site) {
@@ -70,15 +70,15 @@ static void undefined(const std::string& what, bool goes_on) {
   BARACUDA_HOST_HOOK void name(void* address) { baracuda_host::access(address, bytes, baracuda_host::Access::kind); }
 #define BARACUDA_HOST_VOLATILE_HOOK(name, bytes) \
   BARACUDA_HOST_HOOK void name(void* address) { baracuda_host::looked_at_volatile(address, bytes); }
-#define BARACUDA_HOST_ACCESS_HOOKS(bytes)                                     \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_read##bytes, bytes, Read)                  \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_write##bytes, bytes, Write)                \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_read##bytes, bytes, Read)        \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_write##bytes, bytes, Write)      \
-  BARACUDA_HOST_VOLATILE_HOOK(__tsan_volatile_read##bytes, bytes)             \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_volatile_write##bytes, bytes, AtomicWrite) \
-  BARACUDA_HOST_VOLATILE_HOOK(__tsan_unaligned_volatile_read##bytes, bytes)   \
-  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_volatile_write##bytes, bytes, AtomicWrite)
+#define BARACUDA_HOST_ACCESS_HOOKS(bytes)                                       \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_read##bytes, bytes, Read)                    \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_write##bytes, bytes, Write)                  \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_read##bytes, bytes, Read)          \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_write##bytes, bytes, Write)        \
+  BARACUDA_HOST_VOLATILE_HOOK(__tsan_volatile_read##bytes, bytes)               \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_volatile_write##bytes, bytes, VolatileWrite) \
+  BARACUDA_HOST_VOLATILE_HOOK(__tsan_unaligned_volatile_read##bytes, bytes)     \
+  BARACUDA_HOST_ACCESS_HOOK(__tsan_unaligned_volatile_write##bytes, bytes, VolatileWrite)
 BARACUDA_HOST_ACCESS_HOOKS(1)
 BARACUDA_HOST_ACCESS_HOOKS(2)
 BARACUDA_HOST_ACCESS_HOOKS(4)

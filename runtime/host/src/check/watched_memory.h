@@ -36,9 +36,11 @@ struct Buffer {
 struct Cell {                                       // one element; zeros say that nothing happened
   uint32_t write_block, write_time, earlier_block;  // block numbers count from 1, through all launches of a run
   uint32_t read_block, read_time[2], earlier_reader;
+  uint32_t constant_in;  // the last launch that read it as a constant, by its first block
   uint16_t write_thread, read_thread[2];
-  uint8_t owner;                                       // number of the buffer, from 1; 0 lies between elements
-  bool filled, atomic, in_flight, written, by_engine;  // written by the copy engine rather than by a store
+  uint8_t owner;  // number of the buffer, from 1; 0 lies between elements
+  bool filled, atomic, in_flight, written;
+  bool by_engine, by_volatile;  // written by the copy engine rather than by a store; by a volatile store
 };
 
 struct Region {

@@ -8,23 +8,41 @@ namespace baracuda_host {
 
 static bool same(Site a, Site b) { return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file)); }
 
+static std::string waits(const Thread& t, bool by_calls) {
+  return std::string(t.what) + (by_calls ? checker->at(t.calls) : " at " + place(t.site));
+}
+
 static void report_divergence(const Thread& a, const Thread& b) {
-  report(block_name() + ": divergent barrier, thread " + std::to_string(a.linear) + " waits in " + a.what + " at " +
-         place(a.site) + " and thread " + std::to_string(b.linear) + " in " + b.what + " at " + place(b.site));
+  const bool by_calls = same(a.site, b.site);
+  report(block_name() + ": divergent barrier, thread " + std::to_string(a.linear) + " waits in " + waits(a, by_calls) +
+         " and thread " + std::to_string(b.linear) + " in " + waits(b, by_calls));
+  abandon();
+}
+
+// In check mode: threads may leave between two barriers, but not when others come to the one that they left once more.
+static void require_nobody_left(const Worker& w, const Thread& first) {
+  for (uint32_t i = 0; i < w.thread_count; i++) {
+    const Thread& t = w.threads[i];
+    if (t.state != State::Done || !t.met || memcmp(&t.calls, &first.calls, sizeof t.calls)) continue;
+    report(block_name() + ": divergent barrier, thread " + std::to_string(i) + " has exited and thread " +
+           std::to_string(first.linear) + " waits in " + waits(first, true));
+    abandon();
+  }
 }
 
 static void release(Worker& w) {
   const Thread* first = nullptr;
   for (uint32_t i = 0; i < w.thread_count; i++) {
-    const Thread& t = w.threads[i];
+    Thread& t = w.threads[i];
     if (t.state != State::AtBlockBarrier) continue;
     if (!first) first = &t;
-    if (!same(t.site, first->site)) {
+    if (!same(t.site, first->site) || (checker && memcmp(&t.calls, &first->calls, sizeof t.calls)))
       report_divergence(*first, t);
-      abandon();
-    }
+    t.met = true;
+    t.stored = false;
     make_ready(w, i);
   }
+  if (checker && first) require_nobody_left(w, *first);
   if (checker) checker->everybody_meets(w.rank);
   w.predicates_result = w.predicates;
   w.predicates_all = w.predicates == w.live;
@@ -38,6 +56,7 @@ void release_if_complete(Worker& w) {
 static void wait(Worker& w, Thread& t, Site site, const char* what) {
   t.site = site;
   t.what = what;
+  if (checker) t.calls = checker->calls();
   t.state = State::AtBlockBarrier;
   w.at_barrier++;
   release_if_complete(w);

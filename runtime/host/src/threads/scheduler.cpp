@@ -244,6 +244,7 @@ static void reset_block(Worker& w, uint64_t number) {
   for (uint32_t i = 0; i < w.thread_count; i++) {
     w.threads[i].state = State::Fresh;
     w.threads[i].bulk_group = 0;
+    w.threads[i].met = w.threads[i].stored = false;
     w.threads[i].arrived_in_cluster = w.threads[i].to_wait_in_cluster = false;
   }
   for (uint32_t i = 0; i < w.warp_count; i++) {

@@ -36,6 +36,11 @@ struct WarpProducts;
 
 struct Mbarrier;
 
+// The kernel's functions that are running, innermost first, as return addresses.
+struct Calls {
+  const char* pc[8] = {};
+};
+
 struct Thread : ThreadView {
   State state = State::Fresh;
   uint32_t mask = 0;  // while AtWarp: the lanes this one meets
@@ -45,6 +50,8 @@ struct Thread : ThreadView {
   AsyncCopies* copies = nullptr;  // allocated on first use, kept for the worker's life
   const char* what = "";          // what it waits in, and where
   Site site{};
+  Calls calls;                       // in check mode, at a barrier of the block
+  bool met = false, stored = false;  // the block at a barrier; in check mode, memory since it last met others
   const Mbarrier* awaited = nullptr;
   uint32_t bulk_group = 0;          // cp.async.bulk.commit_group: how many
   std::vector<bool> written_words;  // in check mode: of its stack, since the last wgmma.fence

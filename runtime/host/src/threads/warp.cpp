@@ -80,6 +80,16 @@ static void report_divergence_of(const Thread& a, const Thread& b) {
   report(block_name() + ": warp " + std::to_string(a.linear / 32) + " diverges, " + describe(a) + ", " + describe(b));
 }
 
+// In check mode: lanes of the mask may have returned early, but not after work of their own.
+static void require_nobody_left(const Worker& w, uint32_t warp, const Thread& t) {
+  each_lane(t.mask & ~w.live_lanes[warp], [&](uint32_t lane) {
+    if (warp * 32 + lane >= w.thread_count || !w.threads[warp * 32 + lane].stored) return;
+    report(block_name() + ": warp " + std::to_string(warp) + " diverges, lane " + std::to_string(lane) +
+           " has exited, " + describe(t));
+    abandon();
+  });
+}
+
 // Combines and releases the group that `lane` waits in, if all of it that has not exited has arrived.
 static void release_if_met(Worker& w, uint32_t warp, uint32_t lane) {
   Thread* lanes = &w.threads[warp * 32];
@@ -95,10 +105,16 @@ static void release_if_met(Worker& w, uint32_t warp, uint32_t lane) {
     }
     arguments[other] = lanes[other].argument;
   });
-  if (checker && t.operation == &syncwarp) checker->lanes_meet(warp * 32, group);
+  if (checker && t.operation == &syncwarp) {
+    require_nobody_left(w, warp, t);
+    checker->lanes_meet(warp * 32, group);
+  }
   t.operation->combine(arguments, group);
   w.waiting_lanes[warp] &= ~group;
-  each_lane(group, [&](uint32_t other) { lanes[other].state = State::Ready; });
+  each_lane(group, [&](uint32_t other) {
+    lanes[other].state = State::Ready;
+    lanes[other].stored = false;
+  });
   w.ready.add_lanes(warp, group);
 }
 

@@ -17,7 +17,8 @@ from baracuda.runtime.compile.cubin import compile_ptx, cubin_key
 from baracuda.runtime.device import Watch, WatchedArray
 
 from ..trials.memory import HostMemory
-from .machine import WARP, Machine, placed
+from .group import WARP
+from .machine import Machine, placed
 from .memory import global_space
 from .module import Module, Variable, read_module
 

@@ -131,3 +131,8 @@ def _read_statement(function: Function, statement: str) -> None:
         opcode, _, operands = statement.replace("\t", " ").replace("\n", " ").partition(" ")
         parts = tuple(match[1].strip() for match in _OPERAND.finditer(operands.strip()))
         function.instructions.append(Instruction(tuple(opcode.replace("::", ":").split(".")), parts, guard))
+
+
+def listed(operand: str) -> list[str]:
+    """The parts of a vector of registers."""
+    return [part.strip() for part in operand[1:-1].split(",") if part.strip()]

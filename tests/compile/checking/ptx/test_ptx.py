@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from baracuda.checking.ptx.actions import has_row
 from baracuda.checking.ptx.device import ptx_mode
-from baracuda.checking.ptx.machine import has_row
 from baracuda.checking.verify.conversions import check_conversions
 from baracuda.runtime import KernelInternal, KernelSource, get_device
 from baracuda.runtime.compile.cubin import INCLUDE

@@ -70,7 +70,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
     [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
     if constexpr (ROW_INVARIANT) {
         if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma_.data, args.gamma_.col_stride, space, column(first_col,
-            0), CHUNK_STRIDE, columns.end, false);
+            0), CHUNK_STRIDE, {columns.end}, false);
     }
 
     DYN_SHARED(unsigned char, dynamic);
@@ -119,9 +119,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
             }
             fetch(next);
         } else if constexpr (IN_REGISTERS) {
-            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, cols,
+            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, {cols},
                 dy_overread);
-            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, cols,
+            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, {cols},
                 x_overread);
         }
         [[maybe_unused]] const acc_t r_ = acc_t(1) / rms_;
@@ -132,9 +132,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         if constexpr (ROW_INVARIANT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = first_col; WALK != Walk::STRIP && (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!IN_REGISTERS) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
                     dy_overread);
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
                     x_overread);
             }
 #pragma unroll
@@ -170,9 +170,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         if constexpr (ROW_INVARIANT && HAS_GAMMA) keep_packed(gamma_slice);
         for (index_t tile = first_col; (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!IN_REGISTERS) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
                     dy_overread);
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
                     x_overread);
             }
 #pragma unroll
@@ -210,10 +210,10 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];  // other columns than those of the sums
         for (index_t tile = first_col - skew; (!REREAD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (REREAD) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
-                    dy_overread, index_t(0), index_t(MISALIGNED ? first_col : 0));
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
-                    x_overread, index_t(0), index_t(MISALIGNED ? first_col : 0));
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols, 0,
+                    index_t(MISALIGNED ? first_col : 0)}, dy_overread);
+                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols, 0,
+                    index_t(MISALIGNED ? first_col : 0)}, x_overread);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -307,11 +307,11 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::T
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
     kernel<Element, KernelTile>(args);
 }
-// @lines templates/row.cu.jinja:76 3 +1 1 -1 1 +1 11 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1
+// @lines templates/row.cu.jinja:77 3 +1 1 -1 1 +1 11 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1
 // @lines +1 1 +2 1 +1 1 +1 22 +3 11 +1 1 +2 1 +1 1 +1 1 -1 1 +2 2 +1 2 +2 1 -1 1 +2 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2
 // @lines 2 +1 1 +1 2 +1 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1 1 -1 1 +2 1 +3 2 +15
-// @lines 1 -254 1 -1 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +4 6 +1 3 +5 3 +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 +8 1 +5 3 +202 1 -1
-// @lines 1 -27 1 +1 1 +1 3 -250 1 -1 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +6 1
-// @lines +3 1 +1 1 +1 1 +3 3 +192 1 +1 1 +1 1 -264 1 -1 1 -1 1 +2 2 +1 1 +4 2 +1 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3
+// @lines 1 -255 1 -1 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +5 6 +1 3 +5 3 +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 +8 1 +5 3 +202 1 -1
+// @lines 1 -27 1 +1 1 +1 3 -251 1 -1 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +5 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +6 1
+// @lines +3 1 +1 1 +1 1 +3 3 +192 1 +1 1 +1 1 -265 1 -1 1 -1 1 +2 2 +1 1 +4 2 +1 1 -1 1 -1 1 -1 1 +5 6 +1 3 +3 1 +1 3
 // @lines +4 1 -1 1 -1 1 +3 1 -1 1 +10 1 +1 1 +2 1 +2 4 +198 1 +8 3 +1 4 +1 3 +1 5 +1 2 +1 7 +3 2 +1 2 -1 1 +2 1 +8 1 +2
 // @lines 3 +1 4 +1 15 +3 14

@@ -96,9 +96,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
             }
             fetch(next);
         } else if constexpr (IN_REGISTERS) {
-            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, cols,
+            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, {cols},
                 dy_overread);
-            read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, cols,
+            read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, {cols},
                 y_overread);
         }
 
@@ -107,9 +107,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         if constexpr (IN_REGISTERS) keep_packed(y_slice);
         for (index_t tile = first_col; WALK != Walk::STRIP && (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
             if constexpr (!IN_REGISTERS) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
                     dy_overread);
-                read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
+                read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
                     y_overread);
             }
 #pragma unroll
@@ -136,10 +136,10 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
         const int skew = MISALIGNED ? misalignment<VEC>(dx_row + first_col) : 0;
         for (index_t tile = first_col - skew; (!REREAD || column(tile, 0) < cols); tile += TILE) {
             if constexpr (REREAD) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
-                    dy_overread, index_t(0), index_t(MISALIGNED ? first_col : 0));
-                read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(tile, 0), CHUNK_STRIDE, cols,
-                    y_overread, index_t(0), index_t(MISALIGNED ? first_col : 0));
+                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols, 0,
+                    index_t(MISALIGNED ? first_col : 0)}, dy_overread);
+                read<LAYOUT>(y_slice, y_row, args.y_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols, 0,
+                    index_t(MISALIGNED ? first_col : 0)}, y_overread);
             }
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
@@ -183,7 +183,7 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::T
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
     kernel<Element, KernelTile>(args);
 }
-// @lines templates/row.cu.jinja:76 3 +1 1 +1 12 +6 3 +1 1 -1 1 -1 1 +15 22 +3 11 +6 1 +4 2 +1 2 +2 1 -1 1 +2 2 +1 1 -1
+// @lines templates/row.cu.jinja:77 3 +1 1 +1 12 +6 3 +1 1 -1 1 -1 1 +15 22 +3 11 +6 1 +4 2 +1 2 +2 1 -1 1 +2 2 +1 1 -1
 // @lines 1 +1 3 +1 1 -1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1 1 -1 1 +2 2 +19
-// @lines 1 -254 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +4 6 +9 3 +4 1 -1 1 +7 1 +8 1 +5 3 +202 2 -12 1 -260 1 -1 1 +2 2 +6 2
-// @lines +1 1 -1 1 -1 1 -1 1 +4 6 +7 1 +1 3 +4 1 -1 1 +14 1 +1 1 +2 1 +2 4 +198 1 +8 2 +17 2 +34 4 +17 1 +1 14
+// @lines 1 -255 1 -1 1 +10 2 +1 1 -1 1 -1 1 -1 1 +5 6 +9 3 +4 1 -1 1 +7 1 +8 1 +5 3 +202 2 -12 1 -261 1 -1 1 +2 2 +6 2
+// @lines +1 1 -1 1 -1 1 -1 1 +5 6 +7 1 +1 3 +4 1 -1 1 +14 1 +1 1 +2 1 +2 4 +198 1 +8 2 +17 2 +34 4 +17 1 +1 14

@@ -56,11 +56,11 @@ extern "C" __global__ void misbehave(const Args args) {
       if (t == 0) {
         fresh.init(1);
         fresh.expect(1024);
-        load_box(tile, *args.map, fresh, 0, 0, 0, 0, 0);  // unseen
+        load_box(tile, *args.map, fresh, {}, 0);  // unseen
       }
       break;
     case 7:
-      if (t == 0) load_box(tile + 64, *args.map, barrier, 0, 0, 0, 0, 0);  // misaligned box
+      if (t == 0) load_box(tile + 64, *args.map, barrier, {}, 0);  // misaligned box
       break;
     case 8:
       if (t == 0) load_bytes(tile, args.memory, 24, barrier);  // no multiple of 16
@@ -68,7 +68,7 @@ extern "C" __global__ void misbehave(const Args args) {
     case 9:
       if (t == 0) {
         barrier.expect(1024);
-        load_box(tile, *args.map, barrier, 0, 0, 0, 0, 0);  // never waited for
+        load_box(tile, *args.map, barrier, {}, 0);  // never waited for
       }
       break;
     case 10:
@@ -116,7 +116,7 @@ extern "C" __global__ void misbehave(const Args args) {
       if (t == 32) barrier.wait(0);  // lapped
       break;
     case 19:
-      if (t == 0) load_box(tile + 99968, *args.map, barrier, 0, 0, 0, 0, 0);  // past the end
+      if (t == 0) load_box(tile + 99968, *args.map, barrier, {}, 0);  // past the end
       break;
     case 90:
       if (t == 0) {
@@ -144,7 +144,7 @@ extern "C" __global__ void misbehave(const Args args) {
     case 21:
       if (t == 0) {
         barrier.expect(1024);
-        load_box(tile, *args.map, barrier, 0, 0, 0, 0, 0);
+        load_box(tile, *args.map, barrier, {}, 0);
       }
       __syncthreads();
       if (t < 128) {
@@ -190,7 +190,7 @@ extern "C" __global__ void misbehave(const Args args) {
     case 26:
       if (t == 0) {
         barrier.expect(1024);
-        load_box(tile, *args.map, barrier, 0, 0, 0, 0, 0);
+        load_box(tile, *args.map, barrier, {}, 0);
       }
       args.memory[t] = words(tile)[t & 255];  // not waited for
       barrier.wait(0);
@@ -198,7 +198,7 @@ extern "C" __global__ void misbehave(const Args args) {
     case 27:
       if (t == 0) {
         barrier.expect(1024);
-        load_box(tile + 8192, *args.map, barrier, 0, 0, 0, 0, 0);
+        load_box(tile + 8192, *args.map, barrier, {}, 0);
       }
       barrier.wait(0);
       if (t >= 128) break;

@@ -13,20 +13,27 @@ struct TensorMap {
 // L2 eviction policies of a copy: for lines read once, and for lines that other blocks read again.
 constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000ull, EVICT_LAST = 0x14F0000000000000ull;
 
-// Copies the map's box at element (column, row, head, batch) to the shared address `to`. What lies beyond the tensor's
-// edges becomes zero, and all bytes of the box arrive at `barrier`, those zeros included.
+// The element of a map's tensor at which a box begins.
+struct BoxStart {
+    int column, row, head, batch;
+};
+
+// Copies the map's box that begins at `start` to the shared address `to`. What lies beyond the tensor's edges becomes
+// zero, and all bytes of the box arrive at `barrier`, those zeros included.
 #ifdef BARACUDA_HOST
-inline void load_box(unsigned to, const TensorMap& map, Barrier barrier, int column, int row, int head, int batch,
-                     unsigned long long, BARACUDA_SITE) {
-    baracuda_host::bulk_load_box(to, {&map, {column, row, head, batch}, 4}, barrier.address, 0, BARACUDA_HERE);
+inline void load_box(unsigned to, const TensorMap& map, Barrier barrier, BoxStart start, unsigned long long,
+                     BARACUDA_SITE) {
+    baracuda_host::bulk_load_box(to, {&map, {start.column, start.row, start.head, start.batch}, 4}, barrier.address, 0,
+                                 BARACUDA_HERE);
 }
 #else
-__device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, Barrier barrier, int column, int row,
-                                         int head, int batch, unsigned long long policy) {
+__device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, Barrier barrier, BoxStart start,
+                                         unsigned long long policy) {
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
         "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(to),
-        "l"(&map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(barrier.address), "l"(policy)
+        "l"(&map), "r"(start.column), "r"(start.row), "r"(start.head), "r"(start.batch), "r"(barrier.address),
+        "l"(policy)
         : "memory");
 }
 #endif

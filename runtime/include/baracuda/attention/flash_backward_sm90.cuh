@@ -172,8 +172,30 @@ __device__ __forceinline__ void load_rows(unsigned to, const TensorMap& map, Bar
     for (int panel = 0; panel < PANELS; ++panel)
 #pragma unroll
         for (int first = 0; first < ROWS; first += BOX)
-            load_box(to + (panel * ROWS + first) * 128, map, full, 64 * panel, row + first, head, batch, policy);
+            load_box(to + (panel * ROWS + first) * 128, map, full, {64 * panel, row + first, head, batch}, policy);
 }
+
+// Loads of own or of streamed rows of a head: of k or q, and of v or dy. A broadcast axis (stride 0) has one
+// coordinate.
+template <class Shape, class Args> struct BackwardLoads {
+    const Args& args;
+    const int& batch;
+
+    __device__ __forceinline__ void load_k(bool keys, unsigned k, Barrier full, int row, int head, bool is_own) const {
+        const auto& of_k = keys ? args.k.stride : args.q.stride;
+        const TensorMap& k_map = keys ? args.k_map : args.q_map;
+        const int k_head = of_k[1] ? head : 0, k_batch = of_k[0] ? batch : 0;
+        if (is_own) load_rows<Shape::K_PANELS, Shape::OWN, 64>(k, k_map, full, row, k_head, k_batch, EVICT_FIRST);
+        else load_rows<Shape::K_PANELS, Shape::STREAM, Shape::UNIT>(k, k_map, full, row, k_head, k_batch, EVICT_LAST);
+    }
+    __device__ __forceinline__ void load_v(bool keys, unsigned v, Barrier full, int row, int head, bool is_own) const {
+        const auto& of_v = keys ? args.v.stride : args.dy.stride;
+        const TensorMap& v_map = keys ? args.v_map : args.dy_map;
+        const int v_head = of_v[1] ? head : 0, v_batch = of_v[0] ? batch : 0;
+        if (is_own) load_rows<Shape::V_PANELS, Shape::OWN, 64>(v, v_map, full, row, v_head, v_batch, EVICT_FIRST);
+        else load_rows<Shape::V_PANELS, Shape::STREAM, Shape::UNIT>(v, v_map, full, row, v_head, v_batch, EVICT_LAST);
+    }
+};
 
 // The producer: one thread issues all TMA loads.
 template <class Shape, class Args>
@@ -210,29 +232,11 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
         const int batch = work.head / own_heads, head = work.head - batch * own_heads;
         shared.work_tile() = work;
 
-        // A broadcast axis (stride 0) has one coordinate.
-        const auto load_k = [&](bool keys, unsigned k, Barrier full, int row, int head, bool is_own) {
-            const auto& of_k = keys ? args.k.stride : args.q.stride;
-            const TensorMap& k_map = keys ? args.k_map : args.q_map;
-            const int k_head = of_k[1] ? head : 0, k_batch = of_k[0] ? batch : 0;
-            if (is_own) load_rows<Shape::K_PANELS, Shape::OWN, 64>(k, k_map, full, row, k_head, k_batch, EVICT_FIRST);
-            else
-                load_rows<Shape::K_PANELS, Shape::STREAM, Shape::UNIT>(k, k_map, full, row, k_head, k_batch,
-                                                                       EVICT_LAST);
-        };
-        const auto load_v = [&](bool keys, unsigned v, Barrier full, int row, int head, bool is_own) {
-            const auto& of_v = keys ? args.v.stride : args.dy.stride;
-            const TensorMap& v_map = keys ? args.v_map : args.dy_map;
-            const int v_head = of_v[1] ? head : 0, v_batch = of_v[0] ? batch : 0;
-            if (is_own) load_rows<Shape::V_PANELS, Shape::OWN, 64>(v, v_map, full, row, v_head, v_batch, EVICT_FIRST);
-            else
-                load_rows<Shape::V_PANELS, Shape::STREAM, Shape::UNIT>(v, v_map, full, row, v_head, v_batch,
-                                                                       EVICT_LAST);
-        };
+        const BackwardLoads<Shape, Args> loads = {args, batch};
         const int own_row = work.tile * Shape::OWN;
         shared.own_full().expect(Shape::OWN_BYTES);
-        load_k(OWN_KEYS, shared.own_k(), shared.own_full(), own_row, head, true);
-        if (Shape::SUM_K) load_v(OWN_KEYS, shared.own_v(), shared.own_full(), own_row, head, true);
+        loads.load_k(OWN_KEYS, shared.own_k(), shared.own_full(), own_row, head, true);
+        if (Shape::SUM_K) loads.load_v(OWN_KEYS, shared.own_v(), shared.own_full(), own_row, head, true);
         own.advance();
 
         const int first_head = OWN_KEYS ? head * group : head / group, end_head = first_head + (OWN_KEYS ? group : 1);
@@ -244,9 +248,9 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
                 shared.empty(stage).wait(streamed / Shape::STAGES % 2 ^ 1);
                 const Barrier full = shared.full(stage);
                 full.expect(Shape::STREAM_BYTES + Shape::STATISTICS_BYTES);
-                load_k(!OWN_KEYS, shared.k(stage), full, tile * Shape::STREAM, other, false);
+                loads.load_k(!OWN_KEYS, shared.k(stage), full, tile * Shape::STREAM, other, false);
                 if (!Shape::SINGLE_STAGE_V)
-                    load_v(!OWN_KEYS, shared.v(stage), full, tile * Shape::STREAM, other, false);
+                    loads.load_v(!OWN_KEYS, shared.v(stage), full, tile * Shape::STREAM, other, false);
                 if (OWN_KEYS) {
                     const int unit = (batch * int(args.num_heads) + other) * query_units<Shape>(args);
                     const long long first = unit + tile * (Shape::STREAM / Shape::UNIT);
@@ -256,7 +260,7 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
                 if (Shape::SINGLE_STAGE_V) {
                     shared.v_empty().wait(streamed % 2 ^ 1);
                     shared.v_full().expect(Shape::V_BYTES);
-                    load_v(!OWN_KEYS, shared.v(0), shared.v_full(), tile * Shape::STREAM, other, false);
+                    loads.load_v(!OWN_KEYS, shared.v(0), shared.v_full(), tile * Shape::STREAM, other, false);
                 }
                 ++streamed;
             }

@@ -240,7 +240,7 @@ __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, 
             full.expect(panels * panel_bytes);
 #pragma unroll
             for (int panel = 0; panel < panels; ++panel)
-                load_box(to + panel * panel_bytes, map, full, 64 * panel, row, head, batch, policy);
+                load_box(to + panel * panel_bytes, map, full, {64 * panel, row, head, batch}, policy);
         };
         load(args.q_map, Shape::K_PANELS, shared.query(query.stage), Shape::QUERY_PANEL, query_full, first_query,
              args.q.stride[1] ? head : 0, args.q.stride[0] ? batch : 0, EVICT_FIRST);
@@ -345,6 +345,27 @@ template <int N> __device__ __forceinline__ void flash_largest(const float (&sco
         for (int r = 0; r < 2; ++r) largest[r] = fmaxf(largest[r], __shfl_xor_sync(ALL_LANES, largest[r], step));
 }
 
+// Whether a weight would exceed 2^8, as a row's `largest` may be behind its maximum. Then it becomes the maximum, and
+// earlier sums are to be multiplied by `correction`.
+template <int N>
+__device__ __forceinline__ bool flash_move_largest(const float (&score)[N], float factor, float (&largest)[2],
+                                                   float (&total)[2], float (&correction)[2]) {
+    float now[2];
+    flash_largest(score, now);
+    const bool moves =
+        __any_sync(ALL_LANES, !((now[0] - largest[0]) * factor <= 8.0f && (now[1] - largest[1]) * factor <= 8.0f));
+    if (moves) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            now[r] = fmaxf(now[r], largest[r]);
+            correction[r] = quick_exp2((largest[r] - finite_or_zero(now[r])) * factor);
+            largest[r] = now[r];
+            total[r] *= correction[r];
+        }
+    }
+    return moves;
+}
+
 // Scores become weights, and `total` grows by this thread's.
 template <int N>
 __device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&largest)[2], float factor,
@@ -393,6 +414,36 @@ __device__ __forceinline__ void flash_store(const float (&sum)[N], const float (
                 __stwb(reinterpret_cast<uint4*>(to + 2 * (i - 2 * r)), make_uint4(word[0], word[1], word[2], word[3]));
         }
     }
+}
+
+template <class Variant, class Args>
+__device__ __forceinline__ void flash_store_lse(const float (&largest)[2], const float (&total)[2], int batch, int head,
+                                                int query, const Args& args) {
+    const FlashScale scale = FlashScale::of<Variant>(args);
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+        if (query + 8 * r < args.query_len)
+            *args.lse.at(batch, head, query + 8 * r) = largest[r] * scale.factor + scale.offset + math::log(total[r]);
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void round_weights(unsigned (&weight)[N], const float (&score)[2 * N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) weight[i] = pack_halves<T>(score[2 * i], score[2 * i + 1]);
+}
+
+// Q as fragments in registers, from panels of which the warp has 16 rows.
+template <class Shape, int N>
+__device__ __forceinline__ void flash_load_queries(unsigned (&queries)[N], unsigned tile, int warp_row, int lane) {
+    const unsigned r = warp_row + lane % 16;
+#pragma unroll
+    for (int step = 0; step < N / 4; ++step) {
+        const unsigned chunk = 2 * (step % 4) + lane / 16;
+        const unsigned from = tile + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
+        ldmatrix_x4(queries + 4 * step, from);
+    }
+    fence_operand(queries);
+    __syncwarp();
 }
 
 // A warpgroup of consumers; `place` is its number.
@@ -446,16 +497,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         unsigned weight[BLOCK_K / 4], queries[QUERIES];
         float largest[2] = {-math::infinity<float>(), -math::infinity<float>()}, total[2] = {};
         if (Shape::QUERY_REGISTERS) {
-            const unsigned r = warp_row + lane % 16;
-#pragma unroll
-            for (int step = 0; step < STEPS; ++step) {
-                const unsigned chunk = 2 * (step % 4) + lane / 16;
-                const unsigned from =
-                    shared.query(query.stage) + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
-                ldmatrix_x4(queries + 4 * step, from);
-            }
-            fence_operand(queries);
-            __syncwarp();
+            flash_load_queries<Shape>(queries, shared.query(query.stage), warp_row, lane);
             used_queries();
         }
 
@@ -496,10 +538,6 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             if (tile >= full_end || (Shape::BAND && tile < full))
                 flash_mask<Shape>(score, FlashScale::of<Variant>(args).sign, row, tile * BLOCK_K + lane % 4 * 2, band);
         };
-        const auto round_weights = [&]() {
-#pragma unroll
-            for (int i = 0; i < BLOCK_K / 4; ++i) weight[i] = pack_halves<T>(score[2 * i], score[2 * i + 1]);
-        };
 
 #pragma unroll
         for (int i = 0; i < Shape::DV / 2; ++i) sum[i] = 0.0f;
@@ -516,7 +554,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             adjust(end - 1);
             flash_largest(score, largest);
             flash_weigh(score, largest, factor, total);
-            round_weights();
+            round_weights<T>(weight, score);
             shared.value_full(value.stage).wait(value.parity);
 
 #pragma unroll 1
@@ -533,20 +571,8 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
                 used_keys();
                 adjust(tile);
 
-                // Sums are rescaled only if a weight would exceed 2^8: a row's `largest` may be behind its maximum.
-                float now[2], correction[2];
-                flash_largest(score, now);
-                const bool rescale = __any_sync(
-                    ALL_LANES, !((now[0] - largest[0]) * factor <= 8.0f && (now[1] - largest[1]) * factor <= 8.0f));
-                if (rescale) {
-#pragma unroll
-                    for (int r = 0; r < 2; ++r) {
-                        now[r] = fmaxf(now[r], largest[r]);
-                        correction[r] = quick_exp2((largest[r] - finite_or_zero(now[r])) * factor);
-                        largest[r] = now[r];
-                        total[r] *= correction[r];
-                    }
-                }
+                float correction[2];
+                const bool rescale = flash_move_largest(score, factor, largest, total, correction);
                 flash_weigh(score, largest, factor, total);
                 fence_operand(score);
 
@@ -561,7 +587,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
                 fence_operand(sum);
                 fence_operand(weight);
                 release(used);
-                round_weights();
+                round_weights<T>(weight, score);
                 if (rescale) {
 #pragma unroll
                     for (int i = 0; i < Shape::DV / 2; ++i) sum[i] *= correction[i / 2 % 2];
@@ -590,14 +616,7 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             for (int tile = min(first, end); tile > work.first; --tile) skip_tile();
 
         const int batch = work.head / int(args.num_heads), head = work.head - batch * int(args.num_heads);
-        if (lane % 4 == 0) {
-            const FlashScale scale = FlashScale::of<Variant>(args);
-#pragma unroll
-            for (int r = 0; r < 2; ++r)
-                if (row + 8 * r < args.query_len)
-                    *args.lse.at(batch, head, row + 8 * r) =
-                        largest[r] * scale.factor + scale.offset + math::log(total[r]);
-        }
+        if (lane % 4 == 0) flash_store_lse<Variant>(largest, total, batch, head, row, args);
         flash_store(sum, total, args.y.at(batch, head), row, args);
     }
 }

@@ -31,70 +31,107 @@ __device__ void correct_far(A (&g)[CH][STEPS], const P& place, const Args& args,
     }
 }
 
-// g at the first STEPS steps of the tile at an offset, zero beyond the end. With ADD the sums and dx are added to: dx
-// by what comes from final states. `reach[s]` is how many of the steps s, s + 1, ... belong to the sequence of step s.
-template <int STEPS, bool ADD, typename T, typename A, class P, class F, class S, class Args, class Variant>
-__device__ void gradients(A (&g)[P::CH][STEPS], A (&dx)[P::CH][P::TIME], int (&reach)[P::TIME], S& sums,
-                          const F& filter, Tile<T, P, Variant::WIDTH - 1, Variant>& x, Tile<T, P, 0, Variant>& dy,
-                          const Slice<const T>& from, const Slice<const T>& from_dy, const P& place, const Args& args,
-                          int offset, Variant) {
-    constexpr int HALO = Variant::WIDTH - 1, TIME = P::TIME;
+// The steps of a tile at an offset that belong to one sequence: those before its end, from `next` on.
+template <class Variant> struct TilePart {
+    const int &offset, &next;
+    const Piece& of;
+
+    __device__ bool has(int s) const { return !Variant::HAS_CU_SEQLENS || (offset + s >= next && offset + s < of.end); }
+};
+
+// A thread's gradients: what they are computed from, and the sums that they are added to.
+template <typename T, class Variant, class P, class F, class S, class Args> struct Gradients {
+    using A = acc_of<T>;
+    static constexpr int WIDTH = Variant::WIDTH, HALO = WIDTH - 1, CH = P::CH, TIME = P::TIME;
+    using Input = Tile<T, P, HALO, Variant>;
+    using Output = Tile<T, P, 0, Variant>;
+    using Part = TilePart<Variant>;
+
+    const F& filter;
+    S& sums;
+    const Args& args;
+    const Slice<const T>&x, &dy;
+
+    // g at the first STEPS steps of the tile at an offset, zero beyond the end. With ADD the sums and dx are added to:
+    // dx by what comes from final states. `reach[s]` is how many of the steps s, s + 1, ... belong to the sequence of
+    // step s.
+    template <int STEPS, bool ADD>
+    __device__ void of_tile(A (&g)[CH][STEPS], A (&dx)[CH][TIME], int (&reach)[TIME], Input& in, Output& out,
+                            const P& place, int offset) const {
 #pragma unroll
-    for (int c = 0; c < P::CH; ++c)
+        for (int c = 0; c < CH; ++c)
 #pragma unroll
-        for (int s = 0; s < STEPS; ++s) g[c][s] = 0;
+            for (int s = 0; s < STEPS; ++s) g[c][s] = 0;
 #pragma unroll
-    for (int s = 0; s < TIME; ++s) reach[s] = 1;
-    if (!P::WHOLE && offset >= place.rest) return;
-    x.finish(from, place, offset);
-    dy.finish(from_dy, place, offset);
-    int next = offset;
-    do {  // once for each sequence that the tile has a part of
-        const Piece of = place.piece(args, next);
-        if (x.is_cut(of, offset)) x.load_piece(from, args, place, of, offset);
-        const auto is_inside = [&](int s) {
-            return !Variant::HAS_CU_SEQLENS || (offset + s >= next && offset + s < of.end);
-        };
+        for (int s = 0; s < TIME; ++s) reach[s] = 1;
+        if (!P::WHOLE && offset >= place.rest) return;
+        in.finish(x, place, offset);
+        out.finish(dy, place, offset);
+        int next = offset;
+        do {  // once for each sequence that the tile has a part of
+            const Piece of = place.piece(args, next);
+            const Part part = {offset, next, of};
+            if (in.is_cut(part.of, offset)) in.load_piece(x, args, place, part.of, offset);
+            const A farthest = of_part(g, part, in, out);
+            if (Variant::SILU && is_far(farthest)) correct_far<T, Variant>(g, place, args, offset);
+            if (ADD) {
+                add_to_sums(g, part, in);
+                limit_reach(reach, part);
+                take_final_states(dx, part, place);
+            }
+            next = max(next + 1, part.of.end);
+        } while (Variant::HAS_CU_SEQLENS && next < min(offset + STEPS, place.rest));
+    }
+
+private:
+    // g = dy act'(pre) near zero; returns how far the farthest pre is.
+    template <int STEPS>
+    __device__ A of_part(A (&g)[CH][STEPS], const Part& part, Input& in, Output& out) const {
         A farthest = 0;
 #pragma unroll
-        for (int c = 0; c < P::CH; ++c)
+        for (int c = 0; c < CH; ++c)
 #pragma unroll
             for (int s = 0; s < STEPS; ++s) {
-                if (!is_inside(s)) continue;
-                g[c][s] = A(dy.get(c, s));
+                if (!part.has(s)) continue;
+                g[c][s] = A(out.get(c, s));
                 if (!Variant::SILU) continue;
-                const A t = filter.at(x, c, s);
+                const A t = filter.at(in, c, s);
                 farthest = max(farthest, math::abs(t));
                 g[c][s] = times_near_slope(g[c][s], t);
             }
-        if (Variant::SILU && is_far(farthest)) correct_far<T, Variant>(g, place, args, offset);
-        if (ADD) {
+        return farthest;
+    }
+    template <int STEPS> __device__ void add_to_sums(const A (&g)[CH][STEPS], const Part& part, Input& in) const {
 #pragma unroll
-            for (int c = 0; c < P::CH; ++c)
+        for (int c = 0; c < CH; ++c)
 #pragma unroll
-                for (int s = 0; s < STEPS; ++s)
-                    if (is_inside(s)) sums.add(x, c, s, g[c][s]);
-        }
-        if (ADD && Variant::HAS_CU_SEQLENS) {
+            for (int s = 0; s < STEPS; ++s)
+                if (part.has(s)) sums.add(in, c, s, g[c][s]);
+    }
+    __device__ void limit_reach(int (&reach)[TIME], const Part& part) const {
+        if (Variant::HAS_CU_SEQLENS) {
 #pragma unroll
             for (int s = 0; s < TIME; ++s)
-                if (offset + s >= next) reach[s] = max(1, min(of.end - offset - s, Variant::WIDTH));
+                if (part.offset + s >= part.next) reach[s] = max(1, min(part.of.end - part.offset - s, WIDTH));
         }
-        if constexpr (ADD && Variant::HAS_DFINAL_STATES) {
-            if (offset + TIME > of.end - HALO) {
+    }
+    // dx of the last steps of a sequence, which its final state holds.
+    __device__ void take_final_states(A (&dx)[CH][TIME], const Part& part, const P& place) const {
+        if constexpr (Variant::HAS_DFINAL_STATES) {
+            if (part.offset + TIME > part.of.end - HALO) {
 #pragma unroll
                 for (int s = 0; s < TIME; ++s) {
-                    const int column = offset + s - (of.end - HALO);
-                    if (offset + s < next || column < 0 || column >= HALO) continue;
+                    const int column = part.offset + s - (part.of.end - HALO);
+                    if (part.offset + s < part.next || column < 0 || column >= HALO) continue;
 #pragma unroll
-                    for (int c = 0; c < P::CH; ++c)
-                        if (c < place.live) dx[c][s] = A(*args.dfinal_states.at(of.index, place.channel + c, column));
+                    for (int c = 0; c < CH; ++c)
+                        if (c < place.live)
+                            dx[c][s] = A(*args.dfinal_states.at(part.of.index, place.channel + c, column));
                 }
             }
         }
-        next = max(next + 1, of.end);
-    } while (Variant::HAS_CU_SEQLENS && next < min(offset + STEPS, place.rest));
-}
+    }
+};
 
 // What initial states get: from the first WIDTH - 1 steps, and through a sequence that is shorter than that from its
 // final state. Any thread -> a channel of a sequence.
@@ -139,14 +176,15 @@ __device__ void store_dinitial_states(const Args& args) {
 
 // Computes a tile that has arrived: its g, then dx and the sums. `next_g` are the g at the steps after it, and then
 // those at its first steps. In rows, lanes exchange them by shuffles.
-template <typename T, class Variant, class P, class F, class S, class X, class Dy, class Args, typename A>
-__device__ void backward_tile(X& in, Dy& out, const Slice<const T>& x, const Slice<const T>& dy, const Slice<T>& dx,
-                              A (&next_g)[P::CH][Variant::WIDTH - 1], S& sums, const P& place, const F& filter,
-                              const Args& args, int offset) {
+template <typename T, class Variant, class P, class F, class S, class Args>
+__device__ void backward_tile(const Gradients<T, Variant, P, F, S, Args>& gradients, const Slice<T>& dx,
+                              Tile<T, P, Variant::WIDTH - 1, Variant>& in, Tile<T, P, 0, Variant>& out,
+                              acc_of<T> (&next_g)[P::CH][Variant::WIDTH - 1], const P& place, int offset) {
+    using A = acc_of<T>;
     constexpr int WIDTH = Variant::WIDTH, HALO = WIDTH - 1, CH = P::CH, TIME = P::TIME;
     A g[CH][TIME], sum[CH][TIME] = {}, tap[CH][WIDTH];
     int reach[TIME];
-    gradients<TIME, true>(g, sum, reach, sums, filter, in, out, x, dy, place, args, offset, Variant());
+    gradients.template of_tile<TIME, true>(g, sum, reach, in, out, place, offset);
     A after[CH][HALO];  // g at the steps after the tile
 #pragma unroll
     for (int c = 0; c < CH; ++c)
@@ -158,7 +196,7 @@ __device__ void backward_tile(X& in, Dy& out, const Slice<const T>& x, const Sli
                                           (place.lane + 1) % P::LANES, P::LANES);
             next_g[c][s] = g[c][s];
         }
-    filter.read_taps(tap);
+    gradients.filter.read_taps(tap);
     out.fill([&](int c, int s) {
         A total = sum[c][s];
 #pragma unroll
@@ -180,6 +218,7 @@ __device__ void backward_run(const P& place, const F& filter, S& sums, A (&next_
     static_assert(BATCH > NEEDED, "a tile is in flight");
     const Slice<const T> x(args.x, place), dy(args.dy, place);
     const Slice<T> dx(args.dx, place);
+    const Gradients<T, Variant, P, F, S, Args> gradients = {filter, sums, args, x, dy};
     using Input = Tile<T, P, Variant::WIDTH - 1, Variant>;
     using Output = Tile<T, P, 0, Variant>;
     Input in;
@@ -201,7 +240,7 @@ __device__ void backward_run(const P& place, const F& filter, S& sums, A (&next_
         if (P::COLUMNS && P::WHOLE && step > 0) ring_x.read_halo(in, next);
         else if (P::COLUMNS) in.fetch_before(x, place, offset);
         fetch(slot == 0 ? BATCH - 1 : slot - 1, step - (BATCH - 1));
-        backward_tile<T, Variant>(in, out, x, dy, dx, next_g, sums, place, filter, args, offset);
+        backward_tile(gradients, dx, in, out, next_g, place, offset);
         slot = next;
     }
 }
@@ -217,8 +256,8 @@ __device__ void gradients_after_run(A (&next_g)[P::CH][Variant::WIDTH - 1], cons
     int whole[P::TIME];
     in.fetch(x, place, P::RUN);
     out.fetch(dy, place, P::RUN);
-    gradients<Variant::WIDTH - 1, false>(next_g, none, whole, sums, filter, in, out, x, dy, place, args, P::RUN,
-                                         Variant());
+    const Gradients<T, Variant, P, F, S, Args> gradients = {filter, sums, args, x, dy};
+    gradients.template of_tile<Variant::WIDTH - 1, false>(next_g, none, whole, in, out, place, P::RUN);
 }
 
 }  // namespace conv1d

@@ -221,11 +221,20 @@ __device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* r
     for (int k = 0; k < COUNT; ++k) pack[k] = low[k].pack();
 }
 
-// Packs of N elements of a row, the first of them at columns `col`, `col + apart`, ..., as far as there are columns;
-// packed ones are contiguous. Columns before `from` are not read unless dense, those before `used` are discarded.
+// How many packs of a dense row are read at once; a misaligned pack takes twice the registers.
+template <int COUNT> constexpr int DENSE_AT_ONCE = COUNT > 4 && COUNT % 2 == 0 ? COUNT / 2 : COUNT;
+
+// Columns up to `end`: those before `from` are not read unless dense, those before `used` are discarded.
+template <typename I> struct ReadColumns {
+    I end, from = 0, used = 0;
+};
+
+// Packs of N elements of a row, the first of them at columns `col`, `col + chunk_stride`, ..., as far as there are
+// columns; packed ones are contiguous.
 template <Layout LAYOUT, typename I, typename T, int N, int COUNT>
 __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* stride, const Space& space, I col,
-                     I chunk_stride, I cols, bool overread, I from = 0, I used = 0) {
+                     I chunk_stride, ReadColumns<I> columns, bool overread) {
+    const I cols = columns.end;
     if constexpr (LAYOUT == Layout::PACKED) {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
@@ -234,30 +243,30 @@ __device__ void read(Pack<T, N> (&pack)[COUNT], const T* row, const long long* s
 #pragma unroll
         for (int i = 0; i < N; i += N / 2) {
             Pack<T, N / 2> half[COUNT];
-            read<LAYOUT>(half, row, stride, space, col + i, chunk_stride, cols, overread, from, used);
+            read<LAYOUT>(half, row, stride, space, col + i, chunk_stride, columns, overread);
 #pragma unroll
             for (int k = 0; k < COUNT; ++k)
 #pragma unroll
                 for (int j = 0; j < N / 2; ++j) pack[k].lane[i + j] = half[k].lane[j];
         }
     } else if constexpr (LAYOUT == Layout::DENSE && sizeof(Pack<T, N>) % 4 == 0) {
-        constexpr int AT_ONCE =
-            COUNT > 4 && COUNT % 2 == 0 ? COUNT / 2 : COUNT;  // a misaligned pack takes twice the registers
+        constexpr int AT_ONCE = DENSE_AT_ONCE<COUNT>;
 #pragma unroll
         for (int k = 0; k < COUNT; k += AT_ONCE)
             read_dense(reinterpret_cast<Pack<T, N>(&)[AT_ONCE]>(pack[k]), row, space, I(col + k * chunk_stride),
-                       chunk_stride, cols, overread, max(from, used));
+                       chunk_stride, cols, overread, max(columns.from, columns.used));
     } else {
 #pragma unroll
         for (int k = 0; k < COUNT; ++k)
             if (col + k * chunk_stride < cols)
-                read_scalars<LAYOUT>(pack[k], row, stride, space, col + k * chunk_stride, cols, from, used);
+                read_scalars<LAYOUT>(pack[k], row, stride, space, col + k * chunk_stride, cols, columns.from,
+                                     columns.used);
     }
 }
 template <Layout LAYOUT, typename I, typename T, int N>
 __device__ void read(Pack<T, N>& pack, const T* row, const long long* stride, const Space& space, I col, I cols,
                      bool overread) {
-    read<LAYOUT>(reinterpret_cast<Pack<T, N>(&)[1]>(pack), row, stride, space, col, I(0), cols, overread);
+    read<LAYOUT>(reinterpret_cast<Pack<T, N>(&)[1]>(pack), row, stride, space, col, I(0), {cols}, overread);
 }
 
 // Columns [from, cols) of a row, as far as they are among the N from column `col` on.

@@ -24,11 +24,12 @@ _TRIED: dict[str, tuple[Any, ...]] = {
     "int": (-2, -1, 0, 1, 2, 3, 5, 9),
     "float": (float("-inf"), -1.0, -1e-9, 0.0, 1e-9, 1.0, float("inf"), float("nan")),
     "bool": (False, True),
+    "shape": ((), (0,), (-1,), (2, 3), (2, -1), (1,) * 8, (1,) * 9),
 }
 
 
 def check_defaults(subject: Subject, folder: Path) -> None:
-    """Defaults of fields, usual element types, stand-ins for absent inputs and refused values are those of the list."""
+    """Defaults of fields, usual element types, stand-ins for absent inputs, guarantees and refused values are those listed."""
     path, op = folder / FILE, subject.spec.op
     if not path.is_file():
         return
@@ -41,21 +42,27 @@ def check_defaults(subject: Subject, folder: Path) -> None:
 
 
 def refused_by(subject: Subject) -> dict[str, str]:
-    """By name of a field, the values that some requirement refuses."""
+    """By name of a field, the values that some requirement refuses, and what the first of them raises."""
     base = subject.values(subject.spec.tests.cases[0])
     refused = {}
     for name, field in subject.spec.descriptor.items():
-        tried = [v for v in _TRIED.get(field.type, ()) if not _accepted(subject.spec, {**base, name: v})]
-        if tried:
-            refused[f"{name} refused"] = " ".join(map(str, tried))
+        errors = {value: _error(subject.spec, {**base, name: value}) for value in _TRIED.get(field.type, ())}
+        of_errors = {error: [v for v, of in errors.items() if of == error] for error in errors.values() if error}
+        if of_errors:
+            listed = (f"{' '.join(map(str, values))} ({error})" for error, values in of_errors.items())
+            refused[f"{name} refused"] = ", ".join(listed)
     return refused
 
 
-def _accepted(spec: OpSpec, values: Mapping[str, Any]) -> bool:
-    try:
-        return all(evaluate_condition(requirement.that, values) for requirement in spec.require)
-    except ConditionError:  # has no value
-        return False
+def _error(spec: OpSpec, values: Mapping[str, Any]) -> str:
+    """What the first requirement raises that does not hold, or ""."""
+    for requirement in spec.require:
+        try:
+            if not evaluate_condition(requirement.that, values):
+                return requirement.raises
+        except ConditionError:  # has no value
+            return requirement.raises
+    return ""
 
 
 def defaults_of(spec: OpSpec) -> dict[str, Any]:
@@ -67,7 +74,8 @@ def defaults_of(spec: OpSpec) -> dict[str, Any]:
     }
     types = {name: tensor.dtype[0] for name, tensor in spec.arguments.items() if tensor.dtype != ("T",)}
     absent = {f"{name} if absent": t.default for name, t in spec.inputs.items() if t.default is not None}
-    return {**fields, **types, **absent}
+    promised = {f"{name} promises": " ".join(rungs) for name, rungs in spec.reproducibility.items()}
+    return {**fields, **types, **absent, **promised}
 
 
 def main(folder: str) -> None:

@@ -13,6 +13,7 @@ from baracuda.runtime.plans.sku import RUNGS
 from baracuda.runtime.plans.tuned import Measurement
 
 from ..problems.problem import Problem
+from ..problems.subject import Subject
 from ..trials.recording import GPUS, forget
 from .remembered import apart
 
@@ -28,6 +29,17 @@ class _Selection:
     preference: PlanPreference | None = None
     device: Any = None
     layouts: Collection[str] | None = None
+
+
+def check_served(subject: Subject) -> None:
+    """Every case of the spec's tests, which says what the op is for, has a kernel in each element type."""
+    for case in subject.spec.tests.cases:
+        values = {name: value for name, value in case.items() if name != "dtype"}
+        for element in [case["dtype"]] if "dtype" in case else subject.spec.dtypes:
+            try:
+                subject.plan.select(subject.descriptor(values, element))
+            except BaracudaError as error:
+                raise AssertionError(f"{subject.spec.op}: the case {case} is refused in {element}: {error}") from None
 
 
 def check_selections(problem: Problem) -> None:

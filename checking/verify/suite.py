@@ -361,6 +361,7 @@ def test_capture(subject: Subject) -> None:
 
 
 def test_selections(subject: Subject) -> None:
+    selections.check_served(subject)
     for problem in _large(subject):
         selections.check_selections(problem)
         selections.check_measured_choices(problem)

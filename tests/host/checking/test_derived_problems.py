@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from repository import ROOT
+from repository import ROOT, SPECS
 
 from baracuda.checking.problems.cases import problems, random_problems, skus
 from baracuda.checking.problems.edges import edge_problems
@@ -21,7 +21,7 @@ from baracuda.checking.problems.subject import Subject
 from baracuda.checking.problems.turns import with_turns
 from baracuda.checking.trials.memory import LONE, HostMemory, laid_out
 from baracuda.checking.variables import SAMPLE
-from baracuda.checking.verify import checks, defaults, table
+from baracuda.checking.verify import checks, defaults, selections, table
 from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, KernelSku
 
@@ -149,8 +149,28 @@ def test_a_value_that_is_no_longer_refused_is_objected_to() -> None:
     loaded = LOADED["layer_norm"]
     lenient = [r.model_copy(update={"that": "isfinite(eps)"}) if "eps" in r.that else r for r in loaded.spec.require]
     changed = loaded.spec.model_copy(update={"require": lenient})
-    with pytest.raises(AssertionError, match=r"eps refused=-inf -1\.0 -1e-09 inf nan, the spec -inf inf nan"):
+    with pytest.raises(AssertionError, match=r"eps refused=-inf -1\.0 -1e-09 inf nan \(.*\), the spec -inf inf nan \("):
         defaults.check_defaults(_subject(replace(loaded, spec=changed)), ROOT / "specs")
+
+
+def test_a_guarantee_that_is_dropped_or_another_error_is_objected_to() -> None:
+    loaded = LOADED["softmax"]
+    weaker = loaded.spec.model_copy(update={"reproducibility": {"y": ["deterministic"]}})
+    with pytest.raises(AssertionError, match="y promises=deterministic bit_stable.*, the spec deterministic;"):
+        defaults.check_defaults(_subject(replace(loaded, spec=weaker)), ROOT / "specs")
+    other = {"InvalidProblem": "Unsupported", "Unsupported": "InvalidProblem"}
+    swapped = [r.model_copy(update={"raises": other[r.raises]}) for r in loaded.spec.require]
+    with pytest.raises(AssertionError, match=r"refused=.*\(InvalidProblem\).*, the spec .*\(Unsupported\)"):
+        defaults.check_defaults(_subject(replace(loaded, spec=loaded.spec.model_copy(update={"require": swapped}))), SPECS)
+
+
+def test_a_case_that_nothing_serves_is_objected_to() -> None:
+    loaded = LOADED["flash_sdpa"]
+    selections.check_served(_subject(loaded))
+    wide = [{**loaded.spec.tests.cases[0], "d_k": 300}]
+    tests = loaded.spec.tests.model_copy(update={"cases": wide})
+    with pytest.raises(AssertionError, match="flash_sdpa: the case .*'d_k': 300.* is refused in f32: FlashSdpaPlan: "):
+        selections.check_served(_subject(replace(loaded, spec=loaded.spec.model_copy(update={"tests": tests}))))
 
 
 def _subject(loaded: Loaded) -> Subject:

@@ -29,7 +29,7 @@ _TRIED: dict[str, tuple[Any, ...]] = {
 
 
 def check_defaults(subject: Subject, folder: Path) -> None:
-    """Defaults of fields, usual element types, stand-ins for absent inputs, guarantees and refused values are those listed."""
+    """Defaults of fields, usual types, stand-ins for absent inputs, guarantees and refused values are those listed."""
     path, op = folder / FILE, subject.spec.op
     if not path.is_file():
         return

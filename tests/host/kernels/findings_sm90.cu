@@ -118,6 +118,14 @@ extern "C" __global__ void misbehave(const Args args) {
     case 19:
       if (t == 0) load_box(tile + 99968, *args.map, barrier, {}, 0);  // past the end
       break;
+    case 91:
+      if (t == 32) barrier.wait(0);
+      if (t == 0) {
+        for (int i = 0; i < 4; i++) __nanosleep(1);
+        barrier.arrive();
+        barrier.inval();  // before all have seen the end
+      }
+      break;
     case 90:
       if (t == 0) {
         store_bytes(args.memory, tile, 128);  // first of two

@@ -54,9 +54,10 @@ void mbarrier_init(uint32_t address, uint32_t arrivals, Site site) {
 
 void mbarrier_inval(uint32_t address, Site site) {
   Mbarrier& barrier = mbarrier_at(address, "mbarrier.inval", site);
-  if (!barrier.waiting.empty())
-    fail("mbarrier.inval of " + name_of(address) + ", where thread " + std::to_string(barrier.waiting[0]) + " waits",
-         site);
+  for (const auto* threads : {&barrier.waiting, &barrier.resuming})
+    if (!threads->empty())
+      fail("mbarrier.inval of " + name_of(address) + ", where thread " + std::to_string(threads->front()) + " waits",
+           site);
   if (barrier.bytes)
     fail("mbarrier.inval of " + name_of(address) + ", which expects " + std::to_string(barrier.bytes) + " bytes", site);
   uint64_t* memory = memory_of(address, "mbarrier.inval", site);
@@ -78,6 +79,7 @@ static void end_phase_if_complete(Mbarrier& barrier) {
     barrier.clock.clear();
   }
   for (const uint32_t i : barrier.waiting) make_ready(*barrier.owner, i);
+  barrier.resuming.insert(barrier.resuming.end(), barrier.waiting.begin(), barrier.waiting.end());
   barrier.waiting.clear();
 }
 
@@ -122,6 +124,7 @@ void mbarrier_wait(uint32_t address, uint32_t parity, Site site) {
     t.state = State::AtMbarrier;
     park(w, t);
     t.awaited = nullptr;
+    barrier.resuming.erase(std::find(barrier.resuming.begin(), barrier.resuming.end(), t.linear));
     if (barrier.phase != ending + 1)
       fail("phase " + std::to_string(ending + 1) + " of " + name_of(address) +
                " ended before this thread saw the end of phase " + std::to_string(ending),

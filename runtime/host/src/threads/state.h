@@ -73,9 +73,9 @@ struct Mbarrier {
   int64_t bytes = 0, expected = 0;                 // of the current phase: not yet come, and all
   std::vector<uint32_t> arrived, in_phase_before;  // threads of the own block
   uint64_t phase = 0;
-  bool published = false;  // whether the copy engine sees it
-  std::vector<uint32_t> waiting;
-  std::vector<uint32_t> clock, seen;  // in check mode: of the arrivals in this phase and in the last
+  bool published = false;                   // whether the copy engine sees it
+  std::vector<uint32_t> waiting, resuming;  // who waits for the phase, and who has yet to see that it ended
+  std::vector<uint32_t> clock, seen;        // in check mode: of the arrivals in this phase and in the last
 };
 
 // A set of threads of the block, by warp.

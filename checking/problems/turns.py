@@ -32,9 +32,9 @@ def with_turns(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Pr
     for case in _stretched(subject, sku, bases) if isinstance(subject.spec, BodySpec) else ():
         problem = serve(subject, case, sku)
         if problem is not None and 0 < problem.size <= _MOST:
-            return _anew(problem)
+            return anew(problem)
     fitting = [problem for problem in bases if problem.size <= _MOST] or list(bases)
-    return _anew(max(fitting, key=lambda problem: problem.size))
+    return anew(max(fitting, key=lambda problem: problem.size))
 
 
 def _on_two_blocks(sku: KernelSku, bases: Sequence[Problem]) -> Problem:
@@ -50,11 +50,14 @@ def _on_two_blocks(sku: KernelSku, bases: Sequence[Problem]) -> Problem:
     return problem
 
 
-def _anew(problem: Problem) -> Problem:
-    """With a plan that has not run yet: plans remember the number of multiprocessors."""
+def anew(problem: Problem) -> Problem:
+    """With a plan that has not run yet: plans remember the number of multiprocessors, but rows that of their blocks."""
     plan, own = problem.plan, copy(problem)
     type(plan)._selected.clear()
-    own.plan = plan.select(plan.descriptor, plan._preference, layouts=plan.layouts)
+    if isinstance(problem.spec, RowSpec):
+        own.plan = type(plan)(plan.descriptor, plan._row, plan.layouts)
+    else:
+        own.plan = plan.select(plan.descriptor, plan._preference, layouts=plan.layouts)
     return own
 
 

@@ -19,6 +19,7 @@ from ..problems.body import BodyProblem
 from ..problems.problem import Arrays, Problem
 from ..problems.row import RowProblem
 from ..problems.shrunken import MULTIPROCESSORS
+from ..problems.turns import anew
 from ..repro.bundle import offer
 from ..trials.arrange import Choice, arrange, same_bits
 from ..trials.memory import LONE, PATTERNS, HostMemory, Memory, Placed
@@ -314,18 +315,11 @@ def check_orders(problem: Problem, memory: HostMemory) -> None:
             _require_same(problem, base, outputs, _promised(problem, "deterministic"), f"order {order}")
         device.order, device.seed, device.workers, device.blocks, _ = before
         for device.multiprocessors in _MULTIPROCESSORS:
-            outputs = arrange(problem, arrays, memory).run(_anew(problem))
+            outputs = arrange(problem, arrays, memory).run(anew(problem).plan)
             change = f"{device.multiprocessors} multiprocessors"
             _require_same(problem, base, outputs, _promised(problem, "bit_stable_across_arch"), change)
     finally:
         device.order, device.seed, device.workers, device.blocks, device.multiprocessors = before
-
-
-def _anew(problem: Problem) -> Any:
-    """A plan that has not run yet: plans remember how many multiprocessors there are."""
-    plan = problem.plan
-    type(plan)._selected.clear()
-    return plan.select(problem.descriptor, plan._preference, layouts=plan.layouts)
 
 
 def check_architectures(problem: Problem, archs: Collection[str], memory: Memory) -> None:
@@ -409,7 +403,7 @@ def check_asynchrony(problem: Problem, memory: HostMemory) -> None:
         late = _late_and(problem, arrays, memory, problem.plan, "early", "reverse", "in order")
         if wrong := wrong_in(_compared(problem, arrays, exact, late, types)):
             raise AssertionError(f"{_of(problem)}, on one multiprocessor: {wrong}")
-    _late_and(problem, arrays, memory, _anew(problem), "random", "random", "interleaved")
+    _late_and(problem, arrays, memory, anew(problem).plan, "random", "random", "interleaved")
 
 
 def _late_and(problem: Problem, arrays: Arrays, memory: HostMemory, plan: Any, *how: str) -> Arrays:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from baracuda.runtime import CompileError, KernelSku
@@ -120,8 +121,9 @@ def _differs(ops: Sequence[str], include: Path) -> bool:
     """Whether the host compiler sees another text of any kernel with the headers in `include`."""
     sources: dict[object, KernelSource] = {}
     for sku in _kernels("accuracy", Question(tuple(ops))):
-        source = next(iter(suite.problems_of(sku.op, sku.symbol)[0].plan.sources()))
-        sources.setdefault((source.path, *(define.partition("=")[0] for define in source.defines)), source)
+        problem = max(suite.problems_of(sku.op, sku.symbol), key=lambda problem: problem.size)
+        for source in islice(problem.plan.sources(), 1):  # an empty problem has none
+            sources.setdefault((source.path, *(define.partition("=")[0] for define in source.defines)), source)
     texts = [(_preprocessed(source, INCLUDE), _preprocessed(source, include)) for source in sources.values()]
     return any(now is None or now != before for now, before in texts)
 

@@ -432,20 +432,6 @@ __device__ __forceinline__ void round_weights(unsigned (&weight)[N], const float
     for (int i = 0; i < N; ++i) weight[i] = pack_halves<T>(score[2 * i], score[2 * i + 1]);
 }
 
-// Q as fragments in registers, from panels of which the warp has 16 rows.
-template <class Shape, int N>
-__device__ __forceinline__ void flash_load_queries(unsigned (&queries)[N], unsigned tile, int warp_row, int lane) {
-    const unsigned r = warp_row + lane % 16;
-#pragma unroll
-    for (int step = 0; step < N / 4; ++step) {
-        const unsigned chunk = 2 * (step % 4) + lane / 16;
-        const unsigned from = tile + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
-        ldmatrix_x4(queries + 4 * step, from);
-    }
-    fence_operand(queries);
-    __syncwarp();
-}
-
 // A warpgroup of consumers; `place` is its number.
 template <typename T, class Shape, class Variant, class Args>
 __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, int place, const Args& args) {
@@ -497,7 +483,16 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         unsigned weight[BLOCK_K / 4], queries[QUERIES];
         float largest[2] = {-math::infinity<float>(), -math::infinity<float>()}, total[2] = {};
         if (Shape::QUERY_REGISTERS) {
-            flash_load_queries<Shape>(queries, shared.query(query.stage), warp_row, lane);
+            const unsigned r = warp_row + lane % 16;
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                const unsigned chunk = 2 * (step % 4) + lane / 16;
+                const unsigned from =
+                    shared.query(query.stage) + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
+                ldmatrix_x4(queries + 4 * step, from);
+            }
+            fence_operand(queries);
+            __syncwarp();
             used_queries();
         }
 

@@ -202,7 +202,7 @@ class TestsSpec(Strict):
     it gives the same bits where an output promises `batch_invariant`."""
     definition: str | None = None
     """A function from elsewhere, as NumPy or SciPy, that the reference is compared with; for example
-    `scipy.special.softmax`. `checking/oracles/definitions.py` has an adapter for it."""
+    `scipy.signal.lfilter`. `checking/oracles/definitions.py` has an adapter for it."""
     finite: Annotated[tuple[Element, ...], Field(strict=False), Once] = ()
     """Element types for which no infinities are put into inputs; for example `[f16]`."""
     draw: Annotated[dict[Ident, Drawn], Arguments] = {}

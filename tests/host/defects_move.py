@@ -91,7 +91,7 @@ MOVE: dict[str, Defect] = {
     ),
     "reads packs from odd addresses": broken(
         WIDEN,
-        r"misaligned access to 'const struct Pack', byte 18 of 'x' of 2008 bytes: "
+        r"misaligned access to a pack, byte 18 of 'x' of 2008 bytes: "
         r"needs a multiple of 16, is 2 beyond one at pack\.cuh:\d+",
         replaced("in.load(args.x + i);", "in.load(args.x + i + (i > 0));"),
     ),

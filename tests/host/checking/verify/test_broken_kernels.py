@@ -32,7 +32,7 @@ DEFECTS = {
     "column sum too narrow": (r"(\w+_sum\[k\]\[i\]) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
     "guard dropped": (r"if \(col >= cols\) break;", "", WARP),
     "read guard dropped": (
-        r"if \(col \+ i >= from && col \+ i < cols\) (pack\.lane\[i\] = .*;)\n.*else .*",
+        r"if \(col \+ i >= from && col \+ i < cols\)\n +(load_element.*;)\n.*else .*",
         r"\1",
         WARP,
     ),
@@ -50,7 +50,7 @@ DEFECTS = {
     "copies not waited for": (r"cp_async_wait_all\(\);", "", WARP),
     "rows of a block left out": (r"group < GROUPS; \+\+group", "group + 1 < GROUPS; ++group", WARP),
     "joined from the wrong byte": (r"skew \* int\(sizeof\(T\)\)", "(skew ^ 1) * int(sizeof(T))", WARP),
-    "the same pack twice": (r"origin \+ k \* chunk_stride \+ N\)", "origin + k * chunk_stride)", WARP),
+    "the same pack twice": (r"origin \+ k \* chunk_stride \+ N,", "origin + k * chunk_stride,", WARP),
     "stored before the row": (r"col >= from && col \+ N <= cols", "col + N <= cols", WARP),
     "parts counted short": (r"p < parts; p \+= SLICES", "p + 1 < parts; p += SLICES", WARP),
     "reduction step skipped": (r"step > 0; step /= 2", "step > 1; step /= 2", WARP),

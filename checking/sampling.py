@@ -10,10 +10,18 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def spread(items: Iterable[T], traits: Callable[[T], Iterable[Hashable]], name: Callable[[T], str]) -> Iterator[T]:
-    """All `items`, the one with the most traits that none before it has first; a hash of their names decides ties."""
+def spread(
+    items: Iterable[T],
+    traits: Callable[[T], Iterable[Hashable]],
+    name: Callable[[T], str],
+    known: Iterable[Hashable] = (),
+) -> Iterator[T]:
+    """All `items`, the one with the most traits that are not `known` and none before it has first.
+
+    A hash of their names decides ties.
+    """
     left = [(item, frozenset(traits(item))) for item in sorted(items, key=lambda item: _hash(name(item)))]
-    covered: set[Hashable] = set()
+    covered = set(known)
     while left:
         best = max(range(len(left)), key=lambda place: len(left[place][1] - covered))  # the first of several
         item, its_traits = left.pop(best)

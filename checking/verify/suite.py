@@ -280,11 +280,11 @@ if _device() == "host":
         with check_mode() as watched:
             derived = table.some("accesses", filter(_turns_once, _few(sku)), lambda problem: problem)
             for problem in dict.fromkeys([_small(sku), *derived]):
-                small = problem.size <= SMALL
-                if small or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
+                always = problem == _small(sku) or problem.size <= SMALL
+                if always or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
-            if table.TABLE["asynchrony"].is_of(sku) or not _turns_once(_turning(sku)):
+            if subject_of(sku).spec.family == "body" or not _turns_once(_turning(sku)):
                 with watched.multiprocessors(1):
                     check_accesses(_turning(sku), watched, thoroughly=False)
 

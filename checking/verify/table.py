@@ -2,7 +2,8 @@
 
 On a GPU every check runs on every kernel. On the host device it runs on one kernel per op and combination of the traits
 in its row, because kernels that share them run the same code. A sampled run takes the number of kernels in the row,
-spread evenly over ops and within an op over traits. If there are more ops than that, those in BARACUDA_TEST_FIRST come
+spread evenly over ops and within an op over traits. Checks take the same kernels of an op, which are compiled once, but
+those that compile for themselves take others. If there are more ops than that, those in BARACUDA_TEST_FIRST come
 first, then others chosen by the word in BARACUDA_TEST_SAMPLE, for each check different ones.
 
 Traits of a kernel:
@@ -43,6 +44,7 @@ class Row(NamedTuple):
     archs: tuple[str, ...] = ()  # only kernels for these, if any are named
     clusters: bool = False  # only kernels whose blocks form clusters
     by_numbers: bool = False  # whether a sample differs in single numbers of schedules, too
+    apart: bool = False  # whether it compiles for itself, so that its sample may differ from that of other checks
     problems: int | None = None  # of a kernel in a sampled run, of checks that take many
     which: Callable[[KernelSku], bool] = lambda sku: True  # only these kernels
 
@@ -62,11 +64,11 @@ TABLE = {
     "special_values": Row(("element path",), 14),
     "batch_invariance": Row(("element path",), 14),
     "orders": Row(("bytes path",), 12),
-    "accesses": Row(("bytes path", "tile"), 12, problems=4),
+    "accesses": Row(("bytes path", "tile"), 12, apart=True, problems=4),
     "asynchrony": Row(("bytes path", "tile"), 4, ("body",), archs=("sm_90a",), by_numbers=True),
     "clusters": Row(("bytes path", "tile"), 4, ("row",), clusters=True),
     "lone_layouts": Row(("bytes path", "tile"), 8),
-    "gpu_code": Row(("element path",), 6, archs=("sm_80", "sm_89")),
+    "gpu_code": Row(("element path",), 6, apart=True, archs=("sm_80", "sm_89")),
     "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
     "stored_types": Row(("bytes path",), 12),
     "broadcast_inputs": Row(("bytes path",), 12),
@@ -91,6 +93,9 @@ TABLE = {
     "selections": Row((), 60),
     "keys": Row((), 60),
 }
+
+
+_MOST = "accuracy"  # the check of most kernels
 
 
 def some(check: str, derived: Iterable[T], problem_of: Callable[[T], Problem]) -> Iterator[T]:
@@ -138,18 +143,30 @@ def _entries(sku: KernelSku) -> tuple[tuple[str, int], ...]:
 
 def kernels(check: str, subjects: Sequence[Subject]) -> list[KernelSku]:
     """The kernels that `check` runs on with the host device, in the order of `subjects`."""
-    row = TABLE[check]
-    fitting = [subject for subject in subjects if subject.spec.family in row.families]
-    chosen = {subject.spec.op: _first_of_each(row, subject) for subject in fitting}
+    chosen = _all(check, subjects)
     if (seed := os.environ.get(SAMPLE)) is None:
         return [sku for skus in chosen.values() for sku in skus]
-    by_op = {subject.spec.op: subject for subject in subjects}
-    differing = {
-        op: spread(skus, _traits_of(by_op[op], row.by_numbers), lambda sku: f"{seed} {sku.symbol}")
-        for op, skus in chosen.items()
-    }
-    sampled = set(share(differing, row.sampled, f"{seed} {check}", os.environ.get(FIRST, "").split()))
+    sampled = set(_sample(check, subjects, chosen, seed))
     return [sku for skus in chosen.values() for sku in skus if sku in sampled]
+
+
+def _all(check: str, subjects: Sequence[Subject]) -> dict[str, list[KernelSku]]:
+    row = TABLE[check]
+    return {s.spec.op: _first_of_each(row, s) for s in subjects if s.spec.family in row.families}
+
+
+def _sample(
+    check: str, subjects: Sequence[Subject], chosen: dict[str, list[KernelSku]], seed: str
+) -> list[KernelSku]:
+    """The kernels of a sampled run; where they are compiled for the check alone, others than those of `_MOST`."""
+    row, by_op = TABLE[check], {subject.spec.op: subject for subject in subjects}
+    others = _sample(_MOST, subjects, _all(_MOST, subjects), seed) if row.apart else []
+    differing = {}
+    for op, tested in chosen.items():
+        traits_of = _traits_of(by_op[op], row.by_numbers)
+        known = {trait for sku in others if sku.op == op for trait in traits_of(sku)}
+        differing[op] = spread(tested, traits_of, lambda sku: f"{seed} {sku.symbol}", known)
+    return share(differing, row.sampled, f"{seed} {check}", os.environ.get(FIRST, "").split())
 
 
 def runs_on(check: str, subject: Subject, sku: KernelSku) -> bool:

@@ -21,6 +21,11 @@ def test_each_next_one_brings_what_is_new() -> None:
     assert order(random.Random(1).sample(ITEMS, len(ITEMS))) == found
 
 
+def test_what_is_known_comes_last() -> None:
+    first = next(spread(ITEMS, lambda item: [item[0], item[1]], str, known=[*"ab", 0, 1, 3]))
+    assert first == ("c", 2)
+
+
 def test_groups_have_equal_shares() -> None:
     groups = {"few": [1], "some": [10, 11, 12], "many": list(range(20, 90))}
     assert sorted(share(groups, 5, "")) == [1, 10, 11, 20, 21]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition
 from baracuda.codegen.spec.load import load_folder
-from baracuda.codegen.spec.spec import OpSpec
+from baracuda.codegen.spec.spec import BodySpec, OpSpec
 
 from ..problems.subject import Subject
 
@@ -29,7 +30,7 @@ _TRIED: dict[str, tuple[Any, ...]] = {
 
 
 def check_defaults(subject: Subject, folder: Path) -> None:
-    """Defaults of fields, usual types, stand-ins for absent inputs, guarantees and refused values are those listed."""
+    """Defaults, usual types, stand-ins for absent inputs, guarantees, aliases, layouts and refusals are those listed."""
     path, op = folder / FILE, subject.spec.op
     if not path.is_file():
         return
@@ -42,15 +43,26 @@ def check_defaults(subject: Subject, folder: Path) -> None:
 
 
 def refused_by(subject: Subject) -> dict[str, str]:
-    """By name of a field, the values that some requirement refuses, and what the first of them raises."""
-    base = subject.values(subject.spec.tests.cases[0])
-    refused = {}
-    for name, field in subject.spec.descriptor.items():
-        errors = {value: _error(subject.spec, {**base, name: value}) for value in _TRIED.get(field.type, ())}
-        of_errors = {error: [v for v, of in errors.items() if of == error] for error in errors.values() if error}
+    """By name of a field the values that some requirement refuses, with what the first of them raises.
+
+    Of two flags also those that are refused together alone.
+    """
+    spec, base = subject.spec, subject.values(subject.spec.tests.cases[0])
+    fields = {name: _TRIED.get(field.type, ()) for name, field in spec.descriptor.items()}
+    tried = {(name,): [(value,) for value in values] for name, values in fields.items()}
+    flags = [name for name, field in spec.descriptor.items() if field.type == "bool"]
+    tried |= {pair: list(product((False, True), repeat=2)) for pair in combinations(flags, 2)}
+    refused: dict[str, str] = {}
+    for names, settings in tried.items():
+        of_errors: dict[str, list[str]] = {}
+        for values in settings:
+            changes = dict(zip(names, values, strict=True))
+            alone = len(names) > 1 and any(_error(spec, base | {n: v}) for n, v in changes.items())
+            if not alone and (error := _error(spec, base | changes)):
+                of_errors.setdefault(error, []).append(", ".join(map(str, values)))
         if of_errors:
-            listed = (f"{' '.join(map(str, values))} ({error})" for error, values in of_errors.items())
-            refused[f"{name} refused"] = ", ".join(listed)
+            listed = (f"{' '.join(values)} ({error})" for error, values in of_errors.items())
+            refused[f"{', '.join(names)} refused"] = ", ".join(listed)
     return refused
 
 
@@ -75,7 +87,11 @@ def defaults_of(spec: OpSpec) -> dict[str, Any]:
     types = {name: tensor.dtype[0] for name, tensor in spec.arguments.items() if tensor.dtype != ("T",)}
     absent = {f"{name} if absent": t.default for name, t in spec.inputs.items() if t.default is not None}
     promised = {f"{name} promises": " ".join(rungs) for name, rungs in spec.reproducibility.items()}
-    return {**fields, **types, **absent, **promised}
+    places = {f"{name} in place of": " ".join(t.may_alias) for name, t in spec.outputs.items() if t.may_alias}
+    places |= {f"{name} laid out": t.layout for name, t in spec.arguments.items() if t.layout != "any"}
+    layouts = spec.layouts.items() if isinstance(spec, BodySpec) else ()
+    contiguous = {f"{name} along": " ".join(f"{n}[{axis}]" for n, axis in axes.items()) for name, axes in layouts}
+    return {**fields, **types, **absent, **promised, **places, **contiguous}
 
 
 def main(folder: str) -> None:

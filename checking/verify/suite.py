@@ -62,9 +62,12 @@ def _device() -> str:
 
 
 def _small(sku: KernelSku) -> Problem:
-    """The smallest problem of a SKU with several rows, cells or samples."""
-    problems = [p for p in problems_of(sku.op, sku.symbol) if p.several] or problems_of(sku.op, sku.symbol)
-    return min(problems, key=lambda p: p.size)
+    """The smallest problem of a SKU with several rows, cells or samples, or at least without empty arrays."""
+    return min(problems_of(sku.op, sku.symbol), key=lambda p: (not p.several, _has_empty(p), p.size))
+
+
+def _has_empty(problem: Problem) -> bool:
+    return any(0 in problem.shape_of(name) for name in problem.arguments)
 
 
 def _large(subject: Subject) -> list[Problem]:

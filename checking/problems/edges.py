@@ -17,7 +17,7 @@ from .subject import Subject
 Place = tuple[str, int | None]  # a field, and which extent of a shape
 _LARGEST = 1 << 13  # extent that is tried
 _MOST = 1 << 17  # elements of a problem
-_SIDES = (0, 1, -1)
+SIDES = (0, 1, -1)
 
 
 def edge_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Problem]:
@@ -27,7 +27,7 @@ def edge_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) ->
     """
     limits = Problem.FAMILIES[subject.spec.family].limits(subject)
     texts = dict.fromkeys(gap for text in limits for gap in gaps_of(text))
-    left = sorted(((text, side) for text in texts for side in _SIDES), key=lambda goal: _hash(goal, sku))
+    left = sorted(((text, side) for text in texts for side in SIDES), key=lambda goal: _hash(goal, sku))
     serve = server(subject, sku, bases)
     reached = {goal for problem in bases for goal in left if _gap(problem, sku, goal[0], problem.case) == goal[1]}
     for goal in left:
@@ -48,7 +48,7 @@ def _deciding(
     """For each comparison in `text` both sides of an edge where it alone decides, whatever it is joined to."""
     for gap in gaps_of(text):
         for base in sorted(bases, key=lambda problem: (not problem.several, problem.size)):
-            cases = [_solved(base, sku, gap, side, place) for place in _places(base, gap) for side in _SIDES]
+            cases = [_solved(base, sku, gap, side, place) for place in _places(base, gap) for side in SIDES]
             allowed = [case for case in cases if case and is_allowed(subject.spec, subject.values(case))]
             if len({_gap(base, sku, text, case) for case in (base.case, *allowed)} - {None}) > 1:
                 problems = [serve(subject, case, sku) for case in allowed]
@@ -63,14 +63,18 @@ def _hash(goal: tuple[str, int], sku: KernelSku) -> int:
 
 def _at(serve: Serve, sku: KernelSku, bases: Sequence[Problem], text: str, side: int) -> Iterator[Problem]:
     for base in sorted(bases, key=lambda problem: (problem.size == 0, problem.size)):
-        subject = base.subject
-        for place in _places(base, text):
-            case = _solved(base, sku, text, side, place)
-            if case is None or not is_allowed(subject.spec, subject.values(case)):
-                continue
-            problem = serve(subject, case, sku)
+        for case in solutions(base, sku, text, side):
+            problem = serve(base.subject, case, sku)
             if problem is not None and problem.size <= _MOST:
                 yield problem
+
+
+def solutions(base: Problem, sku: KernelSku, text: str, side: int) -> Iterator[dict[str, Any]]:
+    """The case of `base` with a field changed so that `text` is `side`, or next to 0 on that side of it."""
+    for place in _places(base, text):
+        case = _solved(base, sku, text, side, place)
+        if case is not None and is_allowed(base.spec, base.subject.values(case)):
+            yield case
 
 
 def _places(base: Problem, text: str) -> list[Place]:

@@ -1,14 +1,14 @@
-"""What callers may say, and get when they say nothing, compared with a list beside the specs that only people change.
+"""What callers may say and get, and what is launched for them, compared with lists that only people change.
 
-``python -m baracuda.checking.verify.defaults SPECS`` writes the list of a folder of specs. A folder without one is not
-compared.
+``python -m baracuda.checking.verify.defaults SPECS`` writes the lists of a folder of specs. Lists that a folder lacks
+are not compared.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.spec import BodySpec, OpSpec
 
 from ..problems.subject import Subject
+from .launches import launches_of
 
-FILE = "defaults.json"  # in the folder of specs
 # Values of a field, alone in the first case of the spec's tests, that requirements accept or not.
 _TRIED: dict[str, tuple[Any, ...]] = {
     "int": (-2, -1, 0, 1, 2, 3, 5, 9),
@@ -30,16 +30,20 @@ _TRIED: dict[str, tuple[Any, ...]] = {
 
 
 def check_defaults(subject: Subject, folder: Path) -> None:
-    """Defaults, usual types, stand-ins for absent inputs, guarantees, aliases, layouts and refusals are those listed."""
-    path, op = folder / FILE, subject.spec.op
-    if not path.is_file():
-        return
-    listed = json.loads(path.read_text(encoding="utf-8")).get(op, {})
-    now = {**defaults_of(subject.spec), **refused_by(subject)}
-    for name in sorted({*listed, *now}):
-        if listed.get(name) != now.get(name):
-            fix = f"if callers may see that, python -m {__spec__.name} {folder.name}"
-            raise AssertionError(f"{op}: {FILE} has {name}={listed.get(name)}, the spec {now.get(name)}; {fix}")
+    """What `LISTS` make of the op is what the lists beside its spec say."""
+    op = subject.spec.op
+    for name, of in LISTS.items():
+        if (path := folder / name).is_file():
+            listed, now = json.loads(path.read_text(encoding="utf-8")).get(op, {}), of(subject)
+            for key in sorted({*listed, *now}):
+                if listed.get(key) != now.get(key):
+                    fix = f"if callers may see that, python -m {__spec__.name} {folder.name}"
+                    raise AssertionError(f"{op}: {name} has {key}={listed.get(key)}, the spec {now.get(key)}; {fix}")
+
+
+def facts_of(subject: Subject) -> dict[str, Any]:
+    """Defaults, usual types, stand-ins for absent inputs, guarantees, aliases, layouts and refusals."""
+    return {**defaults_of(subject.spec), **refused_by(subject)}
 
 
 def refused_by(subject: Subject) -> dict[str, str]:
@@ -49,7 +53,7 @@ def refused_by(subject: Subject) -> dict[str, str]:
     """
     spec, base = subject.spec, subject.values(subject.spec.tests.cases[0])
     fields = {name: _TRIED.get(field.type, ()) for name, field in spec.descriptor.items()}
-    tried = {(name,): [(value,) for value in values] for name, values in fields.items()}
+    tried: dict[tuple[str, ...], list[Any]] = {(name,): [(v,) for v in values] for name, values in fields.items()}
     flags = [name for name, field in spec.descriptor.items() if field.type == "bool"]
     tried |= {pair: list(product((False, True), repeat=2)) for pair in combinations(flags, 2)}
     refused: dict[str, str] = {}
@@ -94,13 +98,17 @@ def defaults_of(spec: OpSpec) -> dict[str, Any]:
     return {**fields, **types, **absent, **promised, **places, **contiguous}
 
 
+# By their names in the folder of specs.
+LISTS: dict[str, Callable[[Subject], dict[str, Any]]] = {"defaults.json": facts_of, "launches.json": launches_of}
+
+
 def main(folder: str) -> None:
-    """Write the list."""
+    """Write the lists."""
     loaded = load_folder(Path(folder))
     subjects = {op: Subject(one, loaded, "baracuda.generated") for op, one in sorted(loaded.items())}
-    specs = {op: {**defaults_of(subject.spec), **refused_by(subject)} for op, subject in subjects.items()}
-    lines = (f"  {json.dumps(op)}: {json.dumps(entries)}" for op, entries in specs.items())
-    (Path(folder) / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    for name, of in LISTS.items():
+        listed = {op: entries for op, subject in subjects.items() if (entries := of(subject))}
+        (Path(folder) / name).write_text(json.dumps(listed, indent=0) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

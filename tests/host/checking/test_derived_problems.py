@@ -21,7 +21,7 @@ from baracuda.checking.problems.subject import Subject
 from baracuda.checking.problems.turns import with_turns
 from baracuda.checking.trials.memory import LONE, HostMemory, laid_out
 from baracuda.checking.variables import SAMPLE
-from baracuda.checking.verify import checks, defaults, selections, table
+from baracuda.checking.verify import checks, defaults, launches, selections, table
 from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, KernelSku
 
@@ -163,6 +163,19 @@ def test_a_guarantee_that_is_dropped_or_another_error_is_objected_to() -> None:
     changed = loaded.spec.model_copy(update={"require": swapped})
     with pytest.raises(AssertionError, match=r"refused=.*\(InvalidProblem\).*, the spec .*\(Unsupported\)"):
         defaults.check_defaults(_subject(replace(loaded, spec=changed)), SPECS)
+
+
+def test_a_dropped_alias_or_another_launch_is_objected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = LOADED["softmax_backward"]
+    dx = loaded.spec.outputs["dx"].model_copy(update={"may_alias": ("dy",)})
+    changed = loaded.spec.model_copy(update={"outputs": {"dx": dx}})
+    with pytest.raises(AssertionError, match=r"dx in place of=dy y, the spec dy;"):
+        defaults.check_defaults(_subject(replace(loaded, spec=changed)), SPECS)
+    subject = _subject(LOADED["sdpa"])
+    defaults.check_defaults(subject, SPECS)
+    monkeypatch.setattr(launches, "_ARCHS", ("sm_70",))
+    with pytest.raises(AssertionError, match=r"launches\.json has f.. case .*: fused 4, .*, the spec .*; Unsupported;"):
+        defaults.check_defaults(subject, SPECS)
 
 
 def test_a_case_that_nothing_serves_is_objected_to() -> None:

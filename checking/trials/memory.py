@@ -157,6 +157,17 @@ def check_mode() -> Iterator[HostMemory]:
 
 
 @contextmanager
+def gpu_text(target: str | None) -> Iterator[HostMemory]:
+    """Memory of the host device, which meanwhile runs the text that headers have for `target`, or for itself."""
+    memory = HostMemory()
+    before, memory.device.gpu_text = memory.device.gpu_text, target
+    try:
+        yield memory
+    finally:
+        memory.device.gpu_text = before
+
+
+@contextmanager
 def coverage(folder: Path) -> Iterator[HostMemory]:
     """Memory of the host device, whose kernels count the branches they take in `folder` meanwhile."""
     memory = HostMemory()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from baracuda.runtime import KernelSource, get_device
 
 from ..ptx.device import ptx_mode
+from ..trials.memory import gpu_text
 
 Array = Any  # of NumPy
 KINDS: dict[str, np.dtype[Any]] = {
@@ -20,6 +20,7 @@ KINDS: dict[str, np.dtype[Any]] = {
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
+TEXTS = {"host": None, "inline PTX": "sm_90"}
 _TEXT = """
 #include <baracuda/float8.cuh>
 using namespace baracuda;
@@ -33,7 +34,9 @@ struct Arguments { const float* x; void* y; long long count; };
 
 
 def check_conversions(target: str) -> None:
-    """What the headers convert for `target`, an architecture or "host", rounds to the nearest, ties to even.
+    """What the headers convert for `target` rounds to the nearest, ties to even.
+
+    `target`: "sm_90" for what NVRTC compiles, "host" for the host device's text of the headers, "inline PTX" for GPUs'.
 
     Raises AssertionError.
     """
@@ -46,7 +49,7 @@ def check_conversions(target: str) -> None:
 def _wrong(name: str, target: str) -> str:
     kind = KINDS[name]
     x = _floats(kind)
-    with nullcontext() if target == "host" else ptx_mode(target):
+    with gpu_text(TEXTS[target]) if target in TEXTS else ptx_mode(target):
         y = _converted(name, x, kind)
     with np.errstate(all="ignore"):
         expected = x.astype(kind)

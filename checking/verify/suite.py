@@ -27,11 +27,11 @@ from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
 from ..problems.turns import with_turns
 from ..ptx.device import ptx_mode
-from ..trials.memory import HostMemory, Memory, check_mode, coverage, memory_of
+from ..trials.memory import HostMemory, Memory, check_mode, coverage, gpu_text, memory_of
 from ..variables import COVERAGE, DEVICE, OPS, PACKAGE, SAMPLE, SPECS
 from . import checks, declarations, gpu_code, keys, refusals, remembered, selections, table
 from .accesses import SMALL, check_accesses
-from .conversions import check_conversions
+from .conversions import TEXTS, check_conversions
 from .defaults import check_defaults
 from .second_opinions import check_definition
 
@@ -159,6 +159,15 @@ def memory() -> Iterator[Memory]:
             yield special
     else:
         yield memory_of(_device())
+
+
+@pytest.fixture(autouse=True)
+def _text(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The host device runs what GPUs are given; in check mode its own text of the headers."""
+    callspec = getattr(request.node, "callspec", None)
+    sku = callspec.params.get("sku") if callspec else None
+    with gpu_text(gpu_code.target_of(sku) if sku else gpu_code.NEWEST):
+        yield
 
 
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:
@@ -305,7 +314,7 @@ if _device() == "host":
 
     def test_conversions(subject: Subject) -> None:
         _need_nvrtc()
-        for target in ("host", gpu_code.OLDEST, gpu_code.NEWEST):
+        for target in (*TEXTS, gpu_code.OLDEST, gpu_code.NEWEST):
             check_conversions(target)
 
     def _need_nvrtc() -> None:

@@ -13,6 +13,7 @@ from ..device import KernelSource
 from ..errors import CompileError
 from ..observe import compiling, log
 from .cache import BuildCache, content, digest
+from .inline_ptx import with_functions
 from .library import RuntimeLibrary
 from .toolchain import (
     CONTRACTION_FLAGS,
@@ -31,6 +32,7 @@ DEVICE_HEADERS = _HERE.parent / "include"
 HOST_HEADERS = _HERE / "include"
 _VOCABULARY = "baracuda_host.h"
 _INCLUDES = (f"-I{HOST_HEADERS}", f"-I{DEVICE_HEADERS}", "-include", _VOCABULARY)
+_GPU_TEXT = "baracuda_host_gpu_text.h"
 # Named one by one, because check mode's flags would add the sanitizers' own runtimes.
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lc")
 _COUNTERS = ("-Wl,-u,__gcov_dump", "-lgcov")  # the function writes the counts to a file
@@ -89,23 +91,32 @@ class Builder:
         return "runtime-" + digest(_SCHEMA, texts, RUNTIME_FLAGS, self.toolchain.identity) + ".so"
 
     def kernel(
-        self, source: KernelSource, load: Callable[[Path], T], *, check: bool = False, coverage: Path | None = None
+        self,
+        source: KernelSource,
+        load: Callable[[Path], T],
+        *,
+        check: bool = False,
+        coverage: Path | None = None,
+        gpu_text: str | None = None,
     ) -> T:
         """The result of `load` on the library that exports `source.symbol`, for check mode or not.
 
-        With `coverage`, the library is in that folder, beside what gcov reads. Raises CompileError with the compiler's
-        first errors.
+        With `coverage`, the library is in that folder, beside what gcov reads. With `gpu_text`, an architecture, it is
+        compiled from the text that device headers have for it. Raises CompileError with the compiler's first errors.
         """
         extra = asynchronous_flags(self.toolchain) if source.arch else ()
         extra += check_flags(self.toolchain) if check else ()
         extra += coverage_flags(self.toolchain) if coverage else ()
         flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction], *extra)
         headers = header_digest(source.text, DEVICE_HEADERS), _texts(HOST_HEADERS)
-        text = source.path, source.text, source.symbol, source.defines, _EXPORT
+        text = source.path, source.text, source.symbol, source.defines, _EXPORT, gpu_text
         name = digest(_SCHEMA, text, flags, headers, self.toolchain.identity) + ".so"
         label = f"{source.symbol!r} of {source.path!r}"
         cache, rest = (BuildCache(coverage), _counting(coverage, name)) if coverage else (self.cache, _LIBRARIES)
-        return cache.load(name, lambda target: self._build_kernel(source, flags, rest, target), load, label=label)
+        def build(target: Path) -> None:
+            self._build_kernel(source, flags, rest, target, gpu_text)
+
+        return cache.load(name, build, load, label=label)
 
     def code(self, source: KernelSource) -> bytes:
         """The library of `source`; sources with the same code share one."""
@@ -117,22 +128,43 @@ class Builder:
             raise CompileError(f"the host runtime does not compile with {self.toolchain.version!r}:\n{log}")
 
     def _build_kernel(
-        self, source: KernelSource, flags: Sequence[str], last: Sequence[str], target: Path
+        self, source: KernelSource, flags: Sequence[str], last: Sequence[str], target: Path, gpu_text: str | None
     ) -> None:
         self._compiled.append(source.symbol)
         export = _EXPORT.format(path=source.path, symbol=source.symbol)
         text = f'#line 1 "{source.path}"\n{source.text}{export}'
         defines = [f"-D{define}" for define in source.defines]
-        rest = [*_INCLUDES, *defines, "-shared", "-xc++", "-", *last, "-o", str(target)]
+        link = ["-shared", *last, "-o", str(target)]
         start = time.perf_counter()
+
+        def compiled(*first: str) -> str | None:
+            head = [*flags, *first, *_INCLUDES, *defines]
+            if gpu_text is None:
+                return self.toolchain.run([*head, "-xc++", "-", *link], text, folder=target.parent)
+            return self._with_gpu_text(head, gpu_text, text, [*flags, "-xc++-cpp-output", "-", *link], target.parent)
+
         with compiling(source.symbol, "the host device"):
-            errors = self.toolchain.run([*flags, *self._precompiled(flags), *rest], text, folder=target.parent)
+            errors = compiled(*self._precompiled(flags))
             if errors is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
-                errors = self.toolchain.run([*flags, *rest], text, folder=target.parent)
+                errors = compiled()
         if errors is not None:
             errors = errors.replace(f"{HOST_HEADERS}/", "")
             raise CompileError(compiler_message(errors, source, "the host", DEVICE_HEADERS))
         log.info("compiled %s for the host device in %.2f s", source.symbol, time.perf_counter() - start)
+
+    def _with_gpu_text(
+        self, head: Sequence[str], target: str, text: str, rest: Sequence[str], folder: Path
+    ) -> str | None:
+        """Compile `text` with what headers have for the architecture `target`; None or the compiler's messages."""
+        preprocessed = folder / "preprocessed"
+        switch = ["-include", _GPU_TEXT, f"-DBARACUDA_GPU_TEXT={int(target[3:]) * 10}"]
+        pch = [] if self.toolchain.is_clang else ["-fpch-preprocess"]
+        errors = self.toolchain.run(
+            [*head, *switch, "-E", *pch, "-xc++", "-", "-o", str(preprocessed)], text, folder=folder
+        )
+        if errors is None:
+            errors = self.toolchain.run(rest, with_functions(preprocessed.read_text()), folder=folder)
+        return errors
 
     def _precompiled(self, flags: Sequence[str]) -> list[str]:
         """Makes GCC find the precompiled header before the real one; clang reads the real one."""

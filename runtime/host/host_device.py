@@ -55,6 +55,9 @@ class HostDevice:
     `multiprocessors` would run at once take turns in seeded order; "in order", each of `workers` OS threads runs one
     after another. `timeout` is the limit of a launch in seconds.
 
+    Device headers have a text for GPUs and one for this device, `#ifdef BARACUDA_HOST`. With `gpu_text`, an architecture
+    such as "sm_90", kernels outside of check mode are compiled with the former, and its inline PTX is executed.
+
     With `check`, every memory access is checked: bounds, uninitialised reads, alignment, races within a block and
     between blocks, which are interleaved. See docs/host-device.md.
     """
@@ -64,6 +67,7 @@ class HostDevice:
         self.name = self.arch = "host"
         self.check = check
         self.coverage: Path | None = None  # the folder where kernels outside of check mode count the branches they take
+        self.gpu_text: str | None = None
         self.executor: Executor | None = None  # runs kernels instead of the machine's own code
         self.multiprocessors = 3  # few, and no power of two: what a persistent kernel does with it shows
         self.order, self.blocks, self.asynchrony = "forward", "in order", "late"
@@ -73,7 +77,7 @@ class HostDevice:
         self.compiler = shlex.join(toolchain.command)
         self._builder = Builder(toolchain, BuildCache(cache_root() / "host"))
         self._arena = Arena()
-        self._kernels: dict[tuple[KernelSource, bool], HostKernel] = {}
+        self._kernels: dict[tuple[KernelSource, bool, str | None], HostKernel] = {}
         self._watched = threading.local()
 
     @property
@@ -85,9 +89,9 @@ class HostDevice:
         """Compile `source` or find it in memory or on disk; raises CompileError."""
         if self.executor is not None:
             return self.executor.load(source)
-        kernel = self._kernels.get((source, self.check))
+        kernel = self._kernels.get(key := self._key(source))
         if kernel is None:
-            kernel = self._kernels[source, self.check] = HostKernel(self, self._builder, source, self.check)
+            kernel = self._kernels[key] = HostKernel(self, self._builder, *key)
             log.debug("loaded %s on the host device%s", source.symbol, ", in check mode" if self.check else "")
         return kernel
 
@@ -95,7 +99,10 @@ class HostDevice:
         """Whether `load` would return without compiling or reading a file."""
         if self.executor is not None:
             return self.executor.is_loaded(source)
-        return (source, self.check) in self._kernels
+        return self._key(source) in self._kernels
+
+    def _key(self, source: KernelSource) -> tuple[KernelSource, bool, str | None]:
+        return source, self.check, None if self.check or self.coverage else self.gpu_text
 
     def write_counts(self) -> None:
         """Write which branches the kernels in `coverage` have taken; what they take from now on is not counted."""
@@ -174,12 +181,16 @@ class HostDevice:
 class HostKernel:
     """A loaded entry point of the host device."""
 
-    def __init__(self, device: HostDevice, builder: Builder, source: KernelSource, check: bool) -> None:
+    def __init__(
+        self, device: HostDevice, builder: Builder, source: KernelSource, check: bool, gpu_text: str | None
+    ) -> None:
         self._runtime = runtime = builder.runtime()
         self._device, self._symbol, self._check = device, source.symbol, check
         self._symbolizer = builder.toolchain.symbolizer
         coverage = None if check else device.coverage
-        self._path, self._library, exported = builder.kernel(source, _load, check=check, coverage=coverage)
+        self._path, self._library, exported = builder.kernel(
+            source, _load, check=check, coverage=coverage, gpu_text=gpu_text
+        )
         runtime.bind(exported)
         if exported.static_shared > _MAX_STATIC_SHARED + _SHARED_PADDING and not check:
             raise CompileError(

@@ -28,15 +28,14 @@ _NOISE = 1.5  # times the host device's error, where that is all that an output 
 
 def targets_of(sku: KernelSku, *, sampled: bool) -> tuple[str, ...]:
     """The architectures to compile a kernel for: OLDEST if it runs there, and NEWEST; of a sample's, one of them."""
-    return (target_of(sku),) if sampled or not _runs_on_oldest(sku) else (OLDEST, NEWEST)
+    if not runs_on_oldest(sku):
+        return (NEWEST,)
+    both = OLDEST, NEWEST
+    return (both[zlib.crc32(sku.symbol.encode()) % 2],) if sampled else both
 
 
-def target_of(sku: KernelSku) -> str:
-    """One of the architectures that the kernel runs on."""
-    return (OLDEST, NEWEST)[zlib.crc32(sku.symbol.encode()) % 2] if _runs_on_oldest(sku) else NEWEST
-
-
-def _runs_on_oldest(sku: KernelSku) -> bool:
+def runs_on_oldest(sku: KernelSku) -> bool:
+    """Whether a kernel runs on the first of the architectures."""
     return int(sku.arch[3:].rstrip("a")) <= int(OLDEST[3:])
 
 

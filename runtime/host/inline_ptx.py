@@ -19,7 +19,12 @@ _OPERAND = re.compile(r'\s*((?:"[^"]*"\s*)+)\((.*)\)\s*', re.DOTALL)
 _SHAPE = re.compile(r"_m(\d+)n(\d+)k(\d+)")
 _TOKEN = re.compile(r"%%[\w.]+|%\d+|%=|[{}\[\],|]|[^\s{}\[\],|%]+")
 _TYPES = {"r": "unsigned", "l": "unsigned long long", "h": "unsigned short", "f": "float", "d": "double"}
-_SPECIAL = {"%%tid.x": "::baracuda_host::thread_index().x", "%%cluster_ctarank": "::baracuda_host::cluster_rank()"}
+_SPECIAL = {
+    "%%tid.x": "::baracuda_host::thread_index().x",
+    "%%ctaid.x": "::baracuda_host::block_index().x",
+    "%%laneid": "unsigned(::baracuda_host::lane())",
+    "%%cluster_ctarank": "::baracuda_host::cluster_rank()",
+}
 
 
 def with_functions(text: str) -> str:
@@ -116,7 +121,9 @@ def _arguments(text: str, operands: list[tuple[str, str]]) -> Iterator[str]:
             listed = None
         elif token in "[],|_":
             continue
-        elif token in _SPECIAL:
+        elif token.startswith("%%"):
+            if token not in _SPECIAL:
+                raise CompileError(f"inline PTX with {token[1:]}: the host device has no such special register")
             yield _SPECIAL[token]
         elif token.startswith("%"):
             alone, within = operands[int(token[1:])]

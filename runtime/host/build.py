@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -55,6 +56,7 @@ _EXPORT = """
 #endif
 BARACUDA_HOST_EXPORT({symbol})
 """
+_MISSING = re.compile(r"\W(\w+)\W is not a member of .baracuda_ptx.|no .*?\W(\w+)\W in namespace .baracuda_ptx.")
 T = TypeVar("T")
 _runtime: RuntimeLibrary | None = None  # one pool of workers per process, whichever compiler built it
 
@@ -148,6 +150,7 @@ class Builder:
             if errors is not None:  # perhaps through a damaged precompiled header: the real one gives the answer
                 errors = compiled()
         if errors is not None:
+            errors = _MISSING.sub(r"the host device has no PTX instruction \1; baracuda_host/ptx.h has all", errors)
             errors = errors.replace(f"{HOST_HEADERS}/", "")
             raise CompileError(compiler_message(errors, source, "the host", DEVICE_HEADERS))
         log.info("compiled %s for the host device in %.2f s", source.symbol, time.perf_counter() - start)

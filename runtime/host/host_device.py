@@ -55,8 +55,8 @@ class HostDevice:
     `multiprocessors` would run at once take turns in seeded order; "in order", each of `workers` OS threads runs one
     after another. `timeout` is the limit of a launch in seconds.
 
-    Device headers have a text for GPUs and one for this device, `#ifdef BARACUDA_HOST`. With `gpu_text`, an architecture
-    such as "sm_90", kernels outside of check mode are compiled with the former, and its inline PTX is executed.
+    Some functions of device headers have a text for GPUs and one for this device, `#ifdef BARACUDA_HOST`. With
+    `gpu_text`, an architecture such as "sm_90", kernels outside of check mode get the former, inline PTX included.
 
     With `check`, every memory access is checked: bounds, uninitialised reads, alignment, races within a block and
     between blocks, which are interleaved. See docs/host-device.md.

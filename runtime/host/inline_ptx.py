@@ -67,9 +67,9 @@ def _split(text: str, separator: str) -> Iterator[str]:
 def _block(inside: str, number: int) -> str:
     """The calls for what stands between the parentheses of an `asm`."""
     inside = re.sub(r'^# \d+ ".*$', "", inside, flags=re.MULTILINE)  # the preprocessor's notes of lines
-    template, *lists = [*_split(inside, ":"), "", ""]
+    template, written, read = [*_split(inside, ":"), "", ""][:3]
     code = "".join(_STRING.findall(template)).encode().decode("unicode_escape").strip()
-    operands = [_operand(part) for part in [*_split(lists[0], ","), *_split(lists[1], ",")] if part.strip()]
+    operands = [_operand(part) for part in [*_split(written, ","), *_split(read, ",")] if part.strip()]
     if code.startswith("{"):
         code = code[1:].removesuffix("}")
     statements = filter(None, map(str.strip, re.split(r"[;\n]", code.replace("%=", str(number)))))
@@ -93,13 +93,13 @@ def _operand(text: str) -> tuple[str, str]:
 
 
 def _statement(text: str, operands: list[tuple[str, str]]) -> str:
-    if text.startswith(".reg .pred"):
-        return "".join(f"bool {name.strip()} = false; " for name in text.removeprefix(".reg .pred").split(","))
+    if text.startswith(".reg .pred "):
+        return "".join(f"bool ptx_{name.strip()} = false; " for name in text.removeprefix(".reg .pred").split(","))
     if text.endswith(":"):
         return text
     condition = ""
     if guard := re.match(r"@(!?)(\w+)\s+", text):
-        condition, text = f"if ({guard[1]}{guard[2]}) ", text[guard.end() :]
+        condition, text = f"if ({guard[1]}ptx_{guard[2]}) ", text[guard.end() :]
     opcode, _, rest = text.partition(" ")
     if opcode == "bra":
         return f"{condition}goto {rest.strip()};"
@@ -126,10 +126,12 @@ def _arguments(text: str, operands: list[tuple[str, str]]) -> Iterator[str]:
                 raise CompileError(f"inline PTX with {token[1:]}: the host device has no such special register")
             yield _SPECIAL[token]
         elif token.startswith("%"):
+            if int(token[1:]) >= len(operands):
+                raise CompileError(f"inline PTX {text!r}: there is no operand {token}")
             alone, within = operands[int(token[1:])]
             if listed is None:
                 yield alone
             else:
                 listed.append(within)
         else:
-            yield token
+            yield f"ptx_{token}" if token[0].isalpha() else token

@@ -51,6 +51,14 @@ def test_undefined_function(any_device):
     assert "never" in message
 
 
+def test_unknown_ptx(device):
+    """With the headers' text for GPUs, what the table of instructions lacks is named."""
+    device.gpu_text = "sm_90"
+    text = ARGS + 'extern "C" __global__ void k(Args) { int t; asm("mov.s7 %0, 1;" : "=r"(t)); }'
+    with pytest.raises(CompileError, match=r"the host device has no PTX instruction mov_s7"):
+        device.load(KernelSource("k.cu", text, "k"))
+
+
 def test_too_much_static_shared_memory(any_device):
     """More than 48 KiB of static shared memory is refused, as by the assembler of a GPU; 48 KiB are not."""
     text = ARGS + (

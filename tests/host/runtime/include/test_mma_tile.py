@@ -9,6 +9,8 @@ import pytest
 from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.host import HostDevice
 
+BOTH_TEXTS = True
+
 FILE = "mma_tile.cu"
 TYPES = {
     "f16": (np.float16, np.float32, 2.0**-11),

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from recorded.matrix_units import ANSWERS, DRAWS, WGMMA, warp_answer
 
+BOTH_TEXTS = True
+
 RECORDED = dict(np.load(ANSWERS))
 
 

@@ -16,6 +16,8 @@ from repository import KERNELS
 from baracuda.runtime.device import WatchedArray
 from baracuda.runtime.errors import DriverError, KernelInternal
 
+BOTH_TEXTS = True
+
 FILE = "sm90.cu"
 SHARED = "DYN_SHARED_BYTES=98304"
 

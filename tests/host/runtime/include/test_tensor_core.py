@@ -11,6 +11,8 @@ from baracuda.runtime.compile.cubin import compile_cubin
 from baracuda.runtime.device import KernelSource
 from baracuda.runtime.errors import CompileError
 
+BOTH_TEXTS = True
+
 EACH = pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
 FILE = "tensor_core.cu"
 ENTRIES = ("load", "copy", "round_to_tf32")

@@ -12,6 +12,8 @@ from host.tensor_maps import F32, encode
 
 from baracuda.runtime.errors import KernelInternal
 
+BOTH_TEXTS = True
+
 FILE = "tiles_sm90.cu"
 TURNS, ROWS, COLUMNS = 5, 6, 32  # a box has two rows more
 MODES = [("late", "forward"), ("early", "reverse"), ("random", "random")]

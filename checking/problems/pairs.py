@@ -114,8 +114,14 @@ def _of_field(spec: OpSpec, name: str, field: FieldSpec) -> Iterator[_Feature]:
         yield _Feature(name, lambda values: values[name], lambda values: [{name: False}, {name: True}])
     elif field.type == "float":
         yield _sign(name, drawn or [0.0, 0.5, -0.5])
-    elif field.type == "int" and min(field.default or 0, *drawn, 0) < 0:
+    elif is_signed(spec, name):
         yield _sign(name, drawn)
+
+
+def is_signed(spec: OpSpec, name: str) -> bool:
+    """Whether a field is a whole number that may be negative."""
+    field, rule = spec.descriptor[name], spec.tests.draw.get(name)
+    return field.type == "int" and min(field.default or 0, *(rule if isinstance(rule, list) else ()), 0) < 0
 
 
 def _sign(name: str, drawn: Sequence[Any]) -> _Feature:

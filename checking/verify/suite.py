@@ -26,6 +26,7 @@ from ..problems.row import RowProblem
 from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
 from ..problems.turns import with_turns
+from ..problems.windows import windowed_problems
 from ..ptx.device import ptx_mode
 from ..trials.memory import HostMemory, Memory, check_mode, coverage, gpu_text, memory_of
 from ..variables import COVERAGE, DEVICE, OPS, PACKAGE, SAMPLE, SPECS
@@ -182,6 +183,8 @@ def test_edges(sku: KernelSku, memory: Memory) -> None:
     found = edge_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
     for turn, problem in enumerate(table.some("edges", found, lambda problem: problem)):
         checks.check_problem(problem, memory, style=("normal", "cancelling")[turn % 2])
+    for problem in windowed_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol)):
+        checks.check_problem(problem, memory, variant="in a window")
 
 
 def test_feature_pairs(sku: KernelSku, memory: Memory) -> None:

@@ -19,6 +19,7 @@ from baracuda.checking.problems.pairs import paired_problems
 from baracuda.checking.problems.problem import cancelling
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.problems.turns import with_turns
+from baracuda.checking.problems.windows import windowed_problems
 from baracuda.checking.trials.memory import LONE, HostMemory, laid_out
 from baracuda.checking.variables import SAMPLE
 from baracuda.checking.verify import checks, defaults, launches, selections, table
@@ -44,6 +45,16 @@ EDGES: dict[tuple[str, str], dict[str, set[int]]] = {
     ("causal_conv1d", "f32_t128_lanes4_owned32_time8_steps2_batch2"): {"seq_len": {63, 64}, "channels": {31, 32, 33}},
     ("causal_conv1d_update", "f16_t128_blocks_per_sm12"): {"seq_len": {0, 1, 2}, "state_len": {7, 8, 9}},
 }
+
+
+def test_windows_end_within_tiles() -> None:
+    for op, symbol in (name for name in EDGES if name[0] == "flash_sdpa"):
+        subject, sku = _kernel(op, symbol)
+        found = list(windowed_problems(subject, sku, problems(subject, sku)))
+        values = [(problem.values["window_left"], problem.values["window_right"]) for problem in found]
+        assert sorted(min(pair) for pair in values) == [-1] * 4, "one side is open"
+        for problem, window in zip(found, map(max, values), strict=True):
+            assert problem.plan.sku == sku and 0 < window < problem.values["key_len"] > 128 and window % 16
 
 
 @pytest.mark.parametrize(("op", "symbol"), EDGES)

@@ -13,6 +13,7 @@ from baracuda.runtime import CompileError
 from baracuda.runtime.host.build import DEVICE_HEADERS, HOST_HEADERS
 
 _ROOT = DEVICE_HEADERS.parents[1]  # of paths that #line directives name
+_VOCABULARY = f"/{HOST_HEADERS.relative_to(_ROOT)}/"  # also of another checkout, which a kernel may be compiled in
 _AT_ONCE = 64  # kernels that one gcov reads
 
 
@@ -64,7 +65,7 @@ def _of_kernel(report: Mapping[str, Any]) -> Iterator[tuple[Branch, int]]:
 
 def _name(path: str) -> str:
     """The name of a source file from the root of the repository; "" of the CUDA vocabulary, which is no device code."""
-    if path.startswith(f"{HOST_HEADERS}/") or path.endswith("(entry point)") or path.startswith("/usr/"):
+    if _VOCABULARY in path or path.endswith("(entry point)") or path.startswith("/usr/"):
         return ""
     return path.removeprefix(f"{_ROOT}/")
 

@@ -19,7 +19,7 @@ from .untaken import Declared, reason_of
 # Checks that run kernels on other problems, layouts or values than each other.
 _CHECKS = (
     *("accuracy", "edges", "pairs", "shrunken", "asynchrony", "clusters", "orders", "explicit"),
-    *("layouts", "stored", "special", "huge", "in_place", "broadcast", "batch_invariance"),
+    *("layouts", "stored", "special", "huge", "in_place", "broadcast", "batch_invariance", "compensation"),
 )
 _CHOSEN = " or ".join(_CHECKS)
 

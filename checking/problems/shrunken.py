@@ -67,14 +67,14 @@ def _long(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterato
     if base is None or not base.size:
         return
     serve, most = server(subject, sku, bases), _LONG * _WARP // shrunken(base).plan.sku.schedule.threads
-    extents = list(_extents(base))
+    extents = list(extents_of(base))
     pairs = permutations([place for place in extents if place[1] is not None], 2)
     for places in sorted([*((place,) for place in extents), *pairs], key=lambda places: _hash(sku, places)):
         extent = most
         while extent > 1:
             # No whole number of anything, or of two one that is, and some that no number of blocks divides.
-            extents_of = dict(zip(places, (extent - 1,) if len(places) == 1 else (extent, _SOME), strict=True))
-            case = _with_extents(base, extents_of)
+            by_place = dict(zip(places, (extent - 1,) if len(places) == 1 else (extent, _SOME), strict=True))
+            case = with_extents(base, by_place)
             if could_serve(subject, sku, case) and (problem := serve(subject, case, sku)) and problem.size <= most:
                 yield problem
                 break
@@ -86,7 +86,7 @@ def _hash(sku: KernelSku, places: Sequence[Place]) -> int:
     return zlib.crc32(f"{sku.symbol} {places}".encode())
 
 
-def _extents(base: Problem) -> Iterator[Place]:
+def extents_of(base: Problem) -> Iterator[Place]:
     """The fields that are drawn as extents, and each axis of those that are shapes."""
     for name, field in base.spec.descriptor.items():
         if field.type == "shape":
@@ -95,7 +95,8 @@ def _extents(base: Problem) -> Iterator[Place]:
             yield name, None
 
 
-def _with_extents(base: Problem, extents: Mapping[Place, int]) -> dict[str, Any]:
+def with_extents(base: Problem, extents: Mapping[Place, int]) -> dict[str, Any]:
+    """The case of `base` with other extents at some places."""
     case = dict(base.case)
     for (name, axis), extent in extents.items():
         shape = list(case[name]) if axis is not None else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, islice, product
 from typing import Any
@@ -16,9 +16,11 @@ from ..oracles.accuracy import Accuracy, as_float, compare
 from ..oracles.oracle import explicit, tolerances, widen, with_saved
 from ..oracles.references import definition
 from ..problems.body import BodyProblem
+from ..problems.map import MapProblem
 from ..problems.problem import Arrays, Problem
 from ..problems.row import RowProblem
 from ..problems.shrunken import MULTIPROCESSORS
+from ..problems.sums import ORDERS, in_thirds
 from ..problems.turns import anew
 from ..repro.bundle import offer
 from ..trials.arrange import Choice, arrange, same_bits
@@ -119,6 +121,37 @@ def check_stored_types(problem: Problem, memory: Memory) -> None:
         arrays, exact = with_saved(problem, problem.draw(seed=5, choice=choice), types, problem.draw_hidden(seed=5))
         bound = tolerances(problem, arrays, exact, types)
         _within(trial(problem, arrays, exact, bound, choice), memory, _listed(choice))
+
+
+def check_compensation(problems: Iterable[MapProblem], memory: Memory) -> MapProblem | None:
+    """A sum does not lose a small number that a huge one is added to, or that is added to it, and that then cancels.
+
+    On the first problem in which it does: the sum is exact but for the rounding of its output. Returns the problem.
+    """
+    for problem in problems:
+        arrays, _ = with_saved(problem, problem.draw(), problem.stored_types(), problem.draw_hidden())
+        cancelling = [found for order in ORDERS if (found := _cancelling(problem, arrays, order))]
+        for inputs, exact in cancelling:
+            outputs = arrange(problem, inputs, memory).run()
+            for argument, wanted in exact.items():
+                got = problem.flat(argument, as_float(outputs[argument]))
+                if np.any(np.abs(got - wanted) > problem.stored_types()[argument].row.unit_roundoff * np.abs(wanted)):
+                    lost = f"{argument!r} is {got.flat[0]:.9g}, needs {wanted.flat[0]:.9g}"
+                    raise AssertionError(f"{_of(problem)}, a small number and huge ones that cancel: {lost}")
+        if cancelling:
+            return problem
+    return None
+
+
+def _cancelling(problem: MapProblem, arrays: Arrays, order: Sequence[str]) -> tuple[Arrays, Arrays] | None:
+    """Inputs in thirds, and sums by argument, if these are what the small numbers alone give."""
+    inputs, small = in_thirds(problem, arrays, order), [name if name == "small" else "" for name in order]
+    exact = explicit(problem, widen(problem, inputs)) or {}
+    alone = explicit(problem, widen(problem, in_thirds(problem, arrays, small))) or {}
+    sums = {argument: name for argument, name in problem.results.items() if argument in problem.plan.SUM_OUTPUTS}
+    if not sums or any(not np.any(alone[name]) or np.any(exact[name] != alone[name]) for name in sums.values()):
+        return None
+    return inputs, {argument: np.asarray(exact[name], np.float64) for argument, name in sums.items()}
 
 
 def choices_of(problem: Problem) -> Iterator[dict[str, ElementKind]]:

@@ -25,6 +25,7 @@ from ..problems.problem import Problem
 from ..problems.row import RowProblem
 from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
+from ..problems.sums import in_turns
 from ..problems.turns import with_turns
 from ..problems.windows import windowed_problems
 from ..ptx.device import ptx_mode
@@ -270,6 +271,9 @@ if _device() != "cuda":
         derived = shrunken_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
         for problem in table.some("shrunken", derived, lambda problem: problem):
             checks.check_shrunken(problem, memory)
+
+    def test_compensation(sku: KernelSku, memory: Memory) -> None:
+        checks.check_compensation(in_turns(subject_of(sku), sku, problems_of(sku.op, sku.symbol)), memory)
 
 
 if _device() in ("host", "coverage"):

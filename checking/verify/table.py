@@ -70,6 +70,7 @@ TABLE = {
     "lone_layouts": Row(("bytes path", "tile"), 8),
     "gpu_code": Row(("element path",), 6, apart=True, archs=("sm_80", "sm_89")),
     "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
+    "compensation": Row(("bytes path",), 4, ("map",)),
     "stored_types": Row(("bytes path",), 12),
     "broadcast_inputs": Row(("bytes path",), 12),
     "huge_strides": Row(("bytes path",), 10),

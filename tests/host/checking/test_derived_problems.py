@@ -18,6 +18,7 @@ from baracuda.checking.problems.edges import edge_problems
 from baracuda.checking.problems.pairs import paired_problems
 from baracuda.checking.problems.problem import cancelling
 from baracuda.checking.problems.subject import Subject
+from baracuda.checking.problems.sums import in_turns
 from baracuda.checking.problems.turns import with_turns
 from baracuda.checking.problems.windows import windowed_problems
 from baracuda.checking.trials.memory import LONE, HostMemory, laid_out
@@ -45,6 +46,13 @@ EDGES: dict[tuple[str, str], dict[str, set[int]]] = {
     ("causal_conv1d", "f32_t128_lanes4_owned32_time8_steps2_batch2"): {"seq_len": {63, 64}, "channels": {31, 32, 33}},
     ("causal_conv1d_update", "f16_t128_blocks_per_sm12"): {"seq_len": {0, 1, 2}, "state_len": {7, 8, 9}},
 }
+
+
+@pytest.mark.parametrize("op", ["alibi_backward", "repeat_backward"])
+def test_sums_are_held_to_their_compensation(op: str) -> None:
+    subject = Subject(LOADED[op], LOADED, "baracuda.generated")
+    for sku in (sku for sku in skus(subject) if sku.element in ("f32", "f64")):
+        assert checks.check_compensation(in_turns(subject, sku, problems(subject, sku)), HostMemory()), sku
 
 
 def test_windows_end_within_tiles() -> None:

@@ -165,7 +165,7 @@ def memory() -> Iterator[Memory]:
 
 @pytest.fixture(autouse=True)
 def _text(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The host device runs the text of headers for GPUs, the newest or the oldest; check mode its own."""
+    """The host device runs the text of headers for GPUs, the newest architecture or the oldest."""
     callspec = getattr(request.node, "callspec", None)
     sku = callspec.params.get("sku") if callspec else None
     newest = sku is None or request.function is test_accuracy or not gpu_code.runs_on_oldest(sku)

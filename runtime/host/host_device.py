@@ -56,7 +56,7 @@ class HostDevice:
     after another. `timeout` is the limit of a launch in seconds.
 
     Some functions of device headers have a text for GPUs and one for this device, `#ifdef BARACUDA_HOST`. With
-    `gpu_text`, an architecture such as "sm_90", kernels outside of check mode get the former, inline PTX included.
+    `gpu_text`, an architecture such as "sm_90", kernels get the former, inline PTX included.
 
     With `check`, every memory access is checked: bounds, uninitialised reads, alignment, races within a block and
     between blocks, which are interleaved. See docs/host-device.md.
@@ -102,7 +102,7 @@ class HostDevice:
         return self._key(source) in self._kernels
 
     def _key(self, source: KernelSource) -> tuple[KernelSource, bool, str | None]:
-        return source, self.check, None if self.check or self.coverage else self.gpu_text
+        return source, self.check, None if self.coverage else self.gpu_text
 
     def write_counts(self) -> None:
         """Write which branches the kernels in `coverage` have taken; what they take from now on is not counted."""

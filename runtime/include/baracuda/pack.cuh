@@ -60,7 +60,7 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
     __device__ void load(const T* address) { *this = *aligned<const PackWords>(address); }
     // The caller discards elements outside of [first, end): other threads may be storing them.
     __device__ void load_part(const T* address, [[maybe_unused]] const T* first, [[maybe_unused]] const T* end) {
-#ifdef BARACUDA_HOST
+#ifdef BARACUDA_HOST_CHECK
         baracuda_host::load_part(this, aligned<const PackWords>(address), first, end);
 #else
         load(address);
@@ -81,7 +81,7 @@ template <typename T, int N> struct alignas(alignof(Pack<T, N>)) PackWords {
 // Loads an element, which the caller may discard.
 template <typename T>
 __device__ __forceinline__ void load_element(T& element, const T* address, [[maybe_unused]] bool used) {
-#ifdef BARACUDA_HOST
+#ifdef BARACUDA_HOST_CHECK
     baracuda_host::load_part(&element, address, used ? address : address + 1, address + 1);
 #else
     element = *address;

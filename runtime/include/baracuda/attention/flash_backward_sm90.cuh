@@ -214,7 +214,7 @@ __device__ __forceinline__ void backward_produce(const Sm90BackwardShared<Shape>
         else more = scheduler.next(work.tile, work.head);
         shared.own_empty().wait(own.parity ^ 1);
         if (!more) {
-#ifdef BARACUDA_HOST
+#ifdef BARACUDA_HOST_CHECK
             shared.work_tile() = {};  // consumers read all of it
 #endif
             shared.work_tile().tile = -1;

@@ -221,7 +221,7 @@ __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, 
         const Barrier query_full = shared.query_full(query.stage);
         shared.query_empty(query.stage).wait(query.parity ^ 1);
         if (!more) {
-#ifdef BARACUDA_HOST
+#ifdef BARACUDA_HOST_CHECK
             shared.work_tile(query.stage) = {};  // consumers read all of it
 #endif
             shared.work_tile(query.stage).tile = -1;

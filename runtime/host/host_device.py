@@ -186,6 +186,7 @@ class HostKernel:
     ) -> None:
         self._runtime = runtime = builder.runtime()
         self._device, self._symbol, self._check = device, source.symbol, check
+        self._may_overlap = gpu_text is None or int(gpu_text[3:]) >= 90
         self._symbolizer = builder.toolchain.symbolizer
         coverage = None if check else device.coverage
         self._path, self._library, exported = builder.kernel(
@@ -266,7 +267,7 @@ class HostKernel:
             seed=device.seed & 0xFFFFFFFF,
             asynchrony=_ASYNCHRONIES[device.asynchrony],
             alive=self._alive(math.prod(grid), block),
-            overlaps=overlaps,
+            overlaps=overlaps and self._may_overlap,
             workers=max(1, min(device.workers, math.prod(grid) // self._cluster)),
             timeout=device.timeout,
             memory=memory,

@@ -20,13 +20,14 @@ from pathlib import Path
 from baracuda.runtime import CompileError, KernelSku
 from baracuda.runtime.compile.cubin import INCLUDE
 from baracuda.runtime.device import KernelSource
+from baracuda.runtime.host.build import GPU_TEXT, VOCABULARY, gpu_text_define
 from baracuda.runtime.host.toolchain import find_toolchain
 
 from ..oracles.memo import memo
 from ..problems.cases import skus
 from ..problems.subject import Subject
-from ..trials.memory import HostMemory, check_mode
-from ..verify import suite, table
+from ..trials.memory import HostMemory, check_mode, gpu_text
+from ..verify import gpu_code, suite, table
 from . import stages
 from .stages import Stage
 from .verdict import KILLED, SAME, STILLBORN, Verdict, in_one_line
@@ -83,7 +84,8 @@ def cases(question: Question) -> Iterator[Stage]:
     for name, test in tests:
         if "subject" in inspect.signature(test).parameters:
             for subject in table.ops(name, _subjects(question.ops)):
-                yield Stage(f"test {name}[{subject.spec.op}]", stages.bound(test, subject=subject, memory=memory))
+                run = _with_text(test, None, stages.bound(test, subject=subject, memory=memory))
+                yield Stage(f"test {name}[{subject.spec.op}]", run)
         else:
             yield from _of_kernels("test", name, test, question, memory)
     for order in stages.ORDERS:
@@ -102,7 +104,18 @@ def _of_kernels(
     command: str, name: str, test: Callable[..., None], question: Question, memory: HostMemory
 ) -> Iterator[Stage]:
     for sku in _kernels(name, question):
-        yield Stage(f"{command} {name}[{sku.symbol}]", stages.bound(test, sku=sku, memory=memory))
+        run = _with_text(test, sku, stages.bound(test, sku=sku, memory=memory))
+        yield Stage(f"{command} {name}[{sku.symbol}]", run)
+
+
+def _with_text(test: Callable[..., None], sku: KernelSku | None, run: Callable[[], None]) -> Callable[[], None]:
+    """`run` with the text of device headers that the suite's `test` runs."""
+
+    def test_with_text() -> None:
+        with gpu_text(suite.text_for(test, sku)):
+            run()
+
+    return test_with_text
 
 
 def _kernels(check: str, question: Question) -> list[KernelSku]:
@@ -124,14 +137,16 @@ def _differs(ops: Sequence[str], include: Path) -> bool:
         problem = max(suite.problems_of(sku.op, sku.symbol), key=lambda problem: problem.size)
         for source in islice(problem.plan.sources(), 1):  # an empty problem has none
             sources.setdefault((source.path, *(define.partition("=")[0] for define in source.defines)), source)
-    texts = [(_preprocessed(source, INCLUDE), _preprocessed(source, include)) for source in sources.values()]
+    seen = [(source, target) for source in sources.values() for target in (gpu_code.OLDEST, gpu_code.NEWEST)]
+    texts = [(_preprocessed(*kernel, INCLUDE), _preprocessed(*kernel, include)) for kernel in seen]
     return any(now is None or now != before for now, before in texts)
 
 
-def _preprocessed(source: KernelSource, include: Path) -> str | None:
-    """What the host compiler sees of a kernel; None where that is an error."""
-    folders = f"-I{_HOST_HEADERS}", f"-I{include}"
-    flags = [*folders, "-include", "baracuda_host.h", *(f"-D{define}" for define in source.defines)]
+def _preprocessed(source: KernelSource, target: str, include: Path) -> str | None:
+    """What the host compiler sees of a kernel's text for `target`; None where that is an error."""
+    included = [word for header in (VOCABULARY, GPU_TEXT) for word in ("-include", header)]
+    flags = [f"-I{_HOST_HEADERS}", f"-I{include}", *included, gpu_text_define(target)]
+    flags += [f"-D{define}" for define in source.defines]
     command = [*find_toolchain().command, "-E", "-P", "-std=c++17", *flags, "-xc++", "-"]
     done = subprocess.run(command, input=source.text, capture_output=True, text=True)
     return None if done.returncode else done.stdout

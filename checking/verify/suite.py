@@ -165,12 +165,15 @@ def memory() -> Iterator[Memory]:
 
 @pytest.fixture(autouse=True)
 def _text(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The host device runs the text of headers for GPUs, the newest architecture or the oldest."""
     callspec = getattr(request.node, "callspec", None)
-    sku = callspec.params.get("sku") if callspec else None
-    newest = sku is None or request.function is test_accuracy or not gpu_code.runs_on_oldest(sku)
-    with gpu_text(gpu_code.NEWEST if newest else gpu_code.OLDEST):
+    with gpu_text(text_for(request.function, callspec.params.get("sku") if callspec else None)):
         yield
+
+
+def text_for(test: Any, sku: KernelSku | None) -> str:
+    """The architecture whose text of device headers a test runs on the host device: the newest or the oldest."""
+    newest = sku is None or test is test_accuracy or not gpu_code.runs_on_oldest(sku)
+    return gpu_code.NEWEST if newest else gpu_code.OLDEST
 
 
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:

@@ -31,9 +31,9 @@ _HERE = Path(__file__).resolve().parent
 _RUNTIME = _HERE / "src" / "runtime.cpp"
 DEVICE_HEADERS = _HERE.parent / "include"
 HOST_HEADERS = _HERE / "include"
-_VOCABULARY = "baracuda_host.h"
-_INCLUDES = (f"-I{HOST_HEADERS}", f"-I{DEVICE_HEADERS}", "-include", _VOCABULARY)
-_GPU_TEXT = "baracuda_host_gpu_text.h"
+VOCABULARY = "baracuda_host.h"
+_INCLUDES = (f"-I{HOST_HEADERS}", f"-I{DEVICE_HEADERS}", "-include", VOCABULARY)
+GPU_TEXT = "baracuda_host_gpu_text.h"
 # Named one by one, because check mode's flags would add the sanitizers' own runtimes.
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lc")
 _COUNTERS = ("-Wl,-u,__gcov_dump", "-lgcov")  # the function writes the counts to a file
@@ -160,7 +160,7 @@ class Builder:
     ) -> str | None:
         """Compile `text` with what headers have for the architecture `target`; None or the compiler's messages."""
         preprocessed = folder / "preprocessed"
-        switch = ["-include", _GPU_TEXT, f"-DBARACUDA_GPU_TEXT={int(target[3:]) * 10}"]
+        switch = ["-include", GPU_TEXT, gpu_text_define(target)]
         pch = [] if self.toolchain.is_clang else ["-fpch-preprocess"]
         errors = self.toolchain.run(
             [*head, *switch, "-E", *pch, "-xc++", "-", "-o", str(preprocessed)], text, folder=folder
@@ -175,13 +175,18 @@ class Builder:
             return []
 
         def build(target: Path) -> None:
-            header = ["-xc++-header", str(HOST_HEADERS / _VOCABULARY)]
+            header = ["-xc++-header", str(HOST_HEADERS / VOCABULARY)]
             log = self.toolchain.run([*flags, f"-I{HOST_HEADERS}", *header, "-o", str(target)], folder=target.parent)
             if log is not None:
                 raise CompileError(f"the device vocabulary does not compile:\n{log}")
 
         key = digest(_SCHEMA, _texts(HOST_HEADERS), tuple(flags), self.toolchain.identity)
-        return [f"-I{self.cache.get(f'vocabulary-{key}/{_VOCABULARY}.gch', build).parent}"]
+        return [f"-I{self.cache.get(f'vocabulary-{key}/{VOCABULARY}.gch', build).parent}"]
+
+
+def gpu_text_define(target: str) -> str:
+    """What makes GPU_TEXT choose the text for the architecture `target`."""
+    return f"-DBARACUDA_GPU_TEXT={int(target[3:]) * 10}"
 
 
 def _counting(folder: Path, name: str) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ def test_the_cases_are_those_of_test_and_of_its_check_mode(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "before, after, seen",
     [
-        ('asm("max.NaN.f32', 'asm("max.f32', False),  # of a GPU alone
+        ('asm("max.NaN.f32', 'asm("max.f32', True),  # of a GPU alone
         ("// The functions of the program", "// The function of the program", False),
         ("if (b == 0) return 0;", "if (b == 0) return 1;", True),
         ("#include <baracuda/element.cuh>", "#include <baracuda/no_element.cuh>", True),  # an error is seen, too

@@ -75,6 +75,16 @@ def edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
         yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, below + 2, below + 1)}
 
 
+def short_rows(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
+    """Rows of one element and of one more than a pack: packs around them reach into others. Not of clusters."""
+    if subject.spec.family != "row" or sku.tile.cluster > 1:
+        return
+    base, shape_field = _simplest(subject, sku.element)
+    vec = 16 // sku.element.row.bytes
+    for cols in (1, vec + 1):
+        yield {**base, shape_field: _resized(subject, base, shape_field, sku.element, 2 * vec + 1, cols)}
+
+
 def _axes(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
     """Rows and columns of as many axes as the spec's cases have, two long each but the last of the columns."""
     problems = [

@@ -51,8 +51,12 @@ def arrange(
     choice: Choice | None = None,
     shift_workspace: int = 0,
     poison_workspace: bool = True,
+    further: int = 0,
 ) -> Arranged:
-    """Place inputs with their values and outputs with poison; `patterns` says how (contiguous unless named)."""
+    """Place inputs with their values and outputs with poison; `patterns` says how (contiguous unless named).
+
+    Arrays whose axes may lie anyhow begin `further` elements on.
+    """
     stored_types, vec = problem.stored_types(choice), 16 // problem.element.row.bytes
     placed = {}
     for name in problem.arguments:
@@ -61,6 +65,7 @@ def arrange(
         pattern, axis = (patterns or {}).get(name, "contiguous"), problem.packed_axis(name)
         if axis is None:
             strides, shift = laid_out(pattern, shape, vec, problem.arguments[name].layout)
+            shift += further
         else:
             strides, shift = packed_along(axis, pattern, shape, vec)
         kind = stored_types[name] if values is None else ElementKind(_tag(values))

@@ -30,14 +30,20 @@ def check_accesses(problem: Problem, memory: HostMemory, *, thoroughly: bool) ->
         run_watched(problem, memory, {}, choice)
 
 
-def run_watched(problem: Problem, memory: Memory, patterns: Patterns, choice: Choice) -> None:
+def check_beginnings(problem: Problem, memory: HostMemory) -> None:
+    """Check mode finds nothing wherever in a pack arrays begin: packs around short rows reach into other rows."""
+    for further in range(16 // problem.element.row.bytes):
+        run_watched(problem, memory, {}, {}, further)
+
+
+def run_watched(problem: Problem, memory: Memory, patterns: Patterns, choice: Choice, further: int = 0) -> None:
     """Run on arbitrary numbers: check mode judges addresses and their order."""
     types, rng = problem.stored_types(choice), np.random.default_rng(10)
     arrays = {n: a.astype(types[n].row.numpy) for n, a in problem.draw().items()}
     for name in problem.arguments:
         if name in problem.spec.inputs and name not in arrays:  # saved by a forward
             arrays[name] = np.asarray(rng.uniform(0.5, 2.0, problem.shape_of(name)), types[name].row.numpy)
-    arrange(problem, arrays, memory, patterns=patterns, choice=choice).run()
+    arrange(problem, arrays, memory, patterns=patterns, choice=choice, further=further).run()
 
 
 def _check_switch(problem: Problem, memory: HostMemory) -> None:

@@ -18,11 +18,12 @@ from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import KernelSku
 from baracuda.runtime.plans.formula import names_in
 
-from ..problems.cases import benched, fills_packs, problems, random_problems, skus
+from ..problems.cases import benched, fills_packs, problems, random_problems, second_choice, skus
 from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
 from ..problems.row import RowProblem
+from ..problems.row_cases import short_rows
 from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
 from ..problems.sums import in_turns
@@ -32,7 +33,7 @@ from ..ptx.device import ptx_mode
 from ..trials.memory import HostMemory, Memory, check_mode, coverage, gpu_text, memory_of
 from ..variables import COVERAGE, DEVICE, OPS, PACKAGE, SAMPLE, SPECS
 from . import checks, declarations, gpu_code, keys, refusals, remembered, selections, table
-from .accesses import SMALL, check_accesses
+from .accesses import SMALL, check_accesses, check_beginnings
 from .conversions import TEXTS, check_conversions
 from .defaults import check_defaults
 from .second_opinions import check_definition
@@ -307,6 +308,9 @@ if _device() == "host":
                 if always or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
+            for case in short_rows(subject_of(sku), sku):
+                if (short := second_choice(subject_of(sku), case, sku)) is not None:
+                    check_beginnings(short, watched)
             if subject_of(sku).spec.family == "body" or not _turns_once(_turning(sku)):
                 with watched.multiprocessors(1):
                     check_accesses(_turning(sku), watched, thoroughly=False)

@@ -110,18 +110,23 @@ class RowProblem(Problem, family="row"):
         return Problem.of(self.subject, case, self.element, self.arch, self.layout)
 
     def _drawn(self, rng: np.random.Generator, style: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        if style != "swamped":
+        if style not in ("swamped", "sparse"):
             return super()._drawn(rng, style, shape)
-        return self._swamped() if shape == self.shape else rng.uniform(1.0, 2.0, shape)
-
-    def _swamped(self) -> np.ndarray[Any, Any]:
-        """Ones followed by numbers (or, in odd rows, squares) that each addition just loses: the worst a sum can do."""
-        tile, vec = self.plan.sku.tile, 16 // self.element.row.bytes
-        col, row = np.arange(self.cols), np.arange(self.rows)[:, None]
-        lost = self.element.row.acc.row.unit_roundoff
-        values = np.where((col < tile.lanes * vec) & (col % vec == 0), 1.0, np.where(row % 2, lost**0.5, lost))
-        unflat = values.reshape([self.shape[a] for a in (*self.row_axes, *self.col_axes)])
+        if shape != self.shape:
+            return rng.uniform(1.0, 2.0, shape)
+        unflat = self._patterned(style).reshape([self.shape[a] for a in (*self.row_axes, *self.col_axes)])
         return unflat.transpose(np.argsort([*self.row_axes, *self.col_axes]))
+
+    def _patterned(self, style: str) -> np.ndarray[Any, Any]:
+        """Rows of zeros, every other with one number that is not; or "swamped", the worst a sum can do: ones followed
+        by numbers (or, in odd rows, squares) that each addition just loses.
+        """
+        col, row = np.arange(self.cols), np.arange(self.rows)[:, None]
+        if style == "sparse":
+            return np.where((row % 2 == 1) & (col == row % max(1, self.cols)), 1.5, 0.0)
+        tile, vec = self.plan.sku.tile, 16 // self.element.row.bytes
+        lost = self.element.row.acc.row.unit_roundoff
+        return np.where((col < tile.lanes * vec) & (col % vec == 0), 1.0, np.where(row % 2, lost**0.5, lost))
 
     def depth(self, dims: tuple[str, ...], count: int) -> float:
         """The longest chain of additions that the SKU's schedule makes of a sum; see row.cuh for the order."""

@@ -484,10 +484,20 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 
 
 def check_special_values(problem: Problem, memory: Memory) -> None:
-    """NaN, infinities, signed zeros and subnormals give what the formula gives, and change no other row."""
+    """NaN, infinities, signed zeros and subnormals give what the formula gives, and change no other row.
+
+    Enormous numbers do, too, but in gradients, where they overflow; and rows of zeros.
+    """
     if isinstance(problem, RowProblem):
         _check_special_rows(problem, memory)
-        return
+        check_problem(problem, memory, style="sparse", variant="rows of zeros")
+    else:
+        _check_special_elements(problem, memory)
+    if problem.spec.gradient is None:
+        check_problem(problem, memory, style="enormous", variant="enormous inputs")
+
+
+def _check_special_elements(problem: Problem, memory: Memory) -> None:
     for name in (n for n in problem.arguments if n in problem.spec.inputs and n not in problem.saved):
         drawn = problem.draw(seed=8)
         if not problem.stored_types()[name].row.unit_roundoff or drawn[name].dtype.kind == "c" or not drawn[name].size:

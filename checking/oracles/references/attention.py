@@ -102,8 +102,10 @@ def _forward_errors(fields: Fields, arrays: Arrays, units: Units, tensor_cores: 
     arrays, sums = _plain(arrays), _Sums(units, tensor_cores)
     weights, keys = _weights(fields, arrays, sums), fields["key_len"]
     attn = weights.attn
-    total = np.log1p((attn * np.expm1(weights.score)).sum(axis=-1, keepdims=True)) + sums.row(keys)
+    total = np.log1p((attn * np.expm1(weights.score)).sum(axis=-1, keepdims=True))
+    total = np.fmin(total, weights.score.max(axis=-1, keepdims=True, initial=0)) + sums.row(keys)
     off = attn * np.expm1(weights.score + total + 8 * units.acc) + sums.lost
+    off = np.fmin(off, 1 + sums.row(keys))  # weights are divided by their sum, however wrong scores are
     v = np.abs(shared(fields, arrays["v"]))
     adding = sums.product(keys) + (keys / 16 * units.acc if tensor_cores else 0) + sums.rounded
     finite = np.where(np.isfinite(weights.lse), weights.lse, 0)

@@ -330,6 +330,23 @@ __device__ __forceinline__ float finite_or_zero(float largest) {
     return largest == -math::infinity<float>() ? 0.0f : largest;
 }
 
+// Of both rows: a weight is exp2(unit score - base). Where the rounding of a base could make that overflow, unit is the
+// power of two below the factor and the base is exact: two scores are equal there, or one has no weight.
+struct Exponents {
+    float unit[2], base[2];
+
+    __device__ __forceinline__ void move(const float (&largest)[2], float factor) {
+        constexpr float FAR = 0x1p30f;
+        const float below = __uint_as_float(__float_as_uint(factor) & 0xff800000u);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const float from = finite_or_zero(largest[r]);
+            unit[r] = fabsf(from * factor) < FAR ? factor : below;
+            base[r] = from * unit[r];
+        }
+    }
+};
+
 // The maximum score of both rows; NaN is ignored here and reappears in the exponentials.
 template <int N> __device__ __forceinline__ void flash_largest(const float (&score)[N], float (&largest)[2]) {
 #pragma unroll
@@ -349,7 +366,7 @@ template <int N> __device__ __forceinline__ void flash_largest(const float (&sco
 // earlier sums are to be multiplied by `correction`.
 template <int N>
 __device__ __forceinline__ bool flash_move_largest(const float (&score)[N], float factor, float (&largest)[2],
-                                                   float (&total)[2], float (&correction)[2]) {
+                                                   Exponents& exponents, float (&total)[2], float (&correction)[2]) {
     float now[2];
     flash_largest(score, now);
     const bool moves =
@@ -362,22 +379,22 @@ __device__ __forceinline__ bool flash_move_largest(const float (&score)[N], floa
             largest[r] = now[r];
             total[r] *= correction[r];
         }
+        exponents.move(largest, factor);
     }
     return moves;
 }
 
 // Scores become weights, and `total` grows by this thread's.
 template <int N>
-__device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&largest)[2], float factor,
-                                            float (&total)[2]) {
+__device__ __forceinline__ void flash_weigh(float (&score)[N], const Exponents& exponents, float (&total)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float base = finite_or_zero(largest[r]) * factor;
+        const float unit = exponents.unit[r], base = exponents.base[r];
         float part[2] = {};
 #pragma unroll
         for (int i = 2 * r; i < N; i += 4)
 #pragma unroll
-            for (int e = 0; e < 2; ++e) part[e] += score[i + e] = quick_exp2(fmaf(score[i + e], factor, -base));
+            for (int e = 0; e < 2; ++e) part[e] += score[i + e] = quick_exp2(fmaf(score[i + e], unit, -base));
         total[r] += part[0] + part[1];
     }
 }
@@ -548,7 +565,9 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             used_keys();
             adjust(end - 1);
             flash_largest(score, largest);
-            flash_weigh(score, largest, factor, total);
+            Exponents exponents;
+            exponents.move(largest, factor);
+            flash_weigh(score, exponents, total);
             round_weights<T>(weight, score);
             shared.value_full(value.stage).wait(value.parity);
 
@@ -567,8 +586,8 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
                 adjust(tile);
 
                 float correction[2];
-                const bool rescale = flash_move_largest(score, factor, largest, total, correction);
-                flash_weigh(score, largest, factor, total);
+                const bool rescale = flash_move_largest(score, factor, largest, exponents, total, correction);
+                flash_weigh(score, exponents, total);
                 fence_operand(score);
 
                 // ptxas would move the wait for the products above the exponentials that should overlap with them. It

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import cycle, islice, product
 from typing import Any
@@ -361,11 +362,13 @@ def check_architectures(problem: Problem, archs: Collection[str], memory: Memory
     arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
     base = arrange(problem, arrays, memory).run()
     for arch in archs:
+        other, preference = copy(problem), PlanPreference(rungs=rungs, archs=frozenset({arch}))
         try:
-            plan = type(problem.plan).select(problem.descriptor, PlanPreference(rungs=rungs, archs=frozenset({arch})))
+            other.plan = type(problem.plan).select(problem.descriptor, preference)
         except Unsupported:
             continue
-        _require_same(problem, base, arrange(problem, arrays, memory).run(plan), promised, f"{plan.sku.symbol}")
+        outputs = arrange(other, arrays, memory).run()
+        _require_same(problem, base, outputs, promised, f"{other.plan.sku.symbol}, which {arch} selects")
 
 
 def _require_moved(problem: Problem, arrays: Arrays, outputs: Arrays) -> None:

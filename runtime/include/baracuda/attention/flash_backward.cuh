@@ -84,6 +84,9 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     static constexpr int OWN = Shape::OWN, STREAM = Shape::STREAM, STAGES = Shape::STAGES;
     static constexpr int PARTS = OWN / (THREADS / 32 * M::ROWS);  // of a warp's own rows, one above the other
     static_assert(PARTS * (THREADS / 32) * M::ROWS == OWN, "a warp owns whole fragments");
+    static constexpr int STATISTICS = OWN_KEYS ? 2 * STAGES * STREAM : 0;
+    static_assert(reserves((OWN + STAGES * STREAM) * (DK + DV) * sizeof(T) + STATISTICS * sizeof(A)),
+                  "the launch reserves what is laid out below");
     static constexpr int LANE_ROWS = M::VALUES / 2;  // rows of a part of which a lane has values
 
     // Columns whose scores a warp has in registers at a time: as many as the sums leave room for; more would spill.

@@ -603,6 +603,8 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
 template <class Shape> __device__ __forceinline__ Sm90BackwardShared<Shape> backward_shared() {
     DYN_SHARED(unsigned char, dynamic);
     const unsigned address = shared_address(dynamic);
+    static_assert(reserves(1024 + Shape::WORK_TILE + sizeof(FlashTile), 1 << 20),
+                  "the launch reserves what is laid out");
     return {address + (-address & 1023)};  // panels start at multiples of 1024
 }
 
@@ -638,6 +640,8 @@ __device__ __forceinline__ void consume_parts(int place, const Args& args) {
 
 template <typename T, class Variant, class Shape, class... Shapes, class Args>
 __device__ __forceinline__ void backward_walk(const Args& args) {
+    static_assert((reserves(1024 + Shape::WORK_TILE, 1024) || ... || reserves(1024 + Shapes::WORK_TILE, 1024)),
+                  "the launch reserves no more");
     const int warpgroup = __shfl_sync(ALL_LANES, threadIdx.x / 128, 0);  // the same register in all lanes
     if (threadIdx.x == 0) backward_shared<Shape>().init();
     __syncthreads();

@@ -344,6 +344,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     using Shared = typename Flash::Shared;
     constexpr int BLOCK_Q = Flash::BLOCK_Q, BLOCK_K = Flash::BLOCK_K, STAGES = Flash::STAGES;
     DYN_SHARED(Shared, shared);
+    static_assert(reserves(sizeof(Shared)), "the launch reserves Shared");
 
     const long long queries = args.query_len, tiles = (queries + BLOCK_Q - 1) / BLOCK_Q;
     if (blockIdx.x >= tiles * args.num_heads * args.batch_size) return;

@@ -177,6 +177,7 @@ template <typename T, class Schedule, class Variant, class Args> __device__ void
     constexpr int BLOCK_Q = Flash::BLOCK_Q, BLOCK_K = Flash::BLOCK_K, STAGES = Flash::STAGES, STEP = Flash::STEP;
     constexpr int WARPS = Flash::WARPS, DV = Flash::DV;
     DYN_SHARED(Shared, shared);
+    static_assert(reserves(sizeof(Shared)), "the launch reserves Shared");
     launch_dependent_grids();
 
     const KeySplits splits = KeySplits::template of<Schedule>(args);

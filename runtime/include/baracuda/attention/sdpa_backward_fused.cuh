@@ -28,6 +28,7 @@ template <typename T, class Schedule, class Plain, class Args> __device__ void s
         T attn[2][BLOCK_Q * BLOCK_K];
     };
     DYN_SHARED(Shared, shared);
+    static_assert(reserves(sizeof(Shared)), "the launch reserves Shared");
 
     const long long queries = args.query_len, keys = args.key_len, tiles = (queries + BLOCK_Q - 1) / BLOCK_Q;
     if (blockIdx.x >= tiles * args.num_heads * args.batch_size) return;
@@ -119,6 +120,7 @@ __device__ void fused_sum_over_queries(const Args& args, const Strided<const T, 
         T weights[2][STREAM * KEYS], x[2][STREAM * D];
     };
     DYN_SHARED(Shared, shared);
+    static_assert(reserves(sizeof(Shared)), "the launch reserves Shared");
 
     const long long queries = args.query_len, keys = args.key_len, tiles = (keys + KEYS - 1) / KEYS;
     if (blockIdx.x >= tiles * args.num_kv_heads * args.batch_size) return;

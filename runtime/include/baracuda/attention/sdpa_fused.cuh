@@ -184,6 +184,7 @@ template <typename T, class Schedule, class Plain, class Args> __device__ void s
     constexpr int BLOCK_Q = Schedule::BLOCK_Q, BLOCK_K = Schedule::BLOCK_K;
     static_assert(Schedule::STAGES == 2, "a tile is read while one is worked on");
     DYN_SHARED(Shared, shared);
+    static_assert(reserves(sizeof(Shared)), "the launch reserves Shared");
 
     const long long queries = args.query_len, keys = args.key_len, tiles = (queries + BLOCK_Q - 1) / BLOCK_Q;
     if (blockIdx.x >= tiles * args.num_heads * args.batch_size) return;

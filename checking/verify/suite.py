@@ -91,6 +91,18 @@ def _of_packs(sku: KernelSku) -> Problem:
     return min(several, key=lambda p: p.size, default=_small(sku))
 
 
+def _beside_packs(sku: KernelSku) -> Problem:
+    """The smallest problem in which packs lie in two rows."""
+    vec = 16 // sku.element.row.bytes
+
+    def in_two_rows(shape: tuple[int, ...]) -> bool:
+        return len(shape) > 1 and shape[-1] > vec and shape[-1] % vec > 0
+
+    several = (problem for problem in problems_of(sku.op, sku.symbol) if problem.several)
+    ragged = (problem for problem in several if any(map(in_two_rows, map(problem.shape_of, problem.arguments))))
+    return min(ragged, key=_size, default=_small(sku))
+
+
 def _of_each_code(sku: KernelSku) -> list[Problem]:
     """The smallest problem for each code that settings and optional arguments make of a SKU."""
     by_code: dict[Hashable, Problem] = {}
@@ -213,7 +225,9 @@ def test_layouts(sku: KernelSku, memory: Memory) -> None:
 
 
 def test_broadcast_inputs(sku: KernelSku, memory: Memory) -> None:
-    checks.check_broadcast(_small(sku), memory)
+    is_map = subject_of(sku).spec.family == "map"
+    for problem in dict.fromkeys([_of_packs(sku), _beside_packs(sku)] if is_map else [_small(sku)]):
+        checks.check_broadcast(problem, memory)
 
 
 def test_huge_strides(sku: KernelSku, memory: Memory) -> None:

@@ -33,6 +33,7 @@ from .stages import Stage
 from .verdict import KILLED, SAME, STILLBORN, Verdict, in_one_line
 
 _OF_GPUS = "test conversions[", "test gpu_code["  # cases that see what only GPUs execute
+_QUICK = 3  # kernels on which small problems come before everything else
 _LAUNCH_SECONDS = 30.0  # which no launch takes that ends
 _HOST_HEADERS = INCLUDE.parent / "host" / "include"
 
@@ -79,7 +80,7 @@ def cases(question: Question) -> Iterator[Stage]:
     if question.kernels:
         tests.sort(key=lambda named: "subject" not in inspect.signature(named[1]).parameters)
     accurate = _kernels("accuracy", question)
-    for sku in accurate:
+    for sku in accurate[:_QUICK]:
         yield Stage(f"test smallest[{sku.symbol}]", partial(stages.smallest, sku, memory))
     for name, test in tests:
         if "subject" in inspect.signature(test).parameters:
@@ -89,7 +90,7 @@ def cases(question: Question) -> Iterator[Stage]:
         else:
             yield from _of_kernels("test", name, test, question, memory)
     for order in stages.ORDERS:
-        for sku in accurate:
+        for sku in accurate:  # the smallest among others
             yield Stage(f"test {order} order[{sku.symbol}]", partial(stages.in_order, sku, memory, order))
     if not question.watched:
         return

@@ -58,16 +58,29 @@ static inline void cvt_rn_bf16_f32(u16& to, float x) {
   const u32 word = __float_as_uint(x);
   to = x != x ? 0x7fff : static_cast<u16>((word + 0x7fff + (word >> 16 & 1)) >> 16);
 }
-static inline void cvt_rn_f16x2_f32(u32& to, float high, float low) {
-  u16 halves[2];
-  cvt_rn_f16_f32(halves[0], low), cvt_rn_f16_f32(halves[1], high);
-  to = halves[0] | static_cast<u32>(halves[1]) << 16;
+// Toward zero: what the nearest number has too much, it has in its last place.
+template <void (*nearest)(u16&, float)>
+static inline void toward_zero(u16& to, float x, float (*value)(u16)) {
+  nearest(to, x);
+  if (fabsf(value(to)) > fabsf(x)) --to;
 }
-static inline void cvt_rn_bf16x2_f32(u32& to, float high, float low) {
-  u16 halves[2];
-  cvt_rn_bf16_f32(halves[0], low), cvt_rn_bf16_f32(halves[1], high);
-  to = halves[0] | static_cast<u32>(halves[1]) << 16;
+static inline void cvt_rz_f16_f32(u16& to, float x) {
+  toward_zero<cvt_rn_f16_f32>(to, x, baracuda_host::half_bits_to_float);
 }
+static inline void cvt_rz_bf16_f32(u16& to, float x) {
+  toward_zero<cvt_rn_bf16_f32>(to, x, baracuda_host::bfloat16_bits_to_float);
+}
+#define BARACUDA_PTX_PAIR(opcode, each)                       \
+  static inline void opcode(u32& to, float high, float low) { \
+    u16 halves[2];                                            \
+    each(halves[0], low), each(halves[1], high);              \
+    to = halves[0] | static_cast<u32>(halves[1]) << 16;       \
+  }
+BARACUDA_PTX_PAIR(cvt_rn_f16x2_f32, cvt_rn_f16_f32)
+BARACUDA_PTX_PAIR(cvt_rz_f16x2_f32, cvt_rz_f16_f32)
+BARACUDA_PTX_PAIR(cvt_rn_bf16x2_f32, cvt_rn_bf16_f32)
+BARACUDA_PTX_PAIR(cvt_rz_bf16x2_f32, cvt_rz_bf16_f32)
+#undef BARACUDA_PTX_PAIR
 static inline void cvt_rna_tf32_f32(u32& to, float x) { to = baracuda_host::cvt_rna_tf32_f32(x); }
 // An 8-bit float of so many bits of significand; what is too large becomes the largest number.
 template <int significand, int bias, u32 largest>
@@ -93,11 +106,20 @@ static inline void max_NaN_f32(float& to, float a, float b) {
 static inline void min_NaN_f32(float& to, float a, float b) {
   to = a != a || b != b ? __uint_as_float(0x7fffffffu) : a < b || (a == b && signbit(a)) ? a : b;
 }
+static inline void max_f32(float& to, float a, float b) {
+  if (a != a || b != b) to = a != a ? b : a;
+  else max_NaN_f32(to, a, b);
+}
+static inline void min_f32(float& to, float a, float b) {
+  if (a != a || b != b) to = a != a ? b : a;
+  else min_NaN_f32(to, a, b);
+}
 static inline float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 static inline void ex2_approx_f32(float& to, float x) { to = exp2f(x); }
 static inline void ex2_approx_ftz_f32(float& to, float x) { to = flushed(exp2f(flushed(x))); }
 static inline void rcp_approx_ftz_f32(float& to, float x) { to = flushed(1 / flushed(x)); }
 static inline void setp_eq_b32(bool& to, u32 a, u32 b) { to = a == b; }
+static inline void setp_ne_b32(bool& to, u32 a, u32 b) { to = a != b; }
 static inline void selp_u32(u32& to, u32 a, u32 b, bool which) { to = which ? a : b; }
 
 // Memory.

@@ -15,7 +15,7 @@ from ..problems.body import BodyProblem
 from ..problems.problem import Arrays, Problem
 from ..ptx.device import ptx_mode
 from ..trials.arrange import Patterns, arrange, same_bits
-from ..trials.memory import memory_of
+from ..trials.memory import gpu_text
 
 OLDEST, NEWEST = "sm_80", "sm_90"  # of the architectures that headers distinguish and the model of PTX knows
 _SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
@@ -71,9 +71,29 @@ def _steep(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return values
 
 
+def check_texts(problem: Problem) -> None:
+    """What headers have for GPUs, inline PTX included, gives the bits of what they have for the host device."""
+    drawn, types, hidden = problem.draw(seed=24), problem.stored_types(), problem.draw_hidden(seed=24)
+    usual, _ = with_saved(problem, drawn, types, hidden)
+    for target in (OLDEST, NEWEST) if runs_on_oldest(problem.plan.sku) else (NEWEST,):
+        of_host, of_gpu = (_in_text(problem, usual, text, {}) for text in (None, target))
+        for name in problem.results:
+            if not same_bits(of_host[name], of_gpu[name]):
+                others = int(np.sum(of_host[name] != of_gpu[name]))
+                raise AssertionError(
+                    f"{problem.plan.sku.symbol}: {name!r} has {others} elements of other bits with "
+                    f"the headers' text for {target} than with the host device's"
+                )
+
+
+def _in_text(problem: Problem, arrays: Arrays, text: str | None, patterns: Patterns) -> Arrays:
+    with gpu_text(text) as memory:
+        return arrange(problem, arrays, memory, patterns=patterns).run()
+
+
 def _on_both(problem: Problem, arrays: Arrays, target: str, patterns: Patterns) -> tuple[Arrays, Arrays]:
-    """The outputs of the host device, and of PTX."""
-    host = arrange(problem, arrays, memory_of("host"), patterns=patterns).run()
+    """The outputs of the host device with its own text of headers, and of PTX."""
+    host = _in_text(problem, arrays, None, patterns)
     with ptx_mode(target) as memory:
         return host, arrange(problem, arrays, memory, patterns=patterns).run()
 

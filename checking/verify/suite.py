@@ -342,6 +342,9 @@ if _device() == "host":
                 with ptx_mode(target) as memory:
                     checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
 
+    def test_texts(sku: KernelSku) -> None:
+        gpu_code.check_texts(_small(sku))
+
     def test_conversions(subject: Subject) -> None:
         _need_nvrtc()
         for target in (*TEXTS, gpu_code.OLDEST, gpu_code.NEWEST):

@@ -68,6 +68,7 @@ TABLE = {
     "asynchrony": Row(("bytes path", "tile"), 4, ("body",), archs=("sm_90a",), by_numbers=True),
     "clusters": Row(("bytes path", "tile"), 4, ("row",), clusters=True),
     "lone_layouts": Row(("bytes path", "tile"), 8),
+    "texts": Row(("element path",), 8),
     "gpu_code": Row(("element path",), 6, apart=True, archs=("sm_80", "sm_89")),
     "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
     "compensation": Row(("bytes path",), 4, ("map",)),

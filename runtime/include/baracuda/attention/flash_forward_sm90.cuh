@@ -45,6 +45,7 @@ template <class Schedule, class Variant> struct FlashShape {
     // spills one register of the other.
     static constexpr bool BAND = Variant::BAND || Variant::SOFTCAP;
     static constexpr bool QUERY_REGISTERS = Schedule::QUERY_REGISTERS && !Variant::SOFTCAP;
+    static constexpr int QUERY_WORDS = QUERY_REGISTERS ? DK / 4 : 1;
     static constexpr bool PASSES = Schedule::PASSES;
 
     static_assert(DK % 32 == 0 && DK <= 256 && DV % 32 == 0 && DV <= 256, "columns are multiples of 32, 256 at most");
@@ -207,6 +208,48 @@ template <class Shape> struct FlashBand {
     __device__ __forceinline__ int full_end(int query) const { return end(query) / BLOCK_K; }
 };
 
+// Rows of a matrix from `start` on, in panels of PANEL bytes, `bytes` in all.
+template <int PANELS, unsigned PANEL>
+__device__ __forceinline__ void load_panels(unsigned to, const TensorMap& map, Barrier full, unsigned bytes,
+                                            BoxStart start, u64 policy) {
+    full.expect(bytes);
+#pragma unroll
+    for (int panel = 0; panel < PANELS; ++panel)
+        load_box(to + panel * PANEL, map, full, {64 * panel, start.row, start.head, start.batch}, policy);
+}
+
+// Where a producer loads from: a batch, a head of queries, and one of keys and values.
+struct FlashHead {
+    int batch, head, kv_head;
+};
+
+// Loads of tiles of a head. A broadcast axis (stride 0) has one coordinate.
+template <class Shape, class Args> struct FlashLoads {
+    const FlashShared<Shape>& shared;
+    const Args& args;
+    Ring<Shape::STAGES>&value, &key;
+    const FlashHead& place;
+
+    __device__ __forceinline__ void load_keys(int tile) const {
+        shared.key_empty(key.stage).wait(key.parity ^ 1);
+        const Barrier full = shared.key_full(key.stage);
+        load_panels<Shape::K_PANELS, Shape::KEY_PANEL>(
+            shared.key(key.stage), args.k_map, full, Shape::KEY_TILE,
+            {0, tile * Shape::BLOCK_K, args.k.stride[1] ? place.kv_head : 0, args.k.stride[0] ? place.batch : 0},
+            EVICT_LAST);
+        key.advance();
+    }
+    __device__ __forceinline__ void load_values(int tile) const {
+        shared.value_empty(value.stage).wait(value.parity ^ 1);
+        const Barrier full = shared.value_full(value.stage);
+        load_panels<Shape::V_PANELS, Shape::KEY_PANEL>(
+            shared.value(value.stage), args.v_map, full, Shape::VALUE_TILE,
+            {0, tile * Shape::BLOCK_K, args.v.stride[1] ? place.kv_head : 0, args.v.stride[0] ? place.batch : 0},
+            EVICT_LAST);
+        value.advance();
+    }
+};
+
 // The producer: one thread issues all TMA loads.
 template <class Shape, class Args>
 __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, const Args& args) {
@@ -228,48 +271,33 @@ __device__ __forceinline__ void flash_produce(const FlashShared<Shape>& shared, 
             query_full.arrive();
             return;
         }
-        const int batch = work.head / num_heads, head = work.head - batch * num_heads, kv_head = head / group;
+        FlashHead place;
+        place.batch = work.head / num_heads;
+        place.head = work.head - place.batch * num_heads;
+        place.kv_head = place.head / group;
         const int first_query = work.tile * Shape::BLOCK_Q;
         work.first = band.touched(first_query);
         work.end = band.touched_end(min(first_query + Shape::BLOCK_Q, int(args.query_len)) - 1);
         shared.work_tile(query.stage) = work;
 
-        // A broadcast axis (stride 0) has one coordinate.
-        const auto load = [&](const TensorMap& map, int panels, unsigned to, unsigned panel_bytes, Barrier full,
-                              int row, int head, int batch, u64 policy) {
-            full.expect(panels * panel_bytes);
-#pragma unroll
-            for (int panel = 0; panel < panels; ++panel)
-                load_box(to + panel * panel_bytes, map, full, {64 * panel, row, head, batch}, policy);
-        };
-        load(args.q_map, Shape::K_PANELS, shared.query(query.stage), Shape::QUERY_PANEL, query_full, first_query,
-             args.q.stride[1] ? head : 0, args.q.stride[0] ? batch : 0, EVICT_FIRST);
+        load_panels<Shape::K_PANELS, Shape::QUERY_PANEL>(
+            shared.query(query.stage), args.q_map, query_full, Shape::QUERY_TILE,
+            {0, first_query, args.q.stride[1] ? place.head : 0, args.q.stride[0] ? place.batch : 0}, EVICT_FIRST);
         query.advance();
         if (Shape::BAND && work.first >= work.end) continue;
 
-        const auto load_keys = [&](int tile) {
-            shared.key_empty(key.stage).wait(key.parity ^ 1);
-            const Barrier full = shared.key_full(key.stage);
-            load(args.k_map, Shape::K_PANELS, shared.key(key.stage), Shape::KEY_PANEL, full, tile * Shape::BLOCK_K,
-                 args.k.stride[1] ? kv_head : 0, args.k.stride[0] ? batch : 0, EVICT_LAST);
-            key.advance();
-        };
-        const auto load_values = [&](int tile) {
-            shared.value_empty(value.stage).wait(value.parity ^ 1);
-            const Barrier full = shared.value_full(value.stage);
-            load(args.v_map, Shape::V_PANELS, shared.value(value.stage), Shape::KEY_PANEL, full, tile * Shape::BLOCK_K,
-                 args.v.stride[1] ? kv_head : 0, args.v.stride[0] ? batch : 0, EVICT_LAST);
-            value.advance();
-        };
-        load_keys(work.end - 1);
+        const FlashLoads<Shape, Args> loads = {shared, args, value, key, place};
+        loads.load_keys(work.end - 1);
 #pragma unroll 1
         for (int tile = work.end - 1; tile > work.first; --tile) {
-            load_keys(tile - 1);
-            load_values(tile);
+            loads.load_keys(tile - 1);
+            loads.load_values(tile);
         }
-        load_values(work.first);
+        loads.load_values(work.first);
     }
 }
+
+constexpr float LOG2_E = 1.4426950408889634f;
 
 // A weight is exp(factor (sign score - largest)). The maximum is taken before multiplying by factor, which must be
 // positive: sign is -1 or 0 where the scale is negative or 0. lse is factor largest + offset + log(sum).
@@ -284,8 +312,10 @@ struct FlashScale {
         const float scale = float(args.scale);
         return {scale > 0.0f ? 1.0f : scale < 0.0f ? -1.0f : 0.0f, scale == 0.0f ? 1.0f : fabsf(scale), 0.0f};
     }
+    template <class Variant, class Args> __device__ static __forceinline__ float cap_slope(const Args& args) {
+        return Variant::SOFTCAP ? 2.0f * LOG2_E * float(args.scale) / float(args.softcap) : 0.0f;
+    }
 };
-constexpr float LOG2_E = 1.4426950408889634f;
 
 // Below, a thread's fragment has elements of two rows, 8 apart: elements 4 j + 2 r and the next are of row r, columns
 // 8 j and the next after the first.
@@ -449,27 +479,190 @@ __device__ __forceinline__ void round_weights(unsigned (&weight)[N], const float
     for (int i = 0; i < N; ++i) weight[i] = pack_halves<T>(score[2 * i], score[2 * i + 1]);
 }
 
+// A warp has read a buffer.
+__device__ __forceinline__ void release_buffer(Barrier empty) {
+    if (threadIdx.x % 32 == 0) empty.arrive();
+}
+
+template <class Shape> struct FlashQueryRing {
+    const FlashShared<Shape>& shared;
+    Ring<Shape::QUERY_STAGES>& query;
+
+    __device__ __forceinline__ void release() const {
+        release_buffer(shared.query_empty(query.stage));
+        query.advance();
+    }
+};
+
+template <class Shape> struct FlashKeyRing {
+    const FlashShared<Shape>& shared;
+    Ring<Shape::STAGES>& key;
+
+    __device__ __forceinline__ void release() const {
+        release_buffer(shared.key_empty(key.stage));
+        key.advance();
+    }
+};
+
+// Skips tiles of keys that only other warpgroups attend to.
+template <class Shape> struct FlashSkip {
+    const FlashShared<Shape>& shared;
+    Ring<Shape::STAGES>& key;
+    const FlashKeyRing<Shape>& key_ring;
+    Ring<Shape::STAGES>& value;
+
+    __device__ __forceinline__ void tiles(int tile, int end) const {
+#pragma unroll 1
+        for (; tile > end; --tile) {
+            shared.key_full(key.stage).wait(key.parity);
+            key_ring.release();
+            shared.value_full(value.stage).wait(value.parity);
+            release_buffer(shared.value_empty(value.stage));
+            value.advance();
+        }
+    }
+};
+
+// The stages of a warpgroup of consumers, for a tile of queries. `score` is S, `weight` P, rounded, and `sum` O. The
+// compiler orders registers by the members' order.
+template <typename T, class Shape, class Variant, class Args> struct FlashConsumer {
+    const FlashShared<Shape>& shared;
+    const Args& args;
+    const FlashBand<Shape>& band;
+    const int &row, &full_end, &full;
+    float (&score)[Shape::BLOCK_K / 2];
+    Ring<Shape::STAGES>&key, &value;
+    float (&sum)[Shape::DV / 2];
+    unsigned (&weight)[Shape::BLOCK_K / 4];
+    unsigned (&queries)[Shape::QUERY_WORDS];
+    const Matrix &keys, &values, &own_queries;
+    const float &factor, &slope;
+    float (&largest)[2], (&total)[2], (&correction)[2];
+    Exponents& exponents;
+
+    __device__ __forceinline__ void clear_sum() const {
+#pragma unroll
+        for (float& element : sum) element = 0.0f;
+    }
+
+    // S = Q K^T.
+    __device__ __forceinline__ void multiply_keys() const {
+        constexpr unsigned COLUMNS_16 = 32;  // bytes of a panel
+        using Scores = Wgmma<T, Shape::BLOCK_K>;
+        const Matrix matrix = keys + key.stage * Shape::KEY_TILE;
+        Matrix a = own_queries;
+        asm volatile("" : "+r"(a.start));  // its steps are added here, not kept in registers along the loop
+#pragma unroll
+        for (int step = 0; step < Shape::DK / 16; ++step) {
+            const unsigned column = step % 4 * COLUMNS_16;
+            const Matrix b = matrix + (step / 4 * Shape::KEY_PANEL + column);
+            if (Shape::QUERY_REGISTERS)
+                Scores::template registers<false>(score, queries + 4 * step % Shape::QUERY_WORDS, b, step == 0);
+            else Scores::template shared<false>(score, a + (step / 4 * Shape::QUERY_PANEL + column), b, step == 0);
+        }
+        wgmma_commit();
+    }
+
+    // O += P V.
+    __device__ __forceinline__ void multiply_values() const {
+        constexpr unsigned ROWS_16 = 16 * 128;  // bytes of a panel
+        const Matrix matrix = values + value.stage * Shape::VALUE_TILE;
+#pragma unroll
+        for (int step = 0; step < Shape::BLOCK_K / 16; ++step)
+            Wgmma<T, Shape::DV>::template registers<true>(sum, weight + 4 * step, matrix + step * ROWS_16, false);
+        wgmma_commit();
+    }
+
+    __device__ __forceinline__ void cap_and_mask(int tile) const {
+        if (Variant::SOFTCAP) flash_cap(score, slope);
+        if (tile >= full_end || (Shape::BAND && tile < full))
+            flash_mask<Shape>(score, FlashScale::of<Variant>(args).sign, row,
+                              tile * Shape::BLOCK_K + threadIdx.x % 4 * 2, band);
+    }
+
+    __device__ __forceinline__ void rescale_sum() const {
+#pragma unroll
+        for (int i = 0; i < Shape::DV / 2; ++i) sum[i] *= correction[i / 2 % 2];
+    }
+
+    // S and P of the first tile, while there is no O yet.
+    __device__ __forceinline__ void first_tile(const FlashKeyRing<Shape>& key_ring, int tile) const {
+        shared.key_full(key.stage).wait(key.parity);
+        wgmma_fence();
+        multiply_keys();
+        wgmma_wait<0>();
+        fence_operand(score);
+        key_ring.release();
+        cap_and_mask(tile);
+        flash_largest(score, largest);
+        exponents.move(largest, factor);
+        flash_weigh(score, exponents, total);
+        round_weights<T>(weight, score);
+        shared.value_full(value.stage).wait(value.parity);
+    }
+
+    // S and P of a tile, and O of the tile before. `zero` is 0.
+    __device__ __forceinline__ void next_tile(const FlashKeyRing<Shape>& key_ring, int tile, unsigned zero) const {
+        shared.key_full(key.stage).wait(key.parity);
+        fence_operand(score);
+        fence_operand(weight);
+        fence_operand(sum);
+        wgmma_fence();
+        multiply_keys();
+        multiply_values();
+        wgmma_wait<1>();
+        fence_operand(score);
+        key_ring.release();
+        cap_and_mask(tile);
+        const bool moves = flash_move_largest(score, factor, largest, exponents, total, correction);
+        flash_weigh(score, exponents, total);
+        fence_operand(score);
+
+        // ptxas would move the wait for the products above the exponentials that should overlap with them. It does not
+        // move it across a loop: the wait for the next values is one, and its parity appears to depend on every
+        // exponential.
+        const Barrier used = shared.value_empty(value.stage);
+        value.advance();
+        const unsigned weighed = __float_as_uint(total[0]) | __float_as_uint(total[1]);
+        shared.value_full(value.stage).wait(value.parity ^ (weighed & zero));
+        wgmma_wait<0>();
+        fence_operand(sum);
+        fence_operand(weight);
+        release_buffer(used);
+        round_weights<T>(weight, score);
+        if (moves) rescale_sum();
+    }
+
+    // O of the last tile, and the sum of its weights over the lanes.
+    __device__ __forceinline__ void last_product() const {
+        fence_operand(weight);
+        fence_operand(sum);
+        wgmma_fence();
+        multiply_values();
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            total[r] += __shfl_xor_sync(ALL_LANES, total[r], 1);
+            total[r] += __shfl_xor_sync(ALL_LANES, total[r], 2);
+        }
+        wgmma_wait<0>();
+        fence_operand(sum);
+        release_buffer(shared.value_empty(value.stage));
+        value.advance();
+    }
+};
+
 // A warpgroup of consumers; `place` is its number.
 template <typename T, class Shape, class Variant, class Args>
 __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, int place, const Args& args) {
-    constexpr int BLOCK_K = Shape::BLOCK_K, STEPS = Shape::DK / 16;
-    constexpr int QUERIES = Shape::QUERY_REGISTERS ? Shape::DK / 4 : 1;
-    constexpr unsigned COLUMNS_16 = 32, ROWS_16 = 16 * 128;  // bytes of a panel
-    using Scores = Wgmma<T, BLOCK_K>;
-    using Sums = Wgmma<T, Shape::DV>;
     const int lane = threadIdx.x % 32, warp_row = 64 * place + threadIdx.x / 32 % 4 * 16;
     const float factor = FlashScale::of<Variant>(args).factor * LOG2_E;
-    const float slope = Variant::SOFTCAP ? 2.0f * LOG2_E * float(args.scale) / float(args.softcap) : 0.0f;
+    const float slope = FlashScale::cap_slope<Variant>(args);
     const FlashBand<Shape> band(args);
     // 0, which the compiler does not know: an absent tensor has no stride.
     const unsigned zero = unsigned(args.mask.stride[0]);
     const Matrix keys = Matrix::at(shared.key(0), 0), values = Matrix::at(shared.value(0), Shape::KEY_PANEL);
     Ring<Shape::QUERY_STAGES> query;
     Ring<Shape::STAGES> key, value;
-
-    const auto release = [&](Barrier empty) {
-        if (lane == 0) empty.arrive();
-    };
 
     for (;;) {
         shared.query_full(query.stage).wait(query.parity);
@@ -491,18 +684,21 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         }
 
         const Matrix own_queries = Matrix::at(shared.query(query.stage) + place * (64 * 128), 0);
-        const auto used_queries = [&]() {
-            release(shared.query_empty(query.stage));
-            query.advance();
-        };
-
-        float score[Scores::REGISTERS], sum[Sums::REGISTERS];
-        unsigned weight[BLOCK_K / 4], queries[QUERIES];
+        float score[Shape::BLOCK_K / 2], sum[Shape::DV / 2];
+        unsigned weight[Shape::BLOCK_K / 4], queries[Shape::QUERY_WORDS];
         float largest[2] = {-math::infinity<float>(), -math::infinity<float>()}, total[2] = {};
+        Exponents exponents;
+        float correction[2];
+        const FlashQueryRing<Shape> query_ring = {shared, query};
+        const FlashKeyRing<Shape> key_ring = {shared, key};
+        const FlashSkip<Shape> skip = {shared, key, key_ring, value};
+        const FlashConsumer<T, Shape, Variant, Args> consumer = {
+            shared,  args, band,   row,         full_end, full,  score,   key,   value,      sum,      weight,
+            queries, keys, values, own_queries, factor,   slope, largest, total, correction, exponents};
         if (Shape::QUERY_REGISTERS) {
             const unsigned r = warp_row + lane % 16;
 #pragma unroll
-            for (int step = 0; step < STEPS; ++step) {
+            for (int step = 0; step < Shape::DK / 16; ++step) {
                 const unsigned chunk = 2 * (step % 4) + lane / 16;
                 const unsigned from =
                     shared.query(query.stage) + step / 4 * Shape::QUERY_PANEL + r * 128 + ((chunk ^ r % 8) << 4);
@@ -510,124 +706,21 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
             }
             fence_operand(queries);
             __syncwarp();
-            used_queries();
+            query_ring.release();
         }
-
-        const auto multiply_keys = [&]() {
-            const Matrix matrix = keys + key.stage * Shape::KEY_TILE;
-            Matrix a = own_queries;
-            asm volatile("" : "+r"(a.start));  // its steps are added here, not kept in registers along the loop
-#pragma unroll
-            for (int step = 0; step < STEPS; ++step) {
-                const unsigned column = step % 4 * COLUMNS_16;
-                const Matrix b = matrix + (step / 4 * Shape::KEY_PANEL + column);
-                if (Shape::QUERY_REGISTERS)
-                    Scores::template registers<false>(score, queries + 4 * step % QUERIES, b, step == 0);
-                else Scores::template shared<false>(score, a + (step / 4 * Shape::QUERY_PANEL + column), b, step == 0);
-            }
-            wgmma_commit();
-        };
-        const auto multiply_values = [&]() {
-            const Matrix matrix = values + value.stage * Shape::VALUE_TILE;
-#pragma unroll
-            for (int step = 0; step < BLOCK_K / 16; ++step)
-                Sums::template registers<true>(sum, weight + 4 * step, matrix + step * ROWS_16, false);
-            wgmma_commit();
-        };
-        const auto used_keys = [&]() {
-            release(shared.key_empty(key.stage));
-            key.advance();
-        };
-        const auto skip_tile = [&]() {
-            shared.key_full(key.stage).wait(key.parity);
-            used_keys();
-            shared.value_full(value.stage).wait(value.parity);
-            release(shared.value_empty(value.stage));
-            value.advance();
-        };
-        const auto adjust = [&](int tile) {
-            if (Variant::SOFTCAP) flash_cap(score, slope);
-            if (tile >= full_end || (Shape::BAND && tile < full))
-                flash_mask<Shape>(score, FlashScale::of<Variant>(args).sign, row, tile * BLOCK_K + lane % 4 * 2, band);
-        };
-
-#pragma unroll
-        for (int i = 0; i < Shape::DV / 2; ++i) sum[i] = 0.0f;
-        if (Shape::PASSES)
-#pragma unroll 1
-            for (int tile = work.end; tile > max(end, work.first); --tile) skip_tile();
+        consumer.clear_sum();
+        if (Shape::PASSES) skip.tiles(work.end, max(end, work.first));
         if (first < end) {
-            shared.key_full(key.stage).wait(key.parity);
-            wgmma_fence();
-            multiply_keys();
-            wgmma_wait<0>();
-            fence_operand(score);
-            used_keys();
-            adjust(end - 1);
-            flash_largest(score, largest);
-            Exponents exponents;
-            exponents.move(largest, factor);
-            flash_weigh(score, exponents, total);
-            round_weights<T>(weight, score);
-            shared.value_full(value.stage).wait(value.parity);
-
+            consumer.first_tile(key_ring, end - 1);
 #pragma unroll 1
-            for (int tile = end - 2; tile >= first; --tile) {
-                shared.key_full(key.stage).wait(key.parity);
-                fence_operand(score);
-                fence_operand(weight);
-                fence_operand(sum);
-                wgmma_fence();
-                multiply_keys();
-                multiply_values();
-                wgmma_wait<1>();
-                fence_operand(score);
-                used_keys();
-                adjust(tile);
-
-                float correction[2];
-                const bool rescale = flash_move_largest(score, factor, largest, exponents, total, correction);
-                flash_weigh(score, exponents, total);
-                fence_operand(score);
-
-                // ptxas would move the wait for the products above the exponentials that should overlap with them. It
-                // does not move it across a loop: the wait for the next values is one, and its parity appears to depend
-                // on every exponential.
-                const Barrier used = shared.value_empty(value.stage);
-                value.advance();
-                const unsigned weighed = __float_as_uint(total[0]) | __float_as_uint(total[1]);
-                shared.value_full(value.stage).wait(value.parity ^ (weighed & zero));
-                wgmma_wait<0>();
-                fence_operand(sum);
-                fence_operand(weight);
-                release(used);
-                round_weights<T>(weight, score);
-                if (rescale) {
-#pragma unroll
-                    for (int i = 0; i < Shape::DV / 2; ++i) sum[i] *= correction[i / 2 % 2];
-                }
-            }
-            if (!Shape::QUERY_REGISTERS) used_queries();
-            fence_operand(weight);
-            fence_operand(sum);
-            wgmma_fence();
-            multiply_values();
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-                total[r] += __shfl_xor_sync(ALL_LANES, total[r], 1);
-                total[r] += __shfl_xor_sync(ALL_LANES, total[r], 2);
-            }
-            wgmma_wait<0>();
-            fence_operand(sum);
-            release(shared.value_empty(value.stage));
-            value.advance();
+            for (int tile = end - 2; tile >= first; --tile) consumer.next_tile(key_ring, tile, zero);
+            if (!Shape::QUERY_REGISTERS) query_ring.release();
+            consumer.last_product();
         } else if (!Shape::QUERY_REGISTERS) {
             __syncwarp();
-            used_queries();
+            query_ring.release();
         }
-        if (Shape::PASSES)
-#pragma unroll 1
-            for (int tile = min(first, end); tile > work.first; --tile) skip_tile();
+        if (Shape::PASSES) skip.tiles(min(first, end), work.first);
 
         const int batch = work.head / int(args.num_heads), head = work.head - batch * int(args.num_heads);
         if (lane % 4 == 0) flash_store_lse<Variant>(largest, total, batch, head, row, args);

@@ -56,11 +56,11 @@ __device__ void flash_sdpa_backward_delta(const Args& args) {
 }
 
 // The shape of a block's work. It owns OWN rows (keys for dk and dv, queries for dq), an equal share for each warp, and
-// the rows of the other kind are streamed, STREAM at a time, through STAGES buffers. WANT_K: the gradient of its rows
-// of k, or of q, is wanted. WANT_V: that of v.
-template <bool OWN_KEYS_, int THREADS_, int OWN_, int STREAM_, int STAGES_, bool WANT_K_, bool WANT_V_>
+// the rows of the other kind are streamed, STREAM at a time, through STAGES buffers. SUM_K: the gradient of its rows
+// of k, or of q, is wanted. SUM_V: that of v.
+template <bool OWN_KEYS_, int THREADS_, int OWN_, int STREAM_, int STAGES_, bool SUM_K_, bool SUM_V_>
 struct BackwardShape {
-    static constexpr bool OWN_KEYS = OWN_KEYS_, WANT_K = WANT_K_, WANT_V = WANT_V_;
+    static constexpr bool OWN_KEYS = OWN_KEYS_, SUM_K = SUM_K_, SUM_V = SUM_V_;
     static constexpr int THREADS = THREADS_, OWN = OWN_, STREAM = STREAM_, STAGES = STAGES_;
     static_assert(STAGES == 1 || STAGES == 2, "double buffering at most");
     static_assert(STREAM % 16 == 0 && STREAM <= THREADS, "a fragment is 16 columns; a thread copies one lse");
@@ -78,7 +78,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     using Sum = typename M::Sum;
     using Left = typename M::Left;
     using Right = typename M::Right;
-    static constexpr bool OWN_KEYS = Shape::OWN_KEYS, WANT_K = Shape::WANT_K, WANT_V = Shape::WANT_V;
+    static constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_K = Shape::SUM_K, SUM_V = Shape::SUM_V;
     static constexpr bool PACKED = Variant::PACKED;
     static constexpr int DK = Variant::DK, DV = Variant::DV, THREADS = Shape::THREADS;
     static constexpr int OWN = Shape::OWN, STREAM = Shape::STREAM, STAGES = Shape::STAGES;
@@ -92,7 +92,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     // Columns whose scores a warp has in registers at a time: as many as the sums leave room for; more would spill.
     static constexpr bool EXTRAS = Variant::SOFTCAP || Variant::HAS_MASK || Variant::HAS_ALIBI_SLOPES;
     static constexpr int WORDS = PARTS * M::VALUES * int(sizeof(A)) / 4;  // of 8 columns
-    static constexpr int SUMS = ((WANT_K ? DK : 0) + (WANT_V ? DV : 0)) / 8 * WORDS, SCORES = (WANT_K ? 2 : 1) * WORDS;
+    static constexpr int SUMS = ((SUM_K ? DK : 0) + (SUM_V ? DV : 0)) / 8 * WORDS, SCORES = (SUM_K ? 2 : 1) * WORDS;
     static constexpr int ROOM = sizeof(T) == 2 && !EXTRAS ? 160 : 144;
     static constexpr int STEP = STREAM % 64 == 0 && SUMS + 8 * SCORES <= 144    ? 64
                                 : STREAM % 32 == 0 && SUMS + 4 * SCORES <= ROOM ? 32
@@ -109,7 +109,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
     A* statistics;           // for each stage lse of its queries and then delta, if the block owns keys
     int batch, own_head, own_tile, warp_row;
     A lse[PARTS][LANE_ROWS], delta[PARTS][LANE_ROWS];  // of the lane's rows, if the block owns queries
-    Sum sum_k[PARTS][WANT_K ? DK / 8 : 1], sum_v[PARTS][WANT_V ? DV / 8 : 1];
+    Sum sum_k[PARTS][SUM_K ? DK / 8 : 1], sum_v[PARTS][SUM_V ? DV / 8 : 1];
 
     __device__ BackwardWalk(const Args& given, unsigned char* shared, int of_batch, int head, int tile)
         : args(given),
@@ -159,7 +159,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
         const auto& k = pick<OWN_KEYS>(args.k, args.q);
         const auto& v = pick<OWN_KEYS>(args.v, args.dy);
         copy_rows<THREADS, PACKED>(own_k, k.at(batch, own_head, first), k.stride[2], rows, args.d_k);
-        if constexpr (WANT_K)
+        if constexpr (SUM_K)
             copy_rows<THREADS, PACKED>(own_v, v.at(batch, own_head, first), v.stride[2], rows, args.d_v);
     }
     // The tile of rows of the other kind, of head `head`, that begins at row `first`.
@@ -269,7 +269,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
         of_lse.load(at);
         of_lse.lane[0] = in_base_2(of_lse.lane[0]);
         of_lse.lane[1] = in_base_2(of_lse.lane[1]);
-        if constexpr (WANT_K) of_delta.load(at + STREAM);
+        if constexpr (SUM_K) of_delta.load(at + STREAM);
     }
 
     // From q k^T and dy v^T to P and dS, for the STEP columns from `col` on of the tile of head `stream_head` that
@@ -314,7 +314,7 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
                     add_bias(exponent, bias, own, other);
                     const bool visible = !EDGE || unsigned(other - visible_from[part][i / 2]) < span[part][i / 2];
                     weight = visible ? math::exp2(exponent) : A(0);
-                    if constexpr (WANT_K) {
+                    if constexpr (SUM_K) {
                         const A mean = OWN_KEYS ? of_delta.lane[i % 2] : delta[part][i / 2];
                         A& change = grad[part][n].value[i];
                         change = visible ? weight * (change - mean) * cap_slope : A(0);
@@ -333,11 +333,11 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
         for (int col = some_first / STEP * STEP; col < some_end; col += STEP) {
             Scores score = {}, grad = {};
             add_scores(score, own_k, tile_k(stage), col);
-            if constexpr (WANT_K) add_scores(grad, own_v, tile_v(stage), col);
+            if constexpr (SUM_K) add_scores(grad, own_v, tile_v(stage), col);
             if (col < all_first || col + STEP > all_end) weigh<true>(score, grad, stage, head, first, col);
             else weigh<false>(score, grad, stage, head, first, col);
-            if constexpr (WANT_V) add_gradients<DV>(sum_v, score, tile_v(stage), col);
-            if constexpr (WANT_K) add_gradients<DK>(sum_k, grad, tile_k(stage), col);
+            if constexpr (SUM_V) add_gradients<DV>(sum_v, score, tile_v(stage), col);
+            if constexpr (SUM_K) add_gradients<DK>(sum_k, grad, tile_k(stage), col);
         }
     }
 
@@ -401,17 +401,17 @@ template <typename T, class Variant, class Shape, class Args> struct BackwardWal
 };
 
 // Gradients of a block's keys, over all queries of the heads that share them, in order of heads and then of queries.
-template <typename T, class Schedule, class Variant, bool WANT_K, bool WANT_V, class Args>
+template <typename T, class Schedule, class Variant, bool SUM_K, bool SUM_V, class Args>
 __device__ void backward_of_keys(const Args& args, unsigned char* shared, int block) {
     constexpr int OWN = Schedule::KV_BLOCK_K;
     constexpr int STREAM = Schedule::KV_BLOCK_Q, STAGES = Schedule::KV_STAGES;
-    using Shape = BackwardShape<true, Schedule::THREADS, OWN, STREAM, STAGES, WANT_K, WANT_V>;
+    using Shape = BackwardShape<true, Schedule::THREADS, OWN, STREAM, STAGES, SUM_K, SUM_V>;
     const int tiles = int((args.key_len + OWN - 1) / OWN), heads = int(args.num_kv_heads);
     const int head = block / tiles % heads, group = int(args.num_heads) / heads;
     BackwardWalk<T, Variant, Shape, Args> walk(args, shared, block / tiles / heads, head, block % tiles);
     walk.walk(head * group, group);
-    if constexpr (WANT_K) walk.store(args.dk, walk.sum_k, acc_of<T>(args.scale), args.d_k);
-    if constexpr (WANT_V) walk.store(args.dv, walk.sum_v, acc_of<T>(1), args.d_v);
+    if constexpr (SUM_K) walk.store(args.dk, walk.sum_k, acc_of<T>(args.scale), args.d_k);
+    if constexpr (SUM_V) walk.store(args.dv, walk.sum_v, acc_of<T>(1), args.d_v);
 }
 
 // Block -> (batch, key and value head, tile of KV_BLOCK_K keys), the tile fastest, so that neighbours share queries in

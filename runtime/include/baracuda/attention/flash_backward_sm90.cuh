@@ -317,6 +317,25 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
         else return OWN_KEYS ? now[e] : of_row[r];
     }
 
+    // lse and delta of own queries, `row` and the one 8 further.
+    template <class Args> __device__ __forceinline__ void load_statistics(const Args& args, const int& head,
+                                                                          const int& row) {
+        const long long query = head * (long long)(query_units<Shape>(args) * Shape::UNIT) + row;
+        const float* at = args.delta + query / Shape::UNIT * (2 * Shape::UNIT) +
+                          statistics_index<Shape::INTERLEAVED>(query % Shape::UNIT);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            lse[r] = at[statistics_index<Shape::INTERLEAVED>(8 * r)];
+            delta[r] = at[statistics_index<Shape::INTERLEAVED>(8 * r) + Shape::UNIT];
+        }
+    }
+
+    // Where lse and delta of the tile's queries are.
+    __device__ __forceinline__ void set_statistics(unsigned at) {
+        statistics = at;
+        if (!Shape::INTERLEAVED) statistics += threadIdx.x % 4 * 8;
+    }
+
     // Scores become weights, also rounded into `rounded` with SUM_V; with a soft cap, scores become their tanh.
     template <bool EDGE>
     __device__ __forceinline__ void weigh(float (&score)[N], const float (&prefetched)[OF_QUERIES],
@@ -340,6 +359,11 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                     if (i < 8 * Shape::OVERLAPPED_STEPS) rounded[i / 2 + r] = pack_halves<T>(weight[0], weight[1]);
             }
         }
+    }
+    __device__ __forceinline__ void weigh(bool edge, float (&score)[N], const float (&prefetched)[OF_QUERIES],
+                                          unsigned (&rounded)[SUM_V ? N / 2 : 1]) const {
+        if (edge) weigh<true>(score, prefetched, rounded);
+        else weigh<false>(score, prefetched, rounded);
     }
     // dS, rounded, from weights and dP.
     template <bool EDGE>
@@ -372,6 +396,12 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
                         weights[i / 2 + r] = pack_halves<T>(score[i + 2 * r], score[i + 2 * r + 1]);
             }
         }
+    }
+    __device__ __forceinline__ void to_ds(bool edge, const float (&score)[N], const float (&grad)[N],
+                                          const float (&prefetched)[OF_QUERIES], unsigned (&rounded)[N / 2],
+                                          unsigned (&weights)[SUM_V ? N / 2 : 1]) const {
+        if (edge) to_ds<true>(score, grad, prefetched, rounded, weights);
+        else to_ds<false>(score, grad, prefetched, rounded, weights);
     }
 };
 
@@ -412,46 +442,140 @@ __device__ __forceinline__ void multiply_weights(float (&sum)[N], unsigned (&wei
     wgmma_commit();
 }
 
+// A streamed tile has been read, by a thread of the warp or by all.
+template <class Shape> struct BackwardRelease {
+    const Sm90BackwardShared<Shape>& shared;
+    const int& lane;
+    __device__ __forceinline__ void operator()(unsigned stage) const {
+        if (Shape::OWN_KEYS || lane == 0) shared.empty(stage).arrive();
+    }
+};
+// The ring of v or dy, if SINGLE_STAGE_V.
+template <class Shape> struct BackwardVRing {
+    const Sm90BackwardShared<Shape>& shared;
+    Ring<1>& v_ring;
+    const int& lane;
+
+    __device__ __forceinline__ void release() const {
+        if (lane == 0) shared.v_empty().arrive();
+        v_ring.advance();
+    }
+};
+// Skips streamed tiles that only the other warpgroup needs.
+template <class Shape> struct BackwardSkip {
+    const Sm90BackwardShared<Shape>& shared;
+    Ring<Shape::STAGES>& ring;
+    Ring<1>& v_ring;
+    const BackwardVRing<Shape>& release_v;
+    const BackwardRelease<Shape>& release;
+
+    __device__ __forceinline__ void tiles(int tile, int end) const {
+#pragma unroll 1
+        for (; tile > end; --tile) {
+            shared.full(ring.stage).wait(ring.parity);
+            release(ring.stage);
+            ring.advance();
+            if constexpr (Shape::SINGLE_STAGE_V) {
+                shared.v_full().wait(v_ring.parity);
+                release_v.release();
+            }
+        }
+    }
+};
+
+// S or dP: own rows times streamed rows.
+template <typename T, class Shape> __device__ __forceinline__ void multiply_own(float (&to)[Shape::STREAM / 2],
+                                                                                Matrix a, Matrix b, int steps) {
+    constexpr unsigned COLUMNS_16 = 32;  // bytes of a panel
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+        const unsigned column = step % 4 * COLUMNS_16;
+        Wgmma<T, Shape::STREAM>::template shared<false>(to, a + (step / 4 * Shape::OWN_PANEL + column),
+                                                        b + (step / 4 * Shape::STREAM_PANEL + column), step == 0);
+    }
+    wgmma_commit();
+}
+
+// Matrices in shared memory: each is derived from one where it is used, to keep one register live along the loop.
+struct SharedMatrix {
+    const Matrix& origin;
+    __device__ __forceinline__ Matrix operator()(unsigned place_in_shared) const {
+        Matrix made = origin;
+        asm volatile("" : "+r"(made.start));
+        return made + place_in_shared;
+    }
+};
+
+template <int N> __device__ __forceinline__ void clear(float (&sum)[N]) {
+#pragma unroll
+    for (float& element : sum) element = 0.0f;
+}
+
+// dP, if it is needed. S is complete.
+template <typename T, class Shape, int N>
+__device__ __forceinline__ void multiply_v(const Sm90BackwardShared<Shape>& shared, const Ring<1>& v_ring,
+                                           float (&grad)[N], const SharedMatrix& matrix, unsigned own_v, unsigned v) {
+    if constexpr (Shape::SUM_K) {
+        if (Shape::SINGLE_STAGE_V) shared.v_full().wait(v_ring.parity);
+        wgmma_fence();
+        multiply_own<T, Shape>(grad, matrix(own_v), matrix(v), Shape::DV / 16);
+        wgmma_wait<1>();
+    } else {
+        wgmma_wait<0>();
+    }
+}
+
+// dV += P^T dY, if it is computed. dP is complete.
+template <typename T, class Shape, int N, int M>
+__device__ __forceinline__ void add_to_dv(float (&sum_v)[N], unsigned (&weight)[M], const SharedMatrix& matrix,
+                                          unsigned v, const BackwardVRing<Shape>& release_v) {
+    if constexpr (Shape::SUM_V) {
+        multiply_weights<T, Shape, 0, Shape::OVERLAPPED_STEPS>(sum_v, weight, matrix(v));
+        if (Shape::SUM_K) wgmma_wait<1>();
+    } else {
+        wgmma_wait<0>();
+        if constexpr (Shape::SINGLE_STAGE_V) release_v.release();
+    }
+}
+
+// dK += dS^T Q, or dQ += dS K.
+template <typename T, class Shape, int N, int M>
+__device__ __forceinline__ void add_to_dk(float (&sum_k)[N], unsigned (&ds)[M], const SharedMatrix& matrix,
+                                          unsigned k) {
+    const Matrix b = matrix(k);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Shape::STREAM / 16; ++step)
+        Wgmma<T, Shape::DK>::template registers<true>(sum_k, ds + 4 * step, b + step * (16 * 128), false);
+    wgmma_commit();
+}
+
+// dk of own keys, dq of own queries.
+template <bool OWN_KEYS, class Args> __device__ __forceinline__ const auto& gradient_of_k(const Args& args) {
+    if constexpr (OWN_KEYS) return args.dk;
+    else return args.dq;
+}
+
 // A warpgroup of consumers; `place` is its number. A thread's fragment has elements of two own rows, 8 apart: elements
 // 4 j + 2 r and the next are of row r, columns 8 j and the next after the first.
 template <typename T, class Shape, class Variant, class Args>
 __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>& shared, int place, const Args& args) {
     constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_K = Shape::SUM_K, SUM_V = Shape::SUM_V;
     constexpr int STREAM = Shape::STREAM, DK = Shape::DK, DV = Shape::DV;
-    constexpr unsigned COLUMNS_16 = 32, ROWS_16 = 16 * 128;  // bytes of a panel
-    using Scores = Wgmma<T, STREAM>;
     using Weights = BackwardWeights<T, Shape, Variant>;
     const int lane = threadIdx.x % 32, own_row = 64 * place + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const OwnSide side = OwnSide::of<Shape>(args);
     const FlashBand<Shape> band = band_of_own<Shape>(args);
-    // Every matrix is derived from this one where it is used, to keep one register live along the loop.
     const Matrix origin = Matrix::at(shared.base, Shape::STREAM_PANEL);
-    const auto matrix = [&](unsigned place_in_shared) {
-        Matrix made = origin;
-        asm volatile("" : "+r"(made.start));
-        return made + place_in_shared;
-    };
+    const SharedMatrix matrix = {origin};
     Weights weights(args);
     Ring<1> own;
     Ring<Shape::STAGES> ring;
     Ring<1> v_ring;  // if SINGLE_STAGE_V
 
-    const auto release = [&](unsigned stage) {
-        if (OWN_KEYS || lane == 0) shared.empty(stage).arrive();
-    };
-    const auto release_v = [&]() {
-        if (lane == 0) shared.v_empty().arrive();
-        v_ring.advance();
-    };
-    const auto skip_tile = [&]() {
-        shared.full(ring.stage).wait(ring.parity);
-        release(ring.stage);
-        ring.advance();
-        if constexpr (Shape::SINGLE_STAGE_V) {
-            shared.v_full().wait(v_ring.parity);
-            release_v();
-        }
-    };
+    const BackwardRelease<Shape> release = {shared, lane};
+    const BackwardVRing<Shape> release_v = {shared, v_ring, lane};
+    const BackwardSkip<Shape> skip = {shared, ring, v_ring, release_v, release};
 
     for (;;) {
         shared.own_full().wait(own.parity);
@@ -469,38 +593,15 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
         const int full = Shape::BAND ? band.full(first_row + 63) : 0;
         const int full_end = Shape::BAND || !OWN_KEYS ? band.full_end(first_row) : end;
 
-        if constexpr (!OWN_KEYS) {
-            const long long query = work.head * (long long)(query_units<Shape>(args) * Shape::UNIT) + row;
-            const float* at = args.delta + query / Shape::UNIT * (2 * Shape::UNIT) +
-                              statistics_index<Shape::INTERLEAVED>(query % Shape::UNIT);
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-                weights.lse[r] = at[statistics_index<Shape::INTERLEAVED>(8 * r)];
-                weights.delta[r] = at[statistics_index<Shape::INTERLEAVED>(8 * r) + Shape::UNIT];
-            }
-        }
+        if constexpr (!OWN_KEYS) weights.load_statistics(args, work.head, row);
 
         float sum_k[SUM_K ? DK / 2 : 1], sum_v[SUM_V ? DV / 2 : 1], score[STREAM / 2], grad[STREAM / 2];
-#pragma unroll
-        for (float& sum : sum_k) sum = 0.0f;
-#pragma unroll
-        for (float& sum : sum_v) sum = 0.0f;
-
-        const auto multiply_own = [&](float (&to)[STREAM / 2], Matrix a, Matrix b, int steps) {
-#pragma unroll
-            for (int step = 0; step < steps; ++step) {
-                const unsigned column = step % 4 * COLUMNS_16;
-                Scores::template shared<false>(to, a + (step / 4 * Shape::OWN_PANEL + column),
-                                               b + (step / 4 * Shape::STREAM_PANEL + column), step == 0);
-            }
-            wgmma_commit();
-        };
+        clear(sum_k);
+        clear(sum_v);
 
 #pragma unroll 1
         for (int heads = OWN_KEYS ? int(args.num_heads) / int(args.num_kv_heads) : 1; heads > 0; --heads) {
-            if (SKIPS)
-#pragma unroll 1
-                for (int tile = work.end; tile > max(end, work.first); --tile) skip_tile();
+            if (SKIPS) skip.tiles(work.end, max(end, work.first));
             unsigned used = 0;
 #pragma unroll 1
             for (int tile = end - 1; tile >= first; --tile) {
@@ -508,45 +609,27 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
                 const unsigned k = Shape::OWN_BYTES + ring.stage * Shape::STREAM_BYTES;
                 const unsigned v = Shape::SINGLE_STAGE_V ? Shape::SINGLE_V : k + Shape::K_BYTES;
                 const unsigned own_k = place * (64 * 128), own_v = own_k + Shape::OWN_V;
-                if (OWN_KEYS) {
-                    weights.statistics = shared.statistics(ring.stage);
-                    if (!Shape::INTERLEAVED) weights.statistics += threadIdx.x % 4 * 8;
-                }
+                if (OWN_KEYS) weights.set_statistics(shared.statistics(ring.stage));
                 const bool edge = (Shape::BAND && tile < full) || ((Shape::BAND || !OWN_KEYS) && tile >= full_end);
                 if (edge) weights.set_visible(band, row, tile);
 
                 unsigned weight[SUM_V ? STREAM / 4 : 1], ds[STREAM / 4];
                 float prefetched[Weights::OF_QUERIES];
                 wgmma_fence();
-                multiply_own(score, matrix(own_k), matrix(k), DK / 16);
+                multiply_own<T, Shape>(score, matrix(own_k), matrix(k), DK / 16);
                 if constexpr (Shape::SERIAL_DQ)
                     if (tile != end - 1) publish_queries(shared, used);
                 wgmma_wait<1>();  // the last product of the tile before has ended
                 if (tile != end - 1) release(used);
                 if (Shape::PREFETCH) weights.of_queries(prefetched, 0);
-                if constexpr (SUM_K) {
-                    if (Shape::SINGLE_STAGE_V) shared.v_full().wait(v_ring.parity);
-                    wgmma_fence();
-                    multiply_own(grad, matrix(own_v), matrix(v), DV / 16);
-                    wgmma_wait<1>();
-                } else {
-                    wgmma_wait<0>();
-                }
+                multiply_v<T>(shared, v_ring, grad, matrix, own_v, v);
                 fence_operand(score);
-                if (edge) weights.template weigh<true>(score, prefetched, weight);
-                else weights.template weigh<false>(score, prefetched, weight);
+                weights.weigh(edge, score, prefetched, weight);
                 if (Shape::PREFETCH && SUM_K) weights.of_queries(prefetched, 1);
-                if constexpr (SUM_V) {
-                    multiply_weights<T, Shape, 0, Shape::OVERLAPPED_STEPS>(sum_v, weight, matrix(v));
-                    if (SUM_K) wgmma_wait<1>();
-                } else {
-                    wgmma_wait<0>();
-                    if constexpr (Shape::SINGLE_STAGE_V) release_v();
-                }
+                add_to_dv<T, Shape>(sum_v, weight, matrix, v, release_v);
                 if constexpr (SUM_K) {
                     fence_operand(grad);
-                    if (edge) weights.template to_ds<true>(score, grad, prefetched, ds, weight);
-                    else weights.template to_ds<false>(score, grad, prefetched, ds, weight);
+                    weights.to_ds(edge, score, grad, prefetched, ds, weight);
                     fence_operand(ds);
                     if constexpr (SUM_V && Shape::OVERLAPPED_STEPS < STREAM / 16)
                         multiply_weights<T, Shape, Shape::OVERLAPPED_STEPS, STREAM / 16>(sum_v, weight, matrix(v));
@@ -555,12 +638,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
                         const auto ds_matrix = PanelMatrix<32>::at(shared.ds(ring.stage), Shape::DS_PANEL);
                         multiply_ds<T, Shape>(shared, ring, matrix(place * Shape::OWN_PANEL), ds_matrix, score);
                     }
-                    const Matrix b = matrix(k);
-                    wgmma_fence();
-#pragma unroll
-                    for (int step = 0; step < STREAM / 16; ++step)
-                        Wgmma<T, DK>::template registers<true>(sum_k, ds + 4 * step, b + step * ROWS_16, false);
-                    wgmma_commit();
+                    add_to_dk<T, Shape>(sum_k, ds, matrix, k);
                     if constexpr (Shape::SERIAL_DQ) {
                         wgmma_wait<1>();
                         fence_operand(score);
@@ -575,9 +653,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
                 release(used);
                 if constexpr (Shape::SERIAL_DQ) publish_queries(shared, used);
             }
-            if (SKIPS)
-#pragma unroll 1
-                for (int tile = min(first, end); tile > work.first; --tile) skip_tile();
+            if (SKIPS) skip.tiles(min(first, end), work.first);
         }
         // Read again, rather than kept in registers along the loop.
         work = shared.work_tile();
@@ -587,10 +663,7 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
         const int rows = int(side.query_len) - row;
         if constexpr (SUM_K) {
             fence_operand(sum_k);
-            const auto& of_k = [&]() -> const auto& {
-                if constexpr (OWN_KEYS) return args.dk;
-                else return args.dq;
-            }();
+            const auto& of_k = gradient_of_k<OWN_KEYS>(args);
             backward_store(sum_k, float(args.scale), of_k.at(batch, head, row), of_k.stride[2], rows, args.d_k);
         }
         if constexpr (SUM_V) {

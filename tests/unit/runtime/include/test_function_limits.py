@@ -13,7 +13,7 @@ from baracuda.runtime.compile.cubin import INCLUDE
 
 LINES, PARAMETERS, COMPLEXITY = 100, 8, 15
 # Their machine code changes with the place of a variable; those may only become shorter. By lines and complexity.
-LONG = {"backward_consume": (185, 60)}
+LONG = {"backward_consume": (114, 40)}
 HEADERS = sorted((INCLUDE / "baracuda").rglob("*.cuh"))
 
 _NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?m:^[ \t]*#(?:\\\n|[^\n])*)', re.S)

@@ -24,6 +24,7 @@ from .toolchain import (
     asynchronous_flags,
     check_flags,
     coverage_flags,
+    pattern_flags,
 )
 
 _SCHEMA = 3  # of the cache keys and of what this module does with them
@@ -106,7 +107,7 @@ class Builder:
         With `coverage`, the library is in that folder, beside what gcov reads. With `gpu_text`, an architecture, it is
         compiled from the text that device headers have for it. Raises CompileError with the compiler's first errors.
         """
-        extra = asynchronous_flags(self.toolchain) if source.arch else ()
+        extra = pattern_flags(self.toolchain) + (asynchronous_flags(self.toolchain) if source.arch else ())
         extra += check_flags(self.toolchain) if check else ()
         extra += coverage_flags(self.toolchain) if coverage else ()
         flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction], *extra)

@@ -49,6 +49,9 @@ _CHECK_FLAGS_OF_CLANG = (
 _COVERAGE_FLAGS = ("-O0", "--coverage", "-fprofile-update=atomic", "-Dalways_inline=noinline")
 _LOCATION = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?=(?:fatal )?error: )", re.MULTILINE)
 _SHOWN = 200  # characters of a command in a message
+# A local variable that is read before it is written is a large negative number: as f32 -1.7e38, as f64 -5.3e303.
+_PATTERN_FLAGS = ("-ftrivial-auto-var-init=pattern",)
+_PATTERN_SINCE = {True: 8, False: 12}  # versions of clang and of GCC
 CONTRACTION_FLAGS = {
     False: ("-ffp-contract=off",),
     True: ("-ffp-contract=fast", "-DBARACUDA_HOST_CONTRACTION=1"),
@@ -91,6 +94,12 @@ class Toolchain:
 def asynchronous_flags(toolchain: Toolchain) -> tuple[str, ...]:
     """Extra flags for kernels of one architecture, whose registers wgmma may read after their scope ends."""
     return ("-mllvm", "-no-stack-coloring") if toolchain.is_clang else ("-fstack-reuse=none",)
+
+
+def pattern_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """Extra flags for kernels whose uninitialised variables have conspicuous values, as far as the compiler knows."""
+    versions = re.findall(r"\b(\d+)\.\d", toolchain.version)
+    return _PATTERN_FLAGS if versions and int(versions[-1]) >= _PATTERN_SINCE[toolchain.is_clang] else ()
 
 
 def check_flags(toolchain: Toolchain) -> tuple[str, ...]:

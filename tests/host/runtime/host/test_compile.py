@@ -97,3 +97,18 @@ def test_no_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("BARACUDA_HOST_CXX", "no-such-compiler -m64")
     with pytest.raises(CompileError, match="'no-such-compiler' does not run"):
         HostDevice()
+
+
+def test_what_is_not_initialised_is_conspicuous(device, run):
+    """A sum that a kernel forgets to clear is not zero by luck."""
+    text = """
+struct Args { float* y; long long n; };
+extern "C" __global__ void k(const Args args) {
+  float sum[4];
+  for (long long i = 0; i < args.n; ++i) sum[i] += 1;
+  args.y[0] = sum[0];
+}
+"""
+    y = device.empty(1, np.float32)
+    run(device, KernelSource("kernels/sum.cu", text, "k"), 1, 1, y, 3)
+    assert y[0] < -1e38

@@ -183,10 +183,11 @@ def _text(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def text_for(test: Any, sku: KernelSku | None) -> str:
-    """The architecture whose text of device headers a test runs on the host device: the newest or the oldest."""
-    newest = sku is None or test is test_accuracy or not gpu_code.runs_on_oldest(sku)
-    return gpu_code.NEWEST if newest else gpu_code.OLDEST
+def text_for(test: Any, sku: KernelSku | None) -> str | None:
+    """The architecture whose text of device headers a test of a kernel runs on the host device: newest or oldest."""
+    if sku is None:
+        return None
+    return gpu_code.NEWEST if test is test_accuracy or not gpu_code.runs_on_oldest(sku) else gpu_code.OLDEST
 
 
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:

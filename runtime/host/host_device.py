@@ -10,7 +10,7 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -123,9 +123,12 @@ class HostDevice:
         """None, or in check mode a context whose launches may access only the given arrays.
 
         Raises KernelInternal at its end if an output was not fully written. Launches outside of any watch may access
-        every array of `empty` and `sparse`.
+        every array of `empty` and `sparse`. With `gpu_text` a context that watches nothing: plans do not remember
+        calls within one.
         """
-        return self.executor.watch if self.executor else self._watch if self.check else None
+        if self.executor:
+            return self.executor.watch
+        return self._watch if self.check else _unwatched if self.gpu_text else None
 
     @contextmanager
     def _watch(self, arrays: Sequence[WatchedArray]) -> Iterator[None]:
@@ -282,6 +285,10 @@ class HostKernel:
             return 1
         fitting = min(self._device.multiprocessors * self._per_multiprocessor, _MAX_ALIVE // threads, blocks)
         return max(1, fitting // self._cluster)
+
+
+def _unwatched(_arrays: Sequence[WatchedArray]) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def _require_known(what: str, value: str, known: Iterable[str]) -> None:

@@ -360,20 +360,17 @@ __device__ __forceinline__ float finite_or_zero(float largest) {
     return largest == -math::infinity<float>() ? 0.0f : largest;
 }
 
-// Of both rows: a weight is exp2(unit score - base). Where the rounding of a base could make that overflow, unit is the
-// power of two below the factor and the base is exact: two scores are equal there, or one has no weight.
+// Of both rows: a weight is exp2(unit (score - largest)). Where the rounding of the product with the largest could make
+// that overflow, unit is the power of two below the factor, whose products are exact: two scores are equal there, or
+// one has no weight.
 struct Exponents {
-    float unit[2], base[2];
+    float unit[2];
 
     __device__ __forceinline__ void move(const float (&largest)[2], float factor) {
         constexpr float FAR = 0x1p30f;
         const float below = __uint_as_float(__float_as_uint(factor) & 0xff800000u);
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            const float from = finite_or_zero(largest[r]);
-            unit[r] = fabsf(from * factor) < FAR ? factor : below;
-            base[r] = from * unit[r];
-        }
+        for (int r = 0; r < 2; ++r) { unit[r] = fabsf(finite_or_zero(largest[r]) * factor) < FAR ? factor : below; }
     }
 };
 
@@ -416,10 +413,11 @@ __device__ __forceinline__ bool flash_move_largest(const float (&score)[N], floa
 
 // Scores become weights, and `total` grows by this thread's.
 template <int N>
-__device__ __forceinline__ void flash_weigh(float (&score)[N], const Exponents& exponents, float (&total)[2]) {
+__device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&largest)[2], const Exponents& exponents,
+                                            float (&total)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float unit = exponents.unit[r], base = exponents.base[r];
+        const float unit = exponents.unit[r], base = finite_or_zero(largest[r]) * unit;
         float part[2] = {};
 #pragma unroll
         for (int i = 2 * r; i < N; i += 4)
@@ -596,7 +594,7 @@ template <typename T, class Shape, class Variant, class Args> struct FlashConsum
         cap_and_mask(tile);
         flash_largest(score, largest);
         exponents.move(largest, factor);
-        flash_weigh(score, exponents, total);
+        flash_weigh(score, largest, exponents, total);
         round_weights<T>(weight, score);
         shared.value_full(value.stage).wait(value.parity);
     }
@@ -615,7 +613,7 @@ template <typename T, class Shape, class Variant, class Args> struct FlashConsum
         key_ring.release();
         cap_and_mask(tile);
         const bool moves = flash_move_largest(score, factor, largest, exponents, total, correction);
-        flash_weigh(score, exponents, total);
+        flash_weigh(score, largest, exponents, total);
         fence_operand(score);
 
         // ptxas would move the wait for the products above the exponentials that should overlap with them. It does not

@@ -358,7 +358,9 @@ template <class Tile, class Op, typename A> __device__ A reduce_row(A value, int
 #pragma unroll
     for (int step = (Tile::LANES < WARP ? Tile::LANES : WARP) / 2; step > 0; step /= 2)
         value = op(value, __shfl_xor_sync(ALL_LANES, value, step));
-    if constexpr (Tile::LANES > WARP) {
+    if constexpr (Tile::LANES <= WARP) {
+        __syncwarp();  // a row may be written in place: what other lanes read of it comes before
+    } else {
         constexpr int WARPS = (Tile::LANES + WARP - 1) / WARP;
         // Aligned, so that 16-byte reads of one touch no other.
         struct alignas(16) Scratch {

@@ -73,6 +73,12 @@ def _has_empty(problem: Problem) -> bool:
     return any(0 in problem.shape_of(name) for name in problem.arguments)
 
 
+def _middling(sku: KernelSku) -> Problem:
+    """The largest of the small problems of a SKU."""
+    small = [p for p in problems_of(sku.op, sku.symbol) if p.size <= SMALL]
+    return max(small, key=lambda p: p.size, default=_small(sku))
+
+
 def _large(subject: Subject) -> list[Problem]:
     """Of each element type the benchmarked problem that most kernels may serve; in a sampled run one of all."""
     of_each = [max(benched(subject, dtype), key=_kernels_and_arguments) for dtype in subject.spec.dtypes]
@@ -324,6 +330,7 @@ if _device() == "host":
                 if always or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
+            checks.check_in_place(_middling(sku), watched)
             for case in short_rows(subject_of(sku), sku):
                 if (short := second_choice(subject_of(sku), case, sku)) is not None:
                     check_beginnings(short, watched)
@@ -344,8 +351,7 @@ if _device() == "host":
                     checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
 
     def test_texts(sku: KernelSku) -> None:
-        small = (p for p in problems_of(sku.op, sku.symbol) if p.size <= SMALL)
-        gpu_code.check_texts(max(small, key=lambda p: p.size, default=_small(sku)))
+        gpu_code.check_texts(_middling(sku))
 
     def test_conversions(subject: Subject) -> None:
         _need_nvrtc()

@@ -204,7 +204,7 @@ def test_intact_library_under_another_name_is_compiled_again(private_cache):
 def test_library_without_an_entry_point_is_compiled_again(private_cache, monkeypatch, run):
     """What is whole and no kernel is made once more; if that is none either, our own error says so."""
 
-    def build_none(self, source, flags, last, target):
+    def build_none(self, source, flags, last, target, gpu_text):
         assert self.toolchain.run(["-shared", "-fPIC", "-xc++", "-", "-o", str(target)]) is None
 
     with monkeypatch.context() as broken:

@@ -107,7 +107,7 @@ class Builder:
         With `coverage`, the library is in that folder, beside what gcov reads. With `gpu_text`, an architecture, it is
         compiled from the text that device headers have for it. Raises CompileError with the compiler's first errors.
         """
-        extra = pattern_flags(self.toolchain) + (asynchronous_flags(self.toolchain) if source.arch else ())
+        extra = (asynchronous_flags if source.arch else pattern_flags)(self.toolchain)
         extra += check_flags(self.toolchain) if check else ()
         extra += coverage_flags(self.toolchain) if coverage else ()
         flags = (*KERNEL_FLAGS, *CONTRACTION_FLAGS[source.contraction], *extra)

@@ -96,6 +96,8 @@ def test_too_few_registers_are_noticed() -> None:
     """What is written for 128 rows a block does not fit the registers that 192 rows leave."""
     _, source = chosen(Case(128, 128, "bf16", True, False))
     changes = {"BLOCK_Q=128": "BLOCK_Q=192", "QUERY_REGISTERS=1": "QUERY_REGISTERS=0", "THREADS=384": "THREADS=512"}
+    reserved = "DYN_SHARED_BYTES={}"  # two bytes of 64 more rows of 128 columns
+    changes[reserved.format(source.dynamic_shared)] = reserved.format(source.dynamic_shared + 2 * 64 * 128)
     defines = "\n".join(source.defines)
     for old, new in changes.items():
         assert old in defines

@@ -360,19 +360,13 @@ __device__ __forceinline__ float finite_or_zero(float largest) {
     return largest == -math::infinity<float>() ? 0.0f : largest;
 }
 
-// Of both rows: a weight is exp2(unit (score - largest)). Where the rounding of the product with the largest could make
-// that overflow, unit is the power of two below the factor, whose products are exact: two scores are equal there, or
-// one has no weight.
-struct Exponents {
-    float unit[2];
-
-    __device__ __forceinline__ void move(const float (&largest)[2], float factor) {
-        constexpr float FAR = 0x1p30f;
-        const float below = __uint_as_float(__float_as_uint(factor) & 0xff800000u);
-#pragma unroll
-        for (int r = 0; r < 2; ++r) { unit[r] = fabsf(finite_or_zero(largest[r]) * factor) < FAR ? factor : below; }
-    }
-};
+// What the exponents of a row are multiplied by: a weight is exp2(unit (score - largest)). Where the rounding of the
+// product with the largest could make that overflow, it is the power of two below the factor, whose products are exact:
+// two scores are equal there, or one has no weight.
+__device__ __forceinline__ float unit_of_exponents(float largest, float factor) {
+    constexpr float FAR = 0x1p30f;
+    return fabsf(largest * factor) < FAR ? factor : __uint_as_float(__float_as_uint(factor) & 0xff800000u);
+}
 
 // The maximum score of both rows; NaN is ignored here and reappears in the exponentials.
 template <int N> __device__ __forceinline__ void flash_largest(const float (&score)[N], float (&largest)[2]) {
@@ -393,7 +387,7 @@ template <int N> __device__ __forceinline__ void flash_largest(const float (&sco
 // earlier sums are to be multiplied by `correction`.
 template <int N>
 __device__ __forceinline__ bool flash_move_largest(const float (&score)[N], float factor, float (&largest)[2],
-                                                   Exponents& exponents, float (&total)[2], float (&correction)[2]) {
+                                                   float (&total)[2], float (&correction)[2]) {
     float now[2];
     flash_largest(score, now);
     const bool moves =
@@ -406,18 +400,17 @@ __device__ __forceinline__ bool flash_move_largest(const float (&score)[N], floa
             largest[r] = now[r];
             total[r] *= correction[r];
         }
-        exponents.move(largest, factor);
     }
     return moves;
 }
 
 // Scores become weights, and `total` grows by this thread's.
 template <int N>
-__device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&largest)[2], const Exponents& exponents,
+__device__ __forceinline__ void flash_weigh(float (&score)[N], const float (&largest)[2], float factor,
                                             float (&total)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float unit = exponents.unit[r], base = finite_or_zero(largest[r]) * unit;
+        const float from = finite_or_zero(largest[r]), unit = unit_of_exponents(from, factor), base = from * unit;
         float part[2] = {};
 #pragma unroll
         for (int i = 2 * r; i < N; i += 4)
@@ -536,7 +529,6 @@ template <typename T, class Shape, class Variant, class Args> struct FlashConsum
     const Matrix &keys, &values, &own_queries;
     const float &factor, &slope;
     float (&largest)[2], (&total)[2], (&correction)[2];
-    Exponents& exponents;
 
     __device__ __forceinline__ void clear_sum() const {
 #pragma unroll
@@ -593,8 +585,7 @@ template <typename T, class Shape, class Variant, class Args> struct FlashConsum
         key_ring.release();
         cap_and_mask(tile);
         flash_largest(score, largest);
-        exponents.move(largest, factor);
-        flash_weigh(score, largest, exponents, total);
+        flash_weigh(score, largest, factor, total);
         round_weights<T>(weight, score);
         shared.value_full(value.stage).wait(value.parity);
     }
@@ -612,8 +603,8 @@ template <typename T, class Shape, class Variant, class Args> struct FlashConsum
         fence_operand(score);
         key_ring.release();
         cap_and_mask(tile);
-        const bool moves = flash_move_largest(score, factor, largest, exponents, total, correction);
-        flash_weigh(score, largest, exponents, total);
+        const bool moves = flash_move_largest(score, factor, largest, total, correction);
+        flash_weigh(score, largest, factor, total);
         fence_operand(score);
 
         // ptxas would move the wait for the products above the exponentials that should overlap with them. It does not
@@ -685,14 +676,13 @@ __device__ __forceinline__ void flash_consume(const FlashShared<Shape>& shared, 
         float score[Shape::BLOCK_K / 2], sum[Shape::DV / 2];
         unsigned weight[Shape::BLOCK_K / 4], queries[Shape::QUERY_WORDS];
         float largest[2] = {-math::infinity<float>(), -math::infinity<float>()}, total[2] = {};
-        Exponents exponents;
         float correction[2];
         const FlashQueryRing<Shape> query_ring = {shared, query};
         const FlashKeyRing<Shape> key_ring = {shared, key};
         const FlashSkip<Shape> skip = {shared, key, key_ring, value};
         const FlashConsumer<T, Shape, Variant, Args> consumer = {
-            shared,  args, band,   row,         full_end, full,  score,   key,   value,      sum,      weight,
-            queries, keys, values, own_queries, factor,   slope, largest, total, correction, exponents};
+            shared, args,    band, row,    full_end,    full,   score, key,     value, sum,
+            weight, queries, keys, values, own_queries, factor, slope, largest, total, correction};
         if (Shape::QUERY_REGISTERS) {
             const unsigned r = warp_row + lane % 16;
 #pragma unroll

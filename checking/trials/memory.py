@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -146,37 +146,35 @@ class CudaMemory:
 
 
 @contextmanager
-def check_mode() -> Iterator[HostMemory]:
+def _device_with(name: str, value: object) -> Iterator[HostMemory]:
+    """Memory of the host device, one attribute of which is another meanwhile."""
+    memory = HostMemory()
+    before = getattr(memory.device, name)
+    setattr(memory.device, name, value)
+    try:
+        yield memory
+    finally:
+        setattr(memory.device, name, before)
+
+
+def check_mode() -> AbstractContextManager[HostMemory]:
     """Memory of the host device, which is in check mode meanwhile."""
-    memory = HostMemory()
-    before, memory.device.check = memory.device.check, True
-    try:
-        yield memory
-    finally:
-        memory.device.check = before
+    return _device_with("check", True)
 
 
-@contextmanager
-def gpu_text(target: str | None) -> Iterator[HostMemory]:
+def gpu_text(target: str | None) -> AbstractContextManager[HostMemory]:
     """Memory of the host device, which meanwhile runs the text that headers have for `target`, or for itself."""
-    memory = HostMemory()
-    before, memory.device.gpu_text = memory.device.gpu_text, target
-    try:
-        yield memory
-    finally:
-        memory.device.gpu_text = before
+    return _device_with("gpu_text", target)
 
 
 @contextmanager
 def coverage(folder: Path) -> Iterator[HostMemory]:
     """Memory of the host device, whose kernels count the branches they take in `folder` meanwhile."""
-    memory = HostMemory()
-    before, memory.device.coverage = memory.device.coverage, folder
-    try:
-        yield memory
-    finally:
-        memory.device.coverage = before
-        memory.device.write_counts()  # a process of pytest-xdist may be killed before it unloads them
+    with _device_with("coverage", folder) as memory:
+        try:
+            yield memory
+        finally:
+            memory.device.write_counts()  # a process of pytest-xdist may be killed before it unloads them
 
 
 def memory_of(device: str) -> Memory:

@@ -66,7 +66,7 @@ class BodyProblem(Problem, family="body"):
         """The same problem with another batch."""
         batch = str(self.spec.tests.batch)
         rest = {n: v for n, v in self.case.items() if self.spec.descriptor[n].same_as != batch}
-        return Problem.of(self.subject, {**rest, batch: count}, self.element, self.arch, self.layout)
+        return self.of_case({**rest, batch: count})
 
     @property
     def forward_values(self) -> dict[str, Any]:

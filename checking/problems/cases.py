@@ -12,7 +12,7 @@ import numpy as np
 
 from baracuda.codegen.conditions.parse import ConditionError, evaluate_condition, fields_of, read_condition
 from baracuda.codegen.spec.spec import OpSpec, RangeSpec
-from baracuda.runtime import ElementKind, KernelSku, PlanPreference, SpecError, Unsupported
+from baracuda.runtime import ElementKind, KernelSku, SpecError, Unsupported
 from baracuda.runtime.values import short_repr
 
 from .problem import Problem
@@ -91,10 +91,8 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
 
 def second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> Problem | None:
     """The problem of `case` for a kernel that is not its first choice."""
-    only = PlanPreference(archs=frozenset({sku.arch}), schedules=frozenset({str(sku.schedule)}))
     try:
-        problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku))
-        problem.plan = problem.plan.select(problem.descriptor, only, layouts=problem.plan.layouts)
+        problem = Problem.of(subject, case, sku.element, sku.arch, _only_layout(subject, sku), str(sku.schedule))
     except Unsupported:
         return None
     return problem if can_be_laid_out(problem) else None

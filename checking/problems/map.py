@@ -10,7 +10,7 @@ import numpy as np
 
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.spec.spec import MapSpec, MapTensor
-from baracuda.runtime import ElementKind, KernelSku, Schedule
+from baracuda.runtime import KernelSku, Schedule
 from baracuda.runtime.families.map.geometry import IndexSpace
 
 from .problem import Problem
@@ -23,15 +23,7 @@ class MapProblem(Problem, family="map"):
     STYLES = ("normal", "spread", "constant")
     spec: MapSpec
 
-    def __init__(
-        self,
-        subject: Subject,
-        case: Mapping[str, Any],
-        element: ElementKind | str,
-        arch: str | None = None,
-        layout: str | None = None,
-    ) -> None:
-        super().__init__(subject, case, element, arch, layout)
+    def _set_axes(self) -> None:
         extents = {dim: self.values[spec.of] for dim, spec in self.spec.dims.items()}
         self.axes = {dim: (v,) if isinstance(v, int) else tuple(v) for dim, v in extents.items()}
 
@@ -113,7 +105,7 @@ class MapProblem(Problem, family="map"):
         field = str(self.spec.tests.batch)
         value = self.values[field]
         case = {**self.case, field: count if isinstance(value, int) else [count, *value[1:]]}
-        return Problem.of(self.subject, case, self.element, self.arch, self.layout)
+        return self.of_case(case)
 
     def depth(self, dims: tuple[str, ...], count: int) -> float:
         """The longest chain of additions that the schedule makes of a sum of `count` terms."""

@@ -38,15 +38,21 @@ class Problem:
         element: ElementKind | str,
         arch: str | None = None,
         layout: str | None = None,
+        schedule: str | None = None,
     ) -> None:
         self.subject, self.spec, self.element = subject, subject.spec, ElementKind(element)
-        self.case, self.arch, self.layout = dict(case), arch, layout
+        self.case, self.arch, self.layout, self.schedule = dict(case), arch, layout, schedule
         self.values = subject.values(case)
         self.descriptor: Any = subject.descriptor(case, element)
         self.descriptor.check()
         # By the rule, so that what is tested does not depend on what was measured somewhere.
-        preference = PlanPreference(archs=frozenset({arch}) if arch else None, tuned=False)
+        archs, schedules = (frozenset({wish}) if wish else None for wish in (arch, schedule))
+        preference = PlanPreference(archs=archs, schedules=schedules, tuned=False)
         self.plan: Any = subject.plan.select(self.descriptor, preference, layouts=[layout] if layout else None)
+        self._set_axes()
+
+    def _set_axes(self) -> None:
+        """Set what a family keeps of the extents."""
 
     @staticmethod
     def of(
@@ -55,9 +61,14 @@ class Problem:
         element: ElementKind | str,
         arch: str | None = None,
         layout: str | None = None,
+        schedule: str | None = None,
     ) -> Problem:
-        """The problem of an op's family; restricted to kernels of `arch` and arrays of `layout`, if given."""
-        return Problem.FAMILIES[subject.spec.family](subject, case, element, arch, layout)
+        """The problem of an op's family; only of kernels of `arch` and `schedule` and arrays of `layout`, if given."""
+        return Problem.FAMILIES[subject.spec.family](subject, case, element, arch, layout, schedule)
+
+    def of_case(self, case: Mapping[str, Any]) -> Problem:
+        """The problem of another case, for the same kernels."""
+        return Problem.of(self.subject, case, self.element, self.arch, self.layout, self.schedule)
 
     def packed_axis(self, name: str) -> int | None:
         """The axis along which `layout` needs a tensor's elements contiguous."""

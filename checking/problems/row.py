@@ -10,7 +10,7 @@ import numpy as np
 
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.spec.spec import RowSpec
-from baracuda.runtime import ElementKind, KernelSku
+from baracuda.runtime import KernelSku
 from baracuda.runtime.families.row.geometry import REDUCE_SLICES, blocks_for
 
 from .problem import Problem
@@ -23,15 +23,7 @@ class RowProblem(Problem, family="row"):
     STYLES = ("normal", "below", "spread", "constant", "swamped")
     spec: RowSpec
 
-    def __init__(
-        self,
-        subject: Subject,
-        case: Mapping[str, Any],
-        element: ElementKind | str,
-        arch: str | None = None,
-        layout: str | None = None,
-    ) -> None:
-        super().__init__(subject, case, element, arch, layout)
+    def _set_axes(self) -> None:
         self.shape = tuple(getattr(self.descriptor, self.descriptor._shape))
         self.col_axes = tuple(sorted(self.descriptor.col_axes))
         self.row_axes = tuple(a for a in range(len(self.shape)) if a not in self.col_axes)
@@ -107,7 +99,7 @@ class RowProblem(Problem, family="row"):
         """The same problem with another extent of the first of the rows' axes."""
         shape = [count if a == self.row_axes[0] else n for a, n in enumerate(self.shape)]
         case = {**self.values, self.descriptor._shape: shape}
-        return Problem.of(self.subject, case, self.element, self.arch, self.layout)
+        return self.of_case(case)
 
     def _drawn(self, rng: np.random.Generator, style: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         if style not in ("swamped", "sparse"):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from repository import ROOT, SPECS
 
-from baracuda.checking.problems.cases import problems, random_problems, skus
+from baracuda.checking.problems.cases import problems, random_problems, second_choice, skus
 from baracuda.checking.problems.edges import edge_problems
 from baracuda.checking.problems.pairs import paired_problems
 from baracuda.checking.problems.problem import cancelling
@@ -33,6 +33,16 @@ LOADED = load_folder(ROOT / "specs")
 def _kernel(op: str, symbol: str) -> tuple[Subject, KernelSku]:
     subject = Subject(LOADED[op], LOADED, "baracuda.generated")
     return subject, next(sku for sku in skus(subject) if sku.symbol == f"{op}_{symbol}")
+
+
+def test_a_second_choice_serves_other_batches_too() -> None:
+    """Bits are promised between kernels that selection takes, not between them and one that a caller insists on."""
+    schedule = "t384_block_q128_block_k96_stages2_query_stages1_query_registers0_passes0_persistent1"
+    subject, sku = _kernel("flash_sdpa", f"sm_90a_f16_{schedule}")
+    case = {"batch_size": 2, "num_heads": 1, "query_len": 1, "key_len": 600, "d_k": 8, "d_v": 8, "scale": 1.0}
+    problem = second_choice(subject, {**case, "num_kv_heads": 1}, sku)
+    assert problem is not None
+    assert problem.with_batch(1).plan.sku == sku
 
 
 EDGES: dict[tuple[str, str], dict[str, set[int]]] = {

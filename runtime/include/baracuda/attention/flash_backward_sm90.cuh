@@ -41,6 +41,11 @@ struct Sm90BackwardShape {
     static constexpr int CONSUMERS = 2, CONSUMER_WARPS = 4 * CONSUMERS;
 
     static constexpr bool PARTS = Schedule::KV_PARTS == 2;
+    // Whether a warpgroup skips tiles that its rows do not attend to; dq needs both warpgroups.
+    static constexpr bool SKIPS = BAND && !SERIAL_DQ;
+    // Elements of a thread's fragments of sums and of weights; 1 of those that are not computed.
+    static constexpr int OF_SUM_K = SUM_K ? DK / 2 : 1, OF_SUM_V = SUM_V ? DV / 2 : 1,
+                         OF_WEIGHTS = SUM_V ? STREAM / 4 : 1;
     // Whether lse and delta of a tile are prefetched to registers while its products run, in the order of the fragment:
     // with serialised dQ or a soft cap there are no registers for it; causal problems with serialised dQ take 4 %
     // longer.
@@ -90,11 +95,14 @@ template <class Shape> struct Sm90BackwardShared {
     }
     __device__ __forceinline__ unsigned own_k() const { return base; }
     __device__ __forceinline__ unsigned own_v() const { return base + Shape::OWN_V; }
-    __device__ __forceinline__ unsigned k(unsigned stage) const {
-        return base + Shape::OWN_BYTES + stage * Shape::STREAM_BYTES;
+    __device__ __forceinline__ unsigned k(unsigned stage) const { return base + k_place(stage); }
+    __device__ __forceinline__ unsigned v(unsigned stage) const { return base + v_place(stage); }
+    // The same from `base` on.
+    __device__ __forceinline__ static unsigned k_place(unsigned stage) {
+        return Shape::OWN_BYTES + stage * Shape::STREAM_BYTES;
     }
-    __device__ __forceinline__ unsigned v(unsigned stage) const {
-        return Shape::SINGLE_STAGE_V ? base + Shape::SINGLE_V : k(stage) + Shape::K_BYTES;
+    __device__ __forceinline__ static unsigned v_place(unsigned stage) {
+        return Shape::SINGLE_STAGE_V ? Shape::SINGLE_V : k_place(stage) + Shape::K_BYTES;
     }
     __device__ __forceinline__ unsigned statistics(unsigned stage) const {
         return base + Shape::STATISTICS + stage * Shape::STATISTICS_BYTES;
@@ -301,8 +309,9 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
         const unsigned at = statistics + 4 * (unit + which * Shape::UNIT);
         load_shared(two, at);
     }
-    // PREFETCH: those of all elements, in order.
-    __device__ __forceinline__ void of_queries(float (&each)[OF_QUERIES], int which) const {
+    // Those of all elements, in order, if they are prefetched.
+    __device__ __forceinline__ void prefetch(float (&each)[OF_QUERIES], int which) const {
+        if constexpr (!PREFETCH) return;
 #pragma unroll
         for (int i = 0; i < OF_QUERIES; i += 4) {
             const int column = 4 * i, unit = column / Shape::UNIT * (2 * Shape::UNIT) + column % Shape::UNIT;
@@ -317,9 +326,10 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
         else return OWN_KEYS ? now[e] : of_row[r];
     }
 
-    // lse and delta of own queries, `row` and the one 8 further.
+    // lse and delta of own queries, if own rows are such: `row` and the one 8 further.
     template <class Args> __device__ __forceinline__ void load_statistics(const Args& args, const int& head,
                                                                           const int& row) {
+        if constexpr (OWN_KEYS) return;
         const long long query = head * (long long)(query_units<Shape>(args) * Shape::UNIT) + row;
         const float* at = args.delta + query / Shape::UNIT * (2 * Shape::UNIT) +
                           statistics_index<Shape::INTERLEAVED>(query % Shape::UNIT);
@@ -330,8 +340,9 @@ template <typename T, class Shape, class Variant> struct BackwardWeights {
         }
     }
 
-    // Where lse and delta of the tile's queries are.
+    // Where lse and delta of the tile's queries are, if those are streamed.
     __device__ __forceinline__ void set_statistics(unsigned at) {
+        if (!OWN_KEYS) return;
         statistics = at;
         if (!Shape::INTERLEAVED) statistics += threadIdx.x % 4 * 8;
     }
@@ -461,7 +472,7 @@ template <class Shape> struct BackwardVRing {
         v_ring.advance();
     }
 };
-// Skips streamed tiles that only the other warpgroup needs.
+// Skips streamed tiles (end, tile] that only the other warpgroup needs.
 template <class Shape> struct BackwardSkip {
     const Sm90BackwardShared<Shape>& shared;
     Ring<Shape::STAGES>& ring;
@@ -470,6 +481,7 @@ template <class Shape> struct BackwardSkip {
     const BackwardRelease<Shape>& release;
 
     __device__ __forceinline__ void tiles(int tile, int end) const {
+        if constexpr (!Shape::SKIPS) return;
 #pragma unroll 1
         for (; tile > end; --tile) {
             shared.full(ring.stage).wait(ring.parity);
@@ -550,21 +562,94 @@ __device__ __forceinline__ void add_to_dk(float (&sum_k)[N], unsigned (&ds)[M], 
     wgmma_commit();
 }
 
+// The rest of P^T dY: steps whose weights had no registers while dS was computed.
+template <typename T, class Shape, int N, int M>
+__device__ __forceinline__ void add_rest_to_dv(float (&sum_v)[N], unsigned (&weight)[M], const SharedMatrix& matrix,
+                                               unsigned v) {
+    constexpr int STEPS = Shape::STREAM / 16;
+    if constexpr (Shape::SUM_V && Shape::OVERLAPPED_STEPS < STEPS)
+        multiply_weights<T, Shape, Shape::OVERLAPPED_STEPS, STEPS>(sum_v, weight, matrix(v));
+}
+
+// With SERIAL_DQ, the tile's part of dq: starts dS K, which takes the place of the scores.
+template <typename T, class Shape, int N, int M>
+__device__ __forceinline__ void start_dq(const Sm90BackwardShared<Shape>& shared, const Ring<Shape::STAGES>& ring,
+                                         int place, const unsigned (&ds)[N], const SharedMatrix& matrix,
+                                         float (&queries)[M]) {
+    if constexpr (Shape::SERIAL_DQ) {
+        store_ds<Shape>(shared, ring, place, ds);
+        const auto ds_matrix = PanelMatrix<32>::at(shared.ds(ring.stage), Shape::DS_PANEL);
+        multiply_ds<T, Shape>(shared, ring, matrix(place * Shape::OWN_PANEL), ds_matrix, queries);
+    }
+}
+// Stages what start_dq computed; dK's product runs on.
+template <class Shape, int M>
+__device__ __forceinline__ void finish_dq(const Sm90BackwardShared<Shape>& shared, const Ring<Shape::STAGES>& ring,
+                                          int place, float (&queries)[M]) {
+    if constexpr (Shape::SERIAL_DQ) {
+        wgmma_wait<1>();
+        fence_operand(queries);
+        stage_queries<Shape>(shared, ring, place, queries);
+    }
+}
+
+// The streamed tiles [first, end) that the 64 own rows of a warpgroup attend to; scores of tiles [full, full_end) need
+// no mask. Queries beyond the last need none either: see query_units.
+template <class Shape> struct BackwardTiles {
+    int first, end, full, full_end;
+
+    __device__ __forceinline__ BackwardTiles(const FlashBand<Shape>& band, const FlashTile& work, int row) {
+        first = work.first, end = work.end, full = 0;
+        if (Shape::SKIPS) {
+            first = max(first, band.touched(row));
+            end = min(end, band.touched_end(row + 63));
+        }
+        if (Shape::BAND) full = band.full(row + 63);
+        full_end = Shape::BAND || !Shape::OWN_KEYS ? band.full_end(row) : end;
+    }
+    __device__ __forceinline__ bool has_edge(int tile) const {
+        return (Shape::BAND && tile < full) || ((Shape::BAND || !Shape::OWN_KEYS) && tile >= full_end);
+    }
+};
+
+// Heads whose tiles are streamed: those that share the own keys, or one.
+template <class Shape, class Args> __device__ __forceinline__ int heads_of_own(const Args& args) {
+    return Shape::OWN_KEYS ? int(args.num_heads) / int(args.num_kv_heads) : 1;
+}
+
 // dk of own keys, dq of own queries.
 template <bool OWN_KEYS, class Args> __device__ __forceinline__ const auto& gradient_of_k(const Args& args) {
     if constexpr (OWN_KEYS) return args.dk;
     else return args.dq;
 }
 
+// Writes a warpgroup's dk or dq, and its dv, and releases the own rows.
+template <typename T, class Shape, class Args, int N, int M>
+__device__ __forceinline__ void store_gradients(const Sm90BackwardShared<Shape>& shared, int own_row, const Args& args,
+                                                float (&sum_k)[N], float (&sum_v)[M]) {
+    const OwnSide side = OwnSide::of<Shape>(args);
+    const FlashTile work = shared.work_tile();  // read again, rather than kept in registers along the loop
+    shared.own_empty().arrive();
+    const int row = work.tile * Shape::OWN + own_row, rows = int(side.query_len) - row;
+    const int batch = work.head / int(side.num_heads), head = work.head - batch * int(side.num_heads);
+    if constexpr (Shape::SUM_K) {
+        fence_operand(sum_k);
+        const auto& of_k = gradient_of_k<Shape::OWN_KEYS>(args);
+        backward_store(sum_k, float(args.scale), of_k.at(batch, head, row), of_k.stride[2], rows, args.d_k);
+    }
+    if constexpr (Shape::SUM_V) {
+        fence_operand(sum_v);
+        backward_store(sum_v, 1.0f, args.dv.at(batch, head, row), args.dv.stride[2], rows, args.d_v);
+    }
+}
+
 // A warpgroup of consumers; `place` is its number. A thread's fragment has elements of two own rows, 8 apart: elements
 // 4 j + 2 r and the next are of row r, columns 8 j and the next after the first.
 template <typename T, class Shape, class Variant, class Args>
 __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>& shared, int place, const Args& args) {
-    constexpr bool OWN_KEYS = Shape::OWN_KEYS, SUM_K = Shape::SUM_K, SUM_V = Shape::SUM_V;
-    constexpr int STREAM = Shape::STREAM, DK = Shape::DK, DV = Shape::DV;
+    constexpr int STREAM = Shape::STREAM;
     using Weights = BackwardWeights<T, Shape, Variant>;
     const int lane = threadIdx.x % 32, own_row = 64 * place + threadIdx.x / 32 % 4 * 16 + lane / 4;
-    const OwnSide side = OwnSide::of<Shape>(args);
     const FlashBand<Shape> band = band_of_own<Shape>(args);
     const Matrix origin = Matrix::at(shared.base, Shape::STREAM_PANEL);
     const SharedMatrix matrix = {origin};
@@ -580,96 +665,63 @@ __device__ __forceinline__ void backward_consume(const Sm90BackwardShared<Shape>
     for (;;) {
         shared.own_full().wait(own.parity);
         own.advance();
-        FlashTile work = shared.work_tile();
+        const FlashTile work = shared.work_tile();
         if (work.tile < 0) return;
-        int row = work.tile * Shape::OWN + own_row;
-        const int first_row = work.tile * Shape::OWN + 64 * place;
+        const int row = work.tile * Shape::OWN + own_row;
+        const BackwardTiles<Shape> tiles(band, work, work.tile * Shape::OWN + 64 * place);
+        weights.load_statistics(args, work.head, row);
 
-        // The tiles that the rows of this warpgroup attend to: others are skipped, unless both warpgroups are needed
-        // for dq, and tiles [full, full_end) have no masked scores. Queries beyond the last need none: see query_units.
-        constexpr bool SKIPS = Shape::BAND && !Shape::SERIAL_DQ;
-        const int first = SKIPS ? max(work.first, band.touched(first_row)) : work.first;
-        const int end = SKIPS ? min(work.end, band.touched_end(first_row + 63)) : work.end;
-        const int full = Shape::BAND ? band.full(first_row + 63) : 0;
-        const int full_end = Shape::BAND || !OWN_KEYS ? band.full_end(first_row) : end;
-
-        if constexpr (!OWN_KEYS) weights.load_statistics(args, work.head, row);
-
-        float sum_k[SUM_K ? DK / 2 : 1], sum_v[SUM_V ? DV / 2 : 1], score[STREAM / 2], grad[STREAM / 2];
+        float sum_k[Shape::OF_SUM_K], sum_v[Shape::OF_SUM_V], score[STREAM / 2], grad[STREAM / 2];
         clear(sum_k);
         clear(sum_v);
 
 #pragma unroll 1
-        for (int heads = OWN_KEYS ? int(args.num_heads) / int(args.num_kv_heads) : 1; heads > 0; --heads) {
-            if (SKIPS) skip.tiles(work.end, max(end, work.first));
+        for (int heads = heads_of_own<Shape>(args); heads > 0; --heads) {
+            skip.tiles(work.end, max(tiles.end, work.first));
             unsigned used = 0;
 #pragma unroll 1
-            for (int tile = end - 1; tile >= first; --tile) {
+            for (int tile = tiles.end - 1; tile >= tiles.first; --tile) {
                 shared.full(ring.stage).wait(ring.parity);
-                const unsigned k = Shape::OWN_BYTES + ring.stage * Shape::STREAM_BYTES;
-                const unsigned v = Shape::SINGLE_STAGE_V ? Shape::SINGLE_V : k + Shape::K_BYTES;
+                const unsigned k = shared.k_place(ring.stage), v = shared.v_place(ring.stage);
                 const unsigned own_k = place * (64 * 128), own_v = own_k + Shape::OWN_V;
-                if (OWN_KEYS) weights.set_statistics(shared.statistics(ring.stage));
-                const bool edge = (Shape::BAND && tile < full) || ((Shape::BAND || !OWN_KEYS) && tile >= full_end);
+                weights.set_statistics(shared.statistics(ring.stage));
+                const bool edge = tiles.has_edge(tile);
                 if (edge) weights.set_visible(band, row, tile);
 
-                unsigned weight[SUM_V ? STREAM / 4 : 1], ds[STREAM / 4];
+                unsigned weight[Shape::OF_WEIGHTS], ds[STREAM / 4];
                 float prefetched[Weights::OF_QUERIES];
                 wgmma_fence();
-                multiply_own<T, Shape>(score, matrix(own_k), matrix(k), DK / 16);
+                multiply_own<T, Shape>(score, matrix(own_k), matrix(k), Shape::DK / 16);
                 if constexpr (Shape::SERIAL_DQ)
-                    if (tile != end - 1) publish_queries(shared, used);
+                    if (tile != tiles.end - 1) publish_queries(shared, used);
                 wgmma_wait<1>();  // the last product of the tile before has ended
-                if (tile != end - 1) release(used);
-                if (Shape::PREFETCH) weights.of_queries(prefetched, 0);
+                if (tile != tiles.end - 1) release(used);
+                weights.prefetch(prefetched, 0);
                 multiply_v<T>(shared, v_ring, grad, matrix, own_v, v);
                 fence_operand(score);
                 weights.weigh(edge, score, prefetched, weight);
-                if (Shape::PREFETCH && SUM_K) weights.of_queries(prefetched, 1);
+                if constexpr (Shape::SUM_K) weights.prefetch(prefetched, 1);
                 add_to_dv<T, Shape>(sum_v, weight, matrix, v, release_v);
-                if constexpr (SUM_K) {
+                if constexpr (Shape::SUM_K) {
                     fence_operand(grad);
                     weights.to_ds(edge, score, grad, prefetched, ds, weight);
                     fence_operand(ds);
-                    if constexpr (SUM_V && Shape::OVERLAPPED_STEPS < STREAM / 16)
-                        multiply_weights<T, Shape, Shape::OVERLAPPED_STEPS, STREAM / 16>(sum_v, weight, matrix(v));
-                    if constexpr (Shape::SERIAL_DQ) {
-                        store_ds<Shape>(shared, ring, place, ds);
-                        const auto ds_matrix = PanelMatrix<32>::at(shared.ds(ring.stage), Shape::DS_PANEL);
-                        multiply_ds<T, Shape>(shared, ring, matrix(place * Shape::OWN_PANEL), ds_matrix, score);
-                    }
+                    add_rest_to_dv<T, Shape>(sum_v, weight, matrix, v);
+                    start_dq<T, Shape>(shared, ring, place, ds, matrix, score);
                     add_to_dk<T, Shape>(sum_k, ds, matrix, k);
-                    if constexpr (Shape::SERIAL_DQ) {
-                        wgmma_wait<1>();
-                        fence_operand(score);
-                        stage_queries<Shape>(shared, ring, place, score);
-                    }
+                    finish_dq<Shape>(shared, ring, place, score);
                 }
                 used = ring.stage;
                 ring.advance();
             }
             wgmma_wait<0>();
-            if (first < end) {
+            if (tiles.first < tiles.end) {
                 release(used);
                 if constexpr (Shape::SERIAL_DQ) publish_queries(shared, used);
             }
-            if (SKIPS) skip.tiles(min(first, end), work.first);
+            skip.tiles(min(tiles.first, tiles.end), work.first);
         }
-        // Read again, rather than kept in registers along the loop.
-        work = shared.work_tile();
-        shared.own_empty().arrive();
-        row = work.tile * Shape::OWN + own_row;
-        const int batch = work.head / int(side.num_heads), head = work.head - batch * int(side.num_heads);
-        const int rows = int(side.query_len) - row;
-        if constexpr (SUM_K) {
-            fence_operand(sum_k);
-            const auto& of_k = gradient_of_k<OWN_KEYS>(args);
-            backward_store(sum_k, float(args.scale), of_k.at(batch, head, row), of_k.stride[2], rows, args.d_k);
-        }
-        if constexpr (SUM_V) {
-            fence_operand(sum_v);
-            backward_store(sum_v, 1.0f, args.dv.at(batch, head, row), args.dv.stride[2], rows, args.d_v);
-        }
+        store_gradients<T>(shared, own_row, args, sum_k, sum_v);
     }
 }
 

@@ -53,15 +53,12 @@ def _program(spec: Spec) -> tuple[Line, ...]:
 
 
 def _lines(text: str, spec: Spec) -> tuple[Line, ...]:
-    scope = scope_of(spec)
-    return _parsed(text, scope.dims, tuple(scope.values.items()), scope.optional)
+    return _parsed(text, scope_of(spec))
 
 
 @cache
-def _parsed(
-    text: str, dims: tuple[str, ...], values: tuple[tuple[str, frozenset[str]], ...], optional: frozenset[str]
-) -> tuple[Line, ...]:
-    return parse(text, Scope(dims, dict(values), optional))
+def _parsed(text: str, scope: Scope) -> tuple[Line, ...]:
+    return parse(text, scope)
 
 
 def _environment(spec: Spec, values: Mapping[str, Any], space: Space, arrays: Mapping[str, Any]) -> Flat:

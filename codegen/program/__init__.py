@@ -1,7 +1,8 @@
 """The spec language's programs: parsed once, read three ways (CUDA text, NumPy values, error bounds)."""
 
 from .kinds import kind_of
-from .parse import ProgramError, parse, parse_expression, to_source
+from .parse import ProgramError, parse, parse_expression, parse_functions
+from .source import to_source
 from .tree import Call, Const, Expr, Line, Name, Reduce, Scope
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "kind_of",
     "parse",
     "parse_expression",
+    "parse_functions",
     "to_source",
 ]

@@ -93,6 +93,22 @@ def _integer(name: str, symbol: str) -> Op:
     return Op(name, 2, f"math::{name}({{}}, {{}})", _call(name), 0, _anything, "int", "int", symbol)
 
 
+def _philox(xp: Any, seed: Any, offset: Any, element: Any) -> Any:
+    """Philox4x32-10: see math.cuh. Words are of 64 bits here, of which the upper half is 0."""
+    low = np.uint64(0xFFFFFFFF)
+    seed, offset, element = (np.asarray(v, np.int64).astype(np.uint64) for v in (seed, offset, element))
+    block = element >> np.uint64(2)
+    a, b, c, d = (v & low for v in (block, block >> np.uint64(32), offset, offset >> np.uint64(32)))
+    key, other = seed & low, seed >> np.uint64(32)
+    for _ in range(10):
+        first, second = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
+        a, b = (second >> np.uint64(32)) ^ b ^ key, second & low
+        c, d = (first >> np.uint64(32)) ^ d ^ other, first & low
+        key, other = (key + np.uint64(0x9E3779B9)) & low, (other + np.uint64(0xBB67AE85)) & low
+    word = element & np.uint64(3)
+    return np.select([word == 0, word == 1, word == 2], [a, b, c], d).astype(np.int64)
+
+
 def _compare(name: str, symbol: str) -> Op:
     return Op(name, 2, f"{{}} {symbol} {{}}", _call(name), 0, _undecided, "bool", "number", symbol)
 
@@ -171,6 +187,7 @@ OPS: dict[str, Op] = {
         _integer("bitwise_xor", "^"),
         _integer("left_shift", "<<"),
         _integer("right_shift", ">>"),
+        Op("philox", 3, "math::philox({}, {}, {})", _philox, 0, _anything, "int", "int"),
         Op("invert", 1, "~{}", _call("invert"), 0, _anything, "int", "int", "~"),
     )
 }

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from .functions import MAX_REPEATS, Function, Functions, Hoisted, is_small, uses
 from .ops import CASTS, OPS, QUERIES, REDUCTIONS
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce, Scope, reads, varies, walk
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce, Scope, walk
 
-_BINARY: dict[type[ast.AST], str] = {
+BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
     ast.Mult: "mul",
@@ -31,9 +34,10 @@ _BINARY: dict[type[ast.AST], str] = {
     ast.And: "logical_and",
     ast.Or: "logical_or",
 }
-_UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.Not: "logical_not", ast.Invert: "invert"}
-_INFIX = frozenset(_BINARY.values()) | frozenset(_UNARY.values())
+UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.Not: "logical_not", ast.Invert: "invert"}
+_INFIX = frozenset(BINARY.values()) | frozenset(UNARY.values())
 FUNCTIONS = tuple(name for name in OPS if name not in _INFIX)
+BUILTIN = (*FUNCTIONS, *REDUCTIONS, *QUERIES, *CASTS)
 MAX_NODES = 2000  # of one program's text: far above any kernel, far below what makes the parser suffer
 MAX_DEPTH = 100  # of its syntax: every reading of a program recurses
 MAX_POWER = 16
@@ -49,36 +53,102 @@ class ProgramError(ValueError):
 
 
 def parse(text: str, scope: Scope) -> tuple[Line, ...]:
-    """Return the lines of `text`, each of which may read the scope's values and the names above it."""
-    names = dict(scope.values)
-    lines: list[Line] = []
-    nodes = 0
-    for statement in _statements(text):
+    """Return the lines of `text`, each of which may read the scope's values and the names above it.
+
+    A call of a function puts the lines of its body above the line that calls it.
+    """
+    statements = _statements(text)
+    hoisted = Hoisted(scope.values, _assigned(statements), MAX_NODES)
+    for statement in statements:
         try:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    line = Line(name, _Reader(scope, names).expression(value), statement.lineno)
-                case _:
-                    raise ProgramError(f"expected `name = expression`, got {_excerpt(statement)}")
-            nodes += sum(1 for _ in walk(line.expr))
-            if nodes > MAX_NODES:
-                raise ProgramError(f"the program has more than {MAX_NODES} operations, powers written out")
-            if not _IDENTIFIER.fullmatch(name):
-                raise ProgramError(f"{name!r} is not a name; use lower-case letters, digits and underscores")
-            if name in names or name in scope.dims or name in (*FUNCTIONS, *REDUCTIONS, *QUERIES, *CASTS):
-                raise ProgramError(f"{name!r} already means something; choose another name")
+            names, values = _assignment(statement, _Reader(scope, hoisted, number=statement.lineno))
+            for name, value in zip(names, values, strict=True):
+                _check_name(name, hoisted.names, scope)
+                _add(hoisted, name, value, statement.lineno)
         except ProgramError as error:
             raise ProgramError(str(error), statement.lineno) from None
-        names[name] = varies(line.expr, names)
-        lines.append(line)
-    return tuple(lines)
+    return tuple(hoisted.lines)
+
+
+def parse_functions(text: str, known: Functions, file: str) -> dict[str, Function]:
+    """Return the functions that `text` defines; each may call those above it and the `known` ones."""
+    functions = dict(known)
+    for statement in _statements(text):
+        try:
+            function = _definition(statement, dict(functions), file)
+            if functions.get(function.name) is not known.get(function.name):
+                raise ProgramError(f"function {function.name!r} is there already; rename one")
+            scope = Scope(("dim",), dict.fromkeys(function.parameters, frozenset()))
+            reader = _Reader(scope, Hoisted(scope.values, iter(()), MAX_NODES), statement.lineno)
+            reader.within(function, [Name(p) for p in function.parameters], ("dim",)).run(function.body)
+        except ProgramError as error:
+            raise ProgramError(str(error), error.number or statement.lineno) from None
+        functions[function.name] = function
+    return {name: function for name, function in functions.items() if function is not known.get(name)}
+
+
+def _assigned(statements: list[ast.stmt]) -> Iterator[str]:
+    return (n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+
+def _assignment(statement: ast.stmt, reader: _Reader) -> tuple[list[str], list[Expr]]:
+    """The names that a statement assigns, and their values."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return [name], [reader.expression(value)]
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+            names = [t.id for t in targets if isinstance(t, ast.Name)]
+            values = reader.several(value) if len(names) == len(targets) else []
+            if values and len(values) != len(names):
+                got, needed = _count(len(values), "value"), _count(len(names), "name")
+                raise ProgramError(f"{_excerpt(value)} gives {got} for {needed}")
+            if values:
+                return names, values
+    raise ProgramError(f"expected `name = expression`, got {_excerpt(statement)}")
+
+
+def _check_name(name: str, names: Mapping[str, object], scope: Scope) -> None:
+    if not _IDENTIFIER.fullmatch(name):
+        raise ProgramError(f"{name!r} is not a name; use lower-case letters, digits and underscores")
+    if name in names or name in scope.dims or name in BUILTIN:
+        raise ProgramError(f"{name!r} already means something; choose another name")
+
+
+def _add(hoisted: Hoisted, name: str, value: Expr, number: int) -> None:
+    if not hoisted.add(name, value, number):
+        raise ProgramError(f"the program has more than {MAX_NODES} operations, powers and functions written out")
+
+
+def _definition(statement: ast.stmt, known: Functions, file: str) -> Function:
+    match statement:
+        case ast.FunctionDef(
+            name=name,
+            args=ast.arguments(posonlyargs=[], args=args, vararg=dims, kwonlyargs=[], kwarg=None, defaults=[]),
+            body=body,
+            decorator_list=[],
+            returns=None,
+        ) if not any(a.annotation for a in (*args, *([dims] if dims else []))):
+            pass
+        case _:
+            raise ProgramError(f"expected `def name(a, b, *dims):`, got {_excerpt(statement).splitlines()[0]}")
+    parameters = tuple(a.arg for a in args)
+    for word in (name, *parameters, *([dims.arg] if dims else [])):
+        if not _IDENTIFIER.fullmatch(word):
+            raise ProgramError(f"{word!r} is not a name; use lower-case letters, digits and underscores")
+    if name in BUILTIN:
+        raise ProgramError(f"{name!r} is part of the language; choose another name")
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]  # its docstring
+    if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
+        raise ProgramError(f"the last line of {name!r} must be `return value`")
+    return Function(name, parameters, dims.arg if dims else "", tuple(body), file, known)
 
 
 def parse_expression(text: str, scope: Scope) -> Expr:
     """Return the tree of one expression."""
     match _statements(text):
         case [ast.Expr(value=value)]:
-            return _Reader(scope, dict(scope.values)).expression(value)
+            return _Reader(scope, Hoisted(scope.values, iter(()), MAX_NODES)).expression(value)
     raise ProgramError(f"expected one expression, got {text!r}")
 
 
@@ -108,37 +178,52 @@ def excess(tree: ast.AST) -> str:
     return f"nests deeper than {MAX_DEPTH} operators; write it in shorter parts"
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s'[: number != 1]}"
+
+
 def _excerpt(node: ast.AST) -> str:
     text = ast.unparse(node)
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A function that is being written out: what its names mean, and what `*dims` stands for."""
+
+    function: Function
+    values: dict[str, Expr]
+    dims: tuple[str, ...]
+
+
 class _Reader:
     """Checks a Python syntax tree against the white list while turning it into ours."""
 
-    def __init__(self, scope: Scope, names: dict[str, frozenset[str]]) -> None:
-        self.scope, self.names = scope, names
+    def __init__(self, scope: Scope, hoisted: Hoisted, number: int = 0, call: _Call | None = None) -> None:
+        self.scope, self.hoisted, self.number, self.call = scope, hoisted, number, call
 
     def expression(self, node: ast.expr) -> Expr:
         match node:
+            case ast.Name(id=name) if self.call:
+                return self.call.values[self._choice(name, self.call.values, "name")]
             case ast.Name(id=name):
-                return Name(self._choice(name, self.names, "name"))
+                return Name(self._choice(name, self.hoisted.names, "name"))
             case ast.Constant(value=bool() | int() | float() as value):
                 return Const(self._constant(value))
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int() as power)):
                 return self._power(self.expression(base), power)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                return Call(_BINARY[type(op)], (self.expression(left), self.expression(right)))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
+                return Call(BINARY[type(op)], (self.expression(left), self.expression(right)))
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)) if (
                 not isinstance(value, bool)
             ):
                 return Const(-self._constant(value))
-            case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
-                return Call(_UNARY[type(op)], (self.expression(operand),))
-            case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(o) in _BINARY for o in ops):
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in UNARY:
+                return Call(UNARY[type(op)], (self.expression(operand),))
+            case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(o) in BINARY for o in ops):
                 return self._chain([left, *rights], ops)
             case ast.BoolOp(op=op, values=values):
-                return self._fold(_BINARY[type(op)], [self.expression(v) for v in values])
+                return self._fold(BINARY[type(op)], [self.expression(v) for v in values])
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(name, args)
         raise ProgramError(f"{_excerpt(node)} is not allowed here")
@@ -149,25 +234,113 @@ class _Reader:
                 raise ProgramError(
                     f"{name} needs the dims it runs over, as in {name}(x, {self.scope.dims[-1]})"
                 )
-            return Reduce(name, self.expression(args[0]), tuple(self._dim(a) for a in args[1:]))
+            return Reduce(name, self.expression(args[0]), self._dims(args[1:]))
         if name in QUERIES:
             self._arity(name, args, 1)
             return Query(name, self._optional(args[0]) if name == "present" else self._dim(args[0]))
         if name in CASTS:
             self._arity(name, args, 1)
             return Cast(name, self.expression(args[0]))
-        self._choice(name, (*FUNCTIONS, *REDUCTIONS, *QUERIES, *CASTS), "function")
+        if name in self.scope.functions:
+            values = self._results(self.scope.functions[name], args)
+            if len(values) != 1:
+                raise ProgramError(f"{name} gives {len(values)} values; write `a, b = {name}(...)`")
+            return values[0]
+        self._choice(name, (*BUILTIN, *self.scope.functions), "function")
         self._arity(name, args, OPS[name].arity)
         return Call(name, tuple(self.expression(a) for a in args))
+
+    def several(self, node: ast.expr) -> list[Expr]:
+        """The values of an expression that may give several."""
+        match node:
+            case ast.Tuple(elts=elements):
+                return [self.expression(e) for e in elements]
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in self.scope.functions:
+                return self._results(self.scope.functions[name], args)
+        return [self.expression(node)]
+
+    def _results(self, function: Function, args: list[ast.expr]) -> list[Expr]:
+        """What a call of `function` returns, its lines written out."""
+        count = len(function.parameters)
+        if len(args) < count or (len(args) > count) != bool(function.dims):
+            raise ProgramError(f"{function.name} takes {function.signature}, got {_count(len(args), 'operand')}")
+        reader = self.within(function, [self.expression(a) for a in args[:count]], self._dims(args[count:]))
+        try:
+            return reader.run(function.body)
+        except ProgramError as error:
+            place = "" if " (in " in str(error) else f" (in {function.name}, {function.file}:{error.number})"
+            raise ProgramError(f"{error}{place}") from None
+
+    def within(self, function: Function, values: list[Expr], dims: tuple[str, ...]) -> _Reader:
+        """A reader of the body of `function` for a call with these operands."""
+        scope = replace(self.scope, functions=function.known)
+        reader = _Reader(scope, self.hoisted, self.number, _Call(function, {}, dims))
+        for name, value in zip(function.parameters, values, strict=True):
+            reader.assign(name, value, once=uses(function, name) < 2)
+        return reader
+
+    def assign(self, name: str, value: Expr, *, once: bool = False) -> None:
+        """Let `name` mean `value` within a function: a line of its own unless it is small or read `once`."""
+        assert self.call
+        if not (once or is_small(value)):
+            line = self.hoisted.fresh(f"{self.call.function.name}_{name}")
+            _add(self.hoisted, line, value, self.number)
+            value = Name(line)
+        self.call.values[name] = value
+
+    def run(self, body: Iterable[ast.stmt]) -> list[Expr]:
+        """What the lines of a function return."""
+        results: list[Expr] = []
+        for statement in body:
+            try:
+                results = self._statement(statement)
+            except ProgramError as error:
+                raise ProgramError(str(error), error.number or statement.lineno) from None
+        return results
+
+    def _statement(self, statement: ast.stmt) -> list[Expr]:
+        assert self.call
+        match statement:
+            case ast.Return(value=ast.expr() as value) if statement is self.call.function.body[-1]:
+                return self.several(value)
+            case ast.For(
+                target=ast.Name(id=name),
+                iter=ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as times)], keywords=[]),
+                body=body,
+                orelse=[],
+            ):
+                if not 0 <= times <= MAX_REPEATS:
+                    raise ProgramError(f"range takes a number from 0 to {MAX_REPEATS}, got {times}")
+                for i in range(times):
+                    self.call.values[name] = Const(i)
+                    self.run(body)
+            case _:
+                for name, result in zip(*_assignment(statement, self), strict=True):
+                    _check_name(name, {}, self.scope)
+                    self.assign(name, result)
+        return []
+
+    def _dims(self, nodes: list[ast.expr]) -> tuple[str, ...]:
+        """The dims named; in a function, `*dims` are those of the call."""
+        dims: list[str] = []
+        for node in nodes:
+            match node:
+                case ast.Starred(value=ast.Name(id=name)) if self.call and name == self.call.function.dims:
+                    dims += self.call.dims
+                case _:
+                    dims.append(self._dim(node))
+        return tuple(dims)
 
     @staticmethod
     def _arity(name: str, args: list[ast.expr], needed: int) -> None:
         if len(args) != needed:
-            raise ProgramError(f"{name} takes {needed} operand{'s'[: needed != 1]}, got {len(args)}")
+            raise ProgramError(f"{name} takes {_count(needed, 'operand')}, got {len(args)}")
 
     def _dim(self, node: ast.expr) -> str:
         if not isinstance(node, ast.Name):
             raise ProgramError(f"{_excerpt(node)} is not a dim; this op has {', '.join(self.scope.dims)}")
+        if self.call:
+            raise ProgramError(f"a function takes its dims as *{self.call.function.dims or 'dims'}, got {node.id!r}")
         return self._choice(node.id, self.scope.dims, "dim")
 
     def _optional(self, node: ast.expr) -> str:
@@ -210,7 +383,7 @@ class _Reader:
     def _chain(self, terms: list[ast.expr], ops: list[ast.cmpop]) -> Expr:
         values = [self._written_out(self.expression(t), 2) for t in terms]
         pairs: list[Expr] = [
-            Call(_BINARY[type(op)], (a, b)) for a, op, b in zip(values[:-1], ops, values[1:], strict=True)
+            Call(BINARY[type(op)], (a, b)) for a, op, b in zip(values[:-1], ops, values[1:], strict=True)
         ]
         return self._fold("logical_and", pairs)
 
@@ -220,49 +393,3 @@ class _Reader:
         for value in values[1:]:
             result = Call(op, (result, value))
         return result
-
-
-_PYTHON = {name: node for node, name in (*_BINARY.items(), *_UNARY.items())}
-_COMPARE = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
-
-
-def to_source(expr: Expr) -> str:
-    """Print an expression in the language it was read from; parsing the text gives the tree back."""
-    return ast.unparse(ast.fix_missing_locations(_syntax(expr)))
-
-
-def _syntax(expr: Expr) -> ast.expr:
-    match expr:
-        case Name(id=name):
-            return ast.Name(name, ast.Load())
-        case Const(value=value):
-            return ast.Constant(value)
-        case Reduce(kind=kind, arg=arg, dims=dims):
-            return _python_call(kind, _syntax(arg), *(ast.Name(d, ast.Load()) for d in dims))
-        case Query(what=what, of=of):
-            return _python_call(what, ast.Name(of, ast.Load()))
-        case Cast(to=to, arg=arg):
-            return _python_call(to, _syntax(arg))
-        case Call(op=op, args=args):
-            return _infix_syntax(op, [_syntax(a) for a in args])
-    raise AssertionError(expr)
-
-
-def _infix_syntax(op: str, args: list[ast.expr]) -> ast.expr:
-    node = _PYTHON.get(op)
-    if node is None:
-        return _python_call(op, *args)
-    if node in _COMPARE:
-        return ast.Compare(args[0], [node()], [args[1]])
-    if issubclass(node, ast.boolop):
-        return ast.BoolOp(node(), args)
-    if issubclass(node, ast.unaryop):
-        return ast.UnaryOp(node(), args[0])
-    return ast.BinOp(args[0], node(), args[1])  # type: ignore[arg-type]
-
-
-def _python_call(name: str, *args: ast.expr) -> ast.expr:
-    return ast.Call(ast.Name(name, ast.Load()), list(args), [])
-
-
-__all__ = ["FUNCTIONS", "ProgramError", "parse", "parse_expression", "reads", "to_source"]

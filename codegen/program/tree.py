@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a program may name: its values with the dims each one varies along, its dims, and its optional tensors."""
+    """What a program may name: its values with the dims each varies along, its dims, optional tensors, functions."""
 
     dims: tuple[str, ...]
     values: dict[str, frozenset[str]]
     optional: frozenset[str] = frozenset()
+    functions: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.dims, frozenset(self.values), self.optional, frozenset(self.functions)))
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:

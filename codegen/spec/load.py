@@ -11,9 +11,11 @@ from pydantic import ValidationError
 
 from baracuda.runtime import SpecError
 
+from ..program.functions import Functions
 from .checks import findings
 from .checks.finding import Place
 from .errors import explain
+from .functions import functions_of, shipped_functions
 from .spec import BodySpec, OpSpec, spec_of
 from .tuned import FOLDER, Tables, problems_of, read_tables
 from .wording import did_you_mean
@@ -33,16 +35,17 @@ class Loaded:
     tuned: Tables = field(default_factory=dict)
 
 
-def load_spec(path: Path, display_path: str = "") -> Loaded:
+def load_spec(path: Path, display_path: str = "", functions: Functions | None = None) -> Loaded:
     """The spec in `path`; raises SpecError with one line per error."""
-    return checked(read_yaml(path), display_path or path.name)
+    return checked(read_yaml(path), display_path or path.name, functions)
 
 
-def checked(source: YamlSource, display_path: str) -> Loaded:
-    """The spec in a file's data; raises SpecError with one line per error."""
+def checked(source: YamlSource, display_path: str, functions: Functions | None = None) -> Loaded:
+    """The spec in a file's data, whose programs may call `functions`; raises SpecError with one line per error."""
+    known = shipped_functions() if functions is None else functions
     try:
         model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
-        spec = model.model_validate(source.data)
+        spec = model.model_validate(source.data, context=known)
     except ValidationError as error:
         raise explain(error, source, model) from None
     errors = findings(spec)
@@ -64,11 +67,12 @@ def load_folder(root: Path) -> dict[str, Loaded]:
         raise SpecError(f"{root}: no such folder of specs; pass --specs, or begin one with 'baracuda-gen new'")
     loaded: dict[str, Loaded] = {}
     errors: list[str] = []
+    functions = functions_of(root)
     for path in sorted(root.rglob("*.yaml")):
         name = f"{root.resolve().name}/{path.relative_to(root).as_posix()}"
         try:
             _refuse_path(path, root, name)
-            entry = load_spec(path, name)
+            entry = load_spec(path, name, functions)
         except SpecError as error:
             errors += str(error).splitlines()
             continue

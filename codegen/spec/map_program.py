@@ -51,7 +51,8 @@ def scope_of_map(spec: MapSpec) -> Scope:
     """The names of the program, with the dims of each product."""
     values = {name: t.over for name, t in spec.inputs.items()}
     values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
-    return Scope(tuple(spec.dims), values, frozenset(n for n, t in spec.tensors.items() if t.optional))
+    optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
+    return Scope(tuple(spec.dims), values, optional, spec.functions)
 
 
 def split(spec: MapSpec) -> Parts:

@@ -12,7 +12,8 @@ def scope_of(spec: Programmed) -> Scope:
     """The names that the program of `spec` may use."""
     values = {name: frozenset(t.dims) for name, t in spec.inputs.items()}
     values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
-    return Scope(tuple(spec.dims), values, frozenset(n for n, t in spec.tensors.items() if t.optional))
+    optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
+    return Scope(tuple(spec.dims), values, optional, spec.functions)
 
 
 def kinds_of(spec: Programmed, lines: tuple[Line, ...]) -> dict[str, str]:

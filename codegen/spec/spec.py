@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+
+from ..program.functions import Functions
 
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 ClassName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,63}$")]
@@ -285,6 +287,16 @@ class OpSpec(Strict):
     """Problems to test on."""
     bench: BenchSpec = BenchSpec(cases=[])
     """Problems worth measuring."""
+
+    _functions: Functions = PrivateAttr(default_factory=dict)
+
+    def model_post_init(self, context: Functions | None) -> None:
+        self._functions = context or {}
+
+    @property
+    def functions(self) -> Functions:
+        """What its programs may call besides the language's own: the context that it was validated in."""
+        return self._functions
 
     @property
     def tensors(self) -> Mapping[str, TensorSpec]:

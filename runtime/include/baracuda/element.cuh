@@ -57,6 +57,7 @@ template <> __device__ inline unsigned pack_halves<bf16>(float low, float high) 
 #endif
 
 using i64 = long long;
+using u32 = unsigned;
 using u64 = unsigned long long;
 
 // Half types are computed in float, float and double in themselves.

@@ -1,0 +1,50 @@
+"""Trees printed as program text."""
+
+from __future__ import annotations
+
+import ast
+
+from .parse import BINARY, UNARY
+from .tree import Call, Cast, Const, Expr, Name, Query, Reduce
+
+_PYTHON = {name: node for node, name in (*BINARY.items(), *UNARY.items())}
+_COMPARE = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+
+
+def to_source(expr: Expr) -> str:
+    """Print an expression in the language it was read from; parsing the text gives the tree back."""
+    return ast.unparse(ast.fix_missing_locations(_syntax(expr)))
+
+
+def _syntax(expr: Expr) -> ast.expr:
+    match expr:
+        case Name(id=name):
+            return ast.Name(name, ast.Load())
+        case Const(value=value):
+            return ast.Constant(value)
+        case Reduce(kind=kind, arg=arg, dims=dims):
+            return _python_call(kind, _syntax(arg), *(ast.Name(d, ast.Load()) for d in dims))
+        case Query(what=what, of=of):
+            return _python_call(what, ast.Name(of, ast.Load()))
+        case Cast(to=to, arg=arg):
+            return _python_call(to, _syntax(arg))
+        case Call(op=op, args=args):
+            return _infix_syntax(op, [_syntax(a) for a in args])
+    raise AssertionError(expr)
+
+
+def _infix_syntax(op: str, args: list[ast.expr]) -> ast.expr:
+    node = _PYTHON.get(op)
+    if node is None:
+        return _python_call(op, *args)
+    if node in _COMPARE:
+        return ast.Compare(args[0], [node()], [args[1]])
+    if issubclass(node, ast.boolop):
+        return ast.BoolOp(node(), args)
+    if issubclass(node, ast.unaryop):
+        return ast.UnaryOp(node(), args[0])
+    return ast.BinOp(args[0], node(), args[1])  # type: ignore[arg-type]
+
+
+def _python_call(name: str, *args: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(name, ast.Load()), list(args), [])

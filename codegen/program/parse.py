@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from .functions import MAX_REPEATS, Function, Functions, Hoisted, is_small, uses
 from .ops import CASTS, OPS, QUERIES, REDUCTIONS
+from .remedies import of_function, of_reduction, remedy
 from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce, Scope, walk
 
 BINARY: dict[type[ast.AST], str] = {
@@ -104,7 +105,7 @@ def _assignment(statement: ast.stmt, reader: _Reader) -> tuple[list[str], list[E
                 raise ProgramError(f"{_excerpt(value)} gives {got} for {needed}")
             if values:
                 return names, values
-    raise ProgramError(f"expected `name = expression`, got {_excerpt(statement)}")
+    raise ProgramError(f"expected `name = expression`, got {_excerpt(statement)}{remedy(statement)}")
 
 
 def _check_name(name: str, names: Mapping[str, object], scope: Scope) -> None:
@@ -226,7 +227,7 @@ class _Reader:
                 return self._fold(BINARY[type(op)], [self.expression(v) for v in values])
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(name, args)
-        raise ProgramError(f"{_excerpt(node)} is not allowed here")
+        raise ProgramError(f"{_excerpt(node)} is not allowed here{remedy(node)}")
 
     def _call(self, name: str, args: list[ast.expr]) -> Expr:
         if name in REDUCTIONS:
@@ -234,7 +235,7 @@ class _Reader:
                 raise ProgramError(
                     f"{name} needs the dims it runs over, as in {name}(x, {self.scope.dims[-1]})"
                 )
-            return Reduce(name, self.expression(args[0]), self._dims(args[1:]))
+            return Reduce(name, self.expression(args[0]), self._dims(args[1:], name))
         if name in QUERIES:
             self._arity(name, args, 1)
             return Query(name, self._optional(args[0]) if name == "present" else self._dim(args[0]))
@@ -246,7 +247,7 @@ class _Reader:
             if len(values) != 1:
                 raise ProgramError(f"{name} gives {len(values)} values; write `a, b = {name}(...)`")
             return values[0]
-        self._choice(name, (*BUILTIN, *self.scope.functions), "function")
+        self._choice(name, (*BUILTIN, *self.scope.functions), "function", of_function(name))
         self._arity(name, args, OPS[name].arity)
         return Call(name, tuple(self.expression(a) for a in args))
 
@@ -320,7 +321,7 @@ class _Reader:
                     self.assign(name, result)
         return []
 
-    def _dims(self, nodes: list[ast.expr]) -> tuple[str, ...]:
+    def _dims(self, nodes: list[ast.expr], reduction: str = "") -> tuple[str, ...]:
         """The dims named; in a function, `*dims` are those of the call."""
         dims: list[str] = []
         for node in nodes:
@@ -328,7 +329,7 @@ class _Reader:
                 case ast.Starred(value=ast.Name(id=name)) if self.call and name == self.call.function.dims:
                     dims += self.call.dims
                 case _:
-                    dims.append(self._dim(node))
+                    dims.append(self._dim(node, reduction))
         return tuple(dims)
 
     @staticmethod
@@ -336,7 +337,10 @@ class _Reader:
         if len(args) != needed:
             raise ProgramError(f"{name} takes {_count(needed, 'operand')}, got {len(args)}")
 
-    def _dim(self, node: ast.expr) -> str:
+    def _dim(self, node: ast.expr, reduction: str = "") -> str:
+        is_value = not isinstance(node, ast.Name) or node.id in (self.call.values if self.call else self.hoisted.names)
+        if is_value and (elementwise := of_reduction(reduction, ast.unparse(node))):
+            raise ProgramError(f"{_excerpt(node)} is not a dim; {elementwise}")
         if not isinstance(node, ast.Name):
             raise ProgramError(f"{_excerpt(node)} is not a dim; this op has {', '.join(self.scope.dims)}")
         if self.call:
@@ -349,13 +353,13 @@ class _Reader:
         return self._choice(node.id, sorted(self.scope.optional), "optional tensor")
 
     @staticmethod
-    def _choice(name: str, allowed: object, kind: str) -> str:
+    def _choice(name: str, allowed: object, kind: str, hint: str = "") -> str:
         names = [str(n) for n in allowed]  # type: ignore[attr-defined]
         if name in names:
             return name
         near = get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
-        raise ProgramError(f"unknown {kind} {name!r}; {hint}")
+        near_or_all = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
+        raise ProgramError(f"unknown {kind} {name!r}; {hint or near_or_all}")
 
     @staticmethod
     def _constant(value: bool | int | float) -> bool | int | float:

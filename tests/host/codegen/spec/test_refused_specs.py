@@ -188,7 +188,7 @@ TABLE: list[tuple[str, str, str, str]] = [
     (F, 'half_of = total * 2.0', 'half_of = sum(x < 1.0, cols)',
      '35: sum takes numbers, got a bool; use where(condition, 1.0, 0.0)'),
     (F, 'half_of = total * 2.0', 'half_of = x = total',
-     "35: expected `name = expression`, got 'half_of = x = total'"),
+     "35: expected `name = expression`, got 'half_of = x = total'; one name a line, as in y = x"),
     (F, '  y = x / total * gain\nreference', '  z = x / total * gain\nreference',
      '33: the program never assigns y'),
     (F, '  y = x / total * gain\nreference', '  y = x < total\nreference',
@@ -297,7 +297,7 @@ TABLE: list[tuple[str, str, str, str]] = [
     (F, '  total = sum(x, cols)\n  half', '  total = sum(x, cols)\n  total = sum(x, cols)\n  half',
      "35: 'total' already means something; choose another name"),
     (F, 'program: |\n  total = sum(x, cols)', 'program: |\n  import os\n  total = sum(x, cols)',
-     "34: expected `name = expression`, got 'import os'"),
+     "34: expected `name = expression`, got 'import os'; all functions are there without imports"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,82 @@
+"""Python that programs may not use, and what to write instead."""
+
+from __future__ import annotations
+
+import ast
+
+from .ops import REDUCTIONS
+
+_ELEMENTWISE = {"max": "maximum", "min": "minimum"}
+_OTHERWISE_NAMED = {
+    "prod": "for positive numbers, write exp(sum(log(x), dim))",
+    "pow": "write x ** 3, with a whole exponent, or exp(y * log(x))",
+    "clip": "write minimum(maximum(x, low), high)",
+    "clamp": "write minimum(maximum(x, low), high)",
+    "float": "an int beside a float becomes one; acc(x) makes one of an int",
+    "int": "floor, ceil and round give whole floats; no float becomes an int",
+    "len": "size(dim) is a dim's extent",
+    "range": "index(dim) is the place along a dim",
+    "arange": "index(dim) is the place along a dim",
+}
+
+
+def remedy(node: ast.AST) -> str:
+    """The end of an error about a syntax node that programs refuse: what to write in its place, or ""."""
+    text = _instead(node)
+    return text and f"; {text}"
+
+
+def _instead(node: ast.AST) -> str:
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name)) if name in REDUCTIONS:
+            return f"there are no modules and methods; write {name}(x, dim)"
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return f"there are no modules and methods; write {name}(...)"
+        case ast.Call(keywords=[_, *_]):
+            return "pass arguments by position, as in sum(x, dim)"
+        case ast.Compare(ops=ops):
+            return next(filter(None, map(_instead, ops)), "")
+        case ast.BinOp(op=ast.MatMult()):
+            return "there are no matrix products; the body family is for those"
+        case ast.BinOp(op=ast.Pow()):
+            return "** takes a whole exponent; write exp(y * log(x)) or sqrt(x)"
+    return next((text for kinds, text in _SYNTAX if isinstance(node, kinds)), "")
+
+
+_SYNTAX: tuple[tuple[type[ast.AST] | tuple[type[ast.AST], ...], str], ...] = (
+    (ast.IfExp, "write where(condition, a, b)"),
+    (ast.Attribute, "there are no modules and attributes; use plain names"),
+    (ast.Subscript, "a program is about one element; index(dim) is its place"),
+    (ast.JoinedStr, "there are no strings; an option is a field of type bool or int"),
+    (ast.Constant, "values are numbers and bools"),
+    ((ast.Tuple, ast.List, ast.Set, ast.Dict), "there are no collections; give each value a line of its own"),
+    (ast.Lambda, "give each value a line of its own"),
+    (
+        (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+        "reduce over a dim, as in sum(x, dim)",
+    ),
+    (ast.AugAssign, "no name changes; give the new value a name of its own"),
+    (ast.AnnAssign, "values have no annotations; casts as f16(x) round to a type"),
+    (ast.NamedExpr, "give the value a line of its own"),
+    ((ast.For, ast.While), "reduce over a dim, as in sum(x, dim)"),
+    (ast.If, "there are no branches; write where(condition, a, b)"),
+    ((ast.Import, ast.ImportFrom), "all functions are there without imports"),
+    (ast.FunctionDef, "give each value a line of its own"),
+    (ast.Return, "assign to the output's name"),
+    (ast.Assign, "one name a line, as in y = x"),
+    (ast.Expr, "give the value a name, as in y = x"),
+    ((ast.Is, ast.IsNot), "compare with == and !=; present(x) tells whether an optional tensor is there"),
+    ((ast.In, ast.NotIn), "compare with == and !=, joined by `or`"),
+)
+
+
+def of_function(name: str) -> str:
+    """What to write in place of a function of Python or NumPy that programs lack, or ""."""
+    return _OTHERWISE_NAMED.get(name, "")
+
+
+def of_reduction(name: str, operand: str) -> str:
+    """What to write where a reduction of Python's name got a second value instead of a dim, or ""."""
+    if name not in _ELEMENTWISE:
+        return ""
+    return f"{name} reduces over dims; of two values, write {_ELEMENTWISE[name]}(x, {operand})"

@@ -136,6 +136,13 @@ def _differentiable() -> Any:
             defvjp(applied, lambda _, v: lambda g: g * sign * slope * anp.exp(-v * v))
             return applied(a)
 
+        @staticmethod
+        def where(condition: Any, a: Any, b: Any) -> Any:
+            """autograd gives each operand a slope of the result's shape, so operands get that shape first."""
+            alike = np.ones(np.broadcast_shapes(*map(np.shape, (condition, a, b))))
+            a, b = (v * alike if np.result_type(getattr(v, "dtype", v)).kind == "f" else v for v in (a, b))
+            return anp.where(condition, a, b)
+
     return Differentiable()
 
 

@@ -94,11 +94,13 @@ class MapProblem(Problem, family="map"):
 
     @property
     def batch(self) -> int | None:
-        """The field that the spec calls the batch: of a shape, its first extent."""
+        """The field that the spec calls the batch: of a shape, its first extent, if it has one."""
         if (field := self.spec.tests.batch) is None:
             return None
         value = self.values[field]
-        return int(value if isinstance(value, int) else value[0])
+        if isinstance(value, int):
+            return value
+        return int(value[0]) if value else None
 
     def with_batch(self, count: int) -> Problem:
         """The same problem with another batch."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from repository import ROOT
 
+from baracuda.checking.problems.map import MapProblem
 from baracuda.checking.problems.problem import Problem
 from baracuda.checking.problems.subject import Subject
 from baracuda.codegen.spec.load import load_folder
@@ -29,3 +31,9 @@ def test_an_index_is_that_of_the_callers_array(op: str) -> None:
     flat = problem.flat(name, array)
     for index in np.ndindex(flat.shape):
         assert array[problem.index_of(name, index)] == flat[index]
+
+
+@pytest.mark.parametrize(("shape", "batch"), [((2, 3), 2), ((0, 3), 0), ((), None)])
+def test_a_shape_of_rank_0_has_no_batch(shape: tuple[int, ...], batch: int | None) -> None:
+    seen = SimpleNamespace(spec=SimpleNamespace(tests=SimpleNamespace(batch="shape")), values={"shape": shape})
+    assert MapProblem.batch.__get__(seen) == batch

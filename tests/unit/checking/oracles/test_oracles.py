@@ -11,6 +11,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 
+from baracuda.checking.oracles.program import _differentiable
 from baracuda.checking.oracles.references import Units, definition
 
 Fields = dict[str, Any]
@@ -310,3 +311,14 @@ def differentiate(
                 moved[n][at] += sign * step
                 sides.append(loss(*(moved[m] for m in wrt)))
             np.testing.assert_allclose(found[n][at], (sides[0] - sides[1]) / (2 * step), rtol=1e-7, atol=1e-9)
+
+
+# -------------------------------------------------------------------------------------------------------------- where
+
+
+def test_where_of_operands_that_vary_along_fewer_dims_has_their_slopes() -> None:
+    """A row of weights, chosen or not in each row, sums its slopes over the rows; a number has none."""
+    xp, chosen = _differentiable(), np.array([[True, False, True], [False, False, True]])
+    slope = autograd.grad(lambda w: xp.sum(xp.where(chosen, w, 0.0) * 2.0))(np.ones((1, 3)))
+    np.testing.assert_array_equal(slope, [[2.0, 0.0, 4.0]])
+    assert xp.where(chosen, 1, np.int64(2)).dtype.kind == "i"

@@ -27,6 +27,10 @@ MODULES = {
     "FlashSdpaSm90Plan": "attention.flash_sdpa",
     "Fp8QuantizeDescriptor": "quantization.fp8_quantize",
     "Fp8QuantizePlan": "quantization.fp8_quantize",
+    "GeGLUBackwardDescriptor": "activation.geglu_backward",
+    "GeGLUBackwardPlan": "activation.geglu_backward",
+    "GeGLUDescriptor": "activation.geglu",
+    "GeGLUPlan": "activation.geglu",
     "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
     "LayerNormBackwardPlan": "normalization.layer_norm_backward",
     "LayerNormDescriptor": "normalization.layer_norm",
@@ -51,9 +55,21 @@ MODULES = {
     "SoftmaxBackwardPlan": "softmax.softmax_backward",
     "SoftmaxDescriptor": "softmax.softmax",
     "SoftmaxPlan": "softmax.softmax",
+    "SwiGLUBackwardDescriptor": "activation.swiglu_backward",
+    "SwiGLUBackwardPlan": "activation.swiglu_backward",
+    "SwiGLUDescriptor": "activation.swiglu",
+    "SwiGLUPlan": "activation.swiglu",
 }
 
 if TYPE_CHECKING:
+    from .activation.geglu import GeGLUDescriptor as GeGLUDescriptor
+    from .activation.geglu import GeGLUPlan as GeGLUPlan
+    from .activation.geglu_backward import GeGLUBackwardDescriptor as GeGLUBackwardDescriptor
+    from .activation.geglu_backward import GeGLUBackwardPlan as GeGLUBackwardPlan
+    from .activation.swiglu import SwiGLUDescriptor as SwiGLUDescriptor
+    from .activation.swiglu import SwiGLUPlan as SwiGLUPlan
+    from .activation.swiglu_backward import SwiGLUBackwardDescriptor as SwiGLUBackwardDescriptor
+    from .activation.swiglu_backward import SwiGLUBackwardPlan as SwiGLUBackwardPlan
     from .attention.alibi import AlibiDescriptor as AlibiDescriptor
     from .attention.alibi import AlibiPlan as AlibiPlan
     from .attention.alibi_backward import AlibiBackwardDescriptor as AlibiBackwardDescriptor

@@ -24,6 +24,8 @@ __all__ = [
     "flash_sdpa",
     "flash_sdpa_backward",
     "fp8_quantize",
+    "geglu",
+    "geglu_backward",
     "layer_norm",
     "layer_norm_backward",
     "log_softmax",
@@ -36,6 +38,8 @@ __all__ = [
     "sdpa_backward",
     "softmax",
     "softmax_backward",
+    "swiglu",
+    "swiglu_backward",
 ]
 
 def alibi(
@@ -201,6 +205,37 @@ def fp8_quantize(
 
     Arrays are as in `Fp8QuantizePlan.run`, other keywords as in `Fp8QuantizeDescriptor`. Returns a named tuple of
     q, scale.
+    """
+
+def geglu(
+    gate: rt.Array,
+    up: rt.Array,
+    *,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """GELU of one array times another.
+
+    Arrays are as in `GeGLUPlan.run`, other keywords as in `GeGLUDescriptor`. Returns y.
+    """
+
+class _geglu_backward(NamedTuple):
+    dgate: Any
+    dup: Any
+
+def geglu_backward(
+    dy: rt.Array,
+    gate: rt.Array,
+    up: rt.Array,
+    *,
+    dgate: rt.Array = None,
+    dup: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _geglu_backward:
+    """Gradients of GeGLU with respect to its two arrays.
+
+    Arrays are as in `GeGLUBackwardPlan.run`, other keywords as in `GeGLUBackwardDescriptor`. Returns a named tuple
+    of dgate, dup.
     """
 
 class _layer_norm(NamedTuple):
@@ -403,4 +438,35 @@ def softmax_backward(
     """Gradient of softmax.
 
     Arrays are as in `SoftmaxBackwardPlan.run`, other keywords as in `SoftmaxBackwardDescriptor`. Returns dx.
+    """
+
+def swiglu(
+    gate: rt.Array,
+    up: rt.Array,
+    *,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """SiLU of one array times another.
+
+    Arrays are as in `SwiGLUPlan.run`, other keywords as in `SwiGLUDescriptor`. Returns y.
+    """
+
+class _swiglu_backward(NamedTuple):
+    dgate: Any
+    dup: Any
+
+def swiglu_backward(
+    dy: rt.Array,
+    gate: rt.Array,
+    up: rt.Array,
+    *,
+    dgate: rt.Array = None,
+    dup: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _swiglu_backward:
+    """Gradients of SwiGLU with respect to its two arrays.
+
+    Arrays are as in `SwiGLUBackwardPlan.run`, other keywords as in `SwiGLUBackwardDescriptor`. Returns a named
+    tuple of dgate, dup.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from baracuda.codegen.program import Line, Name, Scope, parse
 from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
-from baracuda.codegen.program.ops import NumPy
+from baracuda.codegen.program.ops import NumPy, error_slope
 from baracuda.codegen.spec.scope import scope_of
 from baracuda.codegen.spec.spec import BoundSpec, MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
 from baracuda.runtime import ElementKind
@@ -32,15 +33,21 @@ def reference(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     results include the saved tensors, as the forward computes them.
     """
     if problem.spec.gradient is None:
-        lines = _reference_lines(problem.spec)
-        return evaluate(lines, _environment(problem.spec, problem.values, problem.space, arrays), problem.space)
+        lines, space = _reference_lines(problem.spec), _space(problem)
+        return evaluate(lines, _environment(problem.spec, problem.values, space, arrays), space)
     return _gradient(problem, arrays)
 
 
 def explicit(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     """Expected outputs by the op's own program, for saved tensors of any value."""
-    names = _environment(problem.spec, problem.values, problem.space, arrays)
-    return evaluate(_program(problem.spec), names, problem.space)
+    space = _space(problem)
+    return evaluate(_program(problem.spec), _environment(problem.spec, problem.values, space, arrays), space)
+
+
+def _space(problem: Programmed) -> Space:
+    """The problem's space, with constants of the type that oracles compute in."""
+    wide = wide_type(problem.element)
+    return replace(problem.space, real=np.longdouble if wide == np.longdouble else float)
 
 
 def _reference_lines(spec: Spec) -> tuple[Line, ...]:
@@ -64,6 +71,7 @@ def _parsed(text: str, scope: Scope) -> tuple[Line, ...]:
 def _environment(spec: Spec, values: Mapping[str, Any], space: Space, arrays: Mapping[str, Any]) -> Flat:
     """Everything a program of `spec` may read: arrays, defaults of absent ones, and scalars."""
     names: Flat = {n: f for n, f in values.items() if n in spec.descriptor and spec.descriptor[n].type != "shape"}
+    names |= {n: space.real(f) for n, f in names.items() if isinstance(f, float)}
     for name, tensor in spec.inputs.items():
         if name in arrays:
             names[name] = arrays[name]
@@ -89,7 +97,8 @@ def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     assert isinstance(forward, RowSpec | MapSpec)
     lines, xp = _reference_lines(forward), _differentiable()
     values = {**_scalars(forward), **problem.values}
-    space = Space(dict(zip(forward.dims, problem.space.extents.values(), strict=True)), problem.space.present)
+    own = _space(problem)
+    space = replace(own, extents=dict(zip(forward.dims, own.extents.values(), strict=True)))
     fixed = _environment(forward, values, space, arrays)
     wrt = {source: grad for grad, source in gradient.wrt.items() if source in fixed and grad in problem.written}
 
@@ -123,7 +132,6 @@ def _differentiable() -> Any:
     from autograd.extend import defvjp, primitive
 
     plain = NumPy()
-    slope = 2 / np.sqrt(np.pi)
 
     class Differentiable:
         def __getattr__(self, name: str) -> Any:
@@ -132,8 +140,7 @@ def _differentiable() -> Any:
         @staticmethod
         def elementwise(function: Any, a: Any) -> Any:
             applied = primitive(lambda v: plain.elementwise(function, v))
-            sign = -1 if function.__name__ == "erfc" else 1
-            defvjp(applied, lambda _, v: lambda g: g * sign * slope * anp.exp(-v * v))
+            defvjp(applied, lambda _, v: lambda g: g * error_slope(anp, function, v))
             return applied(a)
 
         @staticmethod

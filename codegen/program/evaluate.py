@@ -20,10 +20,14 @@ from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The problem a program is evaluated on: the extent of each dim, and which optional tensors are there."""
+    """The problem a program is evaluated on: the extent of each dim, which optional tensors are there.
+
+    `real` is the type of constants: sqrt(2.0) of a long double program has all its bits.
+    """
 
     extents: dict[str, int]
     present: frozenset[str] = frozenset()
+    real: type = float
 
     def axes(self, dims: Iterable[str]) -> tuple[int, ...]:
         names = list(self.extents)
@@ -59,7 +63,7 @@ class _Values:
     def read(self, expr: Expr) -> Any:
         match expr:
             case Const(value=value):
-                return value
+                return self.space.real(value) if isinstance(value, float) else value
             case Name(id=name):
                 return self.names[name]
             case Query(what="present", of=of):

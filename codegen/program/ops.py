@@ -204,4 +204,17 @@ class NumPy:
 
     @staticmethod
     def elementwise(function: Callable[[float], float], a: Any) -> Any:
-        return np.vectorize(function, otypes=[np.float64])(np.asarray(a, np.float64))
+        """`function` of doubles; of a long double's rest its slope, for in a tail of erfc that rest is many ulps."""
+        narrow = np.asarray(a, np.float64)
+        value = np.vectorize(function, otypes=[np.float64])(narrow)
+        if np.asarray(a).dtype != np.longdouble:
+            return value
+        rest = np.where(np.isfinite(narrow), a - narrow, 0)
+        return value + rest * error_slope(np, function, a)
+
+
+def error_slope(xp: Any, function: Callable[[float], float], a: Any) -> Any:
+    """The derivative of erf or erfc."""
+    one = np.longdouble(1)
+    slope = (-one if function is math.erfc else one) / np.sqrt(np.arctan(one))
+    return (slope if np.asarray(getattr(a, "_value", a)).dtype == np.longdouble else float(slope)) * xp.exp(-a * a)

@@ -671,3 +671,12 @@ def test_the_random_trees_reach_every_operator() -> None:
         for part in walk(Trees(random.Random(seed), (*EXACT, *INEXACT), everything=True).any(4)):
             seen.add(part.op if isinstance(part, Call) else part.kind if isinstance(part, Reduce) else "")
     assert set(OPS) - seen == {"fma"}
+
+
+def test_a_tail_of_erfc_sees_all_of_a_long_double() -> None:
+    """At 22 the 64th bit of an operand moves erfc by a tenth of a double's ulp, the rest of a double by a hundred."""
+    x = np.longdouble(22) + np.longdouble(2) ** -50
+    (line,) = parse("y = erfc(x)", Scope(("n",), {"x": frozenset()}))
+    y = evaluate([line], {"x": x}, Space({"n": 1}))["y"]
+    expected = math.erfc(22.0) * (1 - 2 * 22.02 * 2.0**-50)  # erfc'(x) / erfc(x) is about -(2 x + 1 / x)
+    assert abs(y / expected - 1) < 4e-16

@@ -19,6 +19,10 @@ MODULES = {
     "CausalConv1dPlan": "convolution.causal_conv1d",
     "CausalConv1dUpdateDescriptor": "convolution.causal_conv1d_update",
     "CausalConv1dUpdatePlan": "convolution.causal_conv1d_update",
+    "DropoutBackwardDescriptor": "random.dropout_backward",
+    "DropoutBackwardPlan": "random.dropout_backward",
+    "DropoutDescriptor": "random.dropout",
+    "DropoutPlan": "random.dropout",
     "FlashSdpaBackwardDescriptor": "attention.flash_sdpa_backward",
     "FlashSdpaBackwardPlan": "attention.flash_sdpa_backward",
     "FlashSdpaDescriptor": "attention.flash_sdpa",
@@ -100,6 +104,10 @@ if TYPE_CHECKING:
     from .normalization.rms_norm_backward import RMSNormBackwardPlan as RMSNormBackwardPlan
     from .quantization.fp8_quantize import Fp8QuantizeDescriptor as Fp8QuantizeDescriptor
     from .quantization.fp8_quantize import Fp8QuantizePlan as Fp8QuantizePlan
+    from .random.dropout import DropoutDescriptor as DropoutDescriptor
+    from .random.dropout import DropoutPlan as DropoutPlan
+    from .random.dropout_backward import DropoutBackwardDescriptor as DropoutBackwardDescriptor
+    from .random.dropout_backward import DropoutBackwardPlan as DropoutBackwardPlan
     from .shape_layout.repeat import RepeatDescriptor as RepeatDescriptor
     from .shape_layout.repeat import RepeatPlan as RepeatPlan
     from .shape_layout.repeat_backward import RepeatBackwardDescriptor as RepeatBackwardDescriptor

@@ -21,6 +21,8 @@ __all__ = [
     "causal_conv1d",
     "causal_conv1d_backward",
     "causal_conv1d_update",
+    "dropout",
+    "dropout_backward",
     "flash_sdpa",
     "flash_sdpa_backward",
     "fp8_quantize",
@@ -128,6 +130,34 @@ def causal_conv1d_update(
     """A decoding step of the causal depthwise convolution, which continues from a state.
 
     Arrays are as in `CausalConv1dUpdatePlan.run`, other keywords as in `CausalConv1dUpdateDescriptor`. Returns y.
+    """
+
+def dropout(
+    x: rt.Array,
+    *,
+    p: float,
+    seed: int = 0,
+    offset: int = 0,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Zeroes elements at random and scales the others.
+
+    Arrays are as in `DropoutPlan.run`, other keywords as in `DropoutDescriptor`. Returns y.
+    """
+
+def dropout_backward(
+    dy: rt.Array,
+    *,
+    p: float,
+    seed: int = 0,
+    offset: int = 0,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of dropout: the same elements, scaled alike; nothing is saved.
+
+    Arrays are as in `DropoutBackwardPlan.run`, other keywords as in `DropoutBackwardDescriptor`. Returns dx.
     """
 
 class _flash_sdpa(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..program import Expr, Line, Name, ProgramError, Reduce, Scope, parse
-from ..program.tree import Call, Cast, Query, reads, varies, walk
+from ..program.tree import Call, Cast, reads, varies
 from .spec import MapSpec
 
 Groups = tuple[tuple[str, ...], ...]
@@ -65,7 +65,6 @@ def split(spec: MapSpec) -> Parts:
     summed: tuple[str, ...] = ()
     for line in lines:
         dims[line.name] = varies(line.expr, dims)
-        _check_indices(line, spec)
         if isinstance(line.expr, Reduce):
             summed = _check_sum(line, line.expr, spec, summed)
             if late & reads(line.expr):
@@ -124,16 +123,6 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec) -> tuple[Line, ...]:
         else:
             lifted.append(Line(line.name, lift(expr, line), line.number))
     return tuple(lifted)
-
-
-def _check_indices(line: Line, spec: MapSpec) -> None:
-    for part in walk(line.expr):
-        if isinstance(part, Query) and part.what == "index" and spec.descriptor[spec.dims[part.of].of].type != "int":
-            raise ProgramError(
-                f"index({part.of}) is one number for each axis of {spec.dims[part.of].of!r}; "
-                "only a dim of an int field has an index",
-                line.number,
-            )
 
 
 def _check_sum(line: Line, reduce: Reduce, spec: MapSpec, before: tuple[str, ...]) -> tuple[str, ...]:

@@ -76,6 +76,14 @@ class IndexSpace:
     def shape_of(self, groups: Sequence[Group]) -> tuple[int, ...]:
         return tuple(math.prod(self.extent[a] for a in axes) for group in groups for axes in self.axes_of(group))
 
+    def places(self, dim: str) -> dict[Axis, int]:
+        """How far a step along each axis of `dim` is when its cells are counted, the last axis fastest."""
+        steps, step = {}, 1
+        for axis in reversed([a for a in self.extent if a[0] == dim]):
+            steps[axis] = step
+            step *= self.extent[axis]
+        return steps
+
     def strides_of(self, groups: Sequence[Group], strides: Sequence[int]) -> dict[Axis, int]:
         """A tensor's strides along each axis of the space that it varies along."""
         by_axis, steps = {}, iter(strides)

@@ -259,7 +259,7 @@ class MapPlan(Plan[M]):
             for name in self.ARGUMENTS
         }
         needed = self.CELL_INDICES if self._cut is None else self.INDICES
-        return steps | {f"index_{dim}": {(dim, 0): 1} if dim in needed else _NO_AXIS for dim in self.INDICES}
+        return steps | {f"index_{dim}": self._space.places(dim) if dim in needed else _NO_AXIS for dim in self.INDICES}
 
     def _merge(
         self, kept: Sequence[Axis], across: Sequence[Axis], steps: Mapping[str, Mapping[Axis, int]]

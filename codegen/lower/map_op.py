@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from baracuda.runtime import MapPlan, Schedule
 
-from ..program import Expr
+from ..program import Call, Expr
+from ..program.tree import walk
 from ..spec.names import in_kernel
 from ..text import Name
 from .op import Op, Scalar, Tensor, Value
@@ -48,6 +49,12 @@ class Body:
     values: tuple[Value, ...]
     stores: tuple[Store, ...]
     sums: tuple[Sum, ...]
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws random numbers."""
+        exprs = [x.expr for x in (*self.values, *self.stores) if x.expr] + [x.arg for x in self.sums]
+        return any(isinstance(e, Call) and e.op == "philox" for x in exprs for e in walk(x))
 
     @property
     def is_all(self) -> bool:

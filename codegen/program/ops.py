@@ -187,7 +187,7 @@ OPS: dict[str, Op] = {
         _integer("bitwise_xor", "^"),
         _integer("left_shift", "<<"),
         _integer("right_shift", ">>"),
-        Op("philox", 3, "math::philox({}, {}, {})", _philox, 0, _anything, "int", "int"),
+        Op("philox", 3, "philox({}, {}, {})", _philox, 0, _anything, "int", "int"),
         Op("invert", 1, "~{}", _call("invert"), 0, _anything, "int", "int", "~"),
     )
 }

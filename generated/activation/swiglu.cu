@@ -105,5 +105,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, BLOCKS_PER_SM<El
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
     kernel<Element, Schedule>(args);
 }
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 -1 1 +10 2 +1 4 +2 1 +7 2 -2 2 +3 1 +1 4 +5 1 -1 1 +9 1
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 -1 1 +10 2 +1 4 +2 1 +7 2 -2 2 +3 1 +4 4 +5 1 -1 1 +9 1
 // @lines +4 2 +1 6 +2 1 +2 1 +6 2 +111 3 +11 17 +1 22

@@ -47,6 +47,7 @@ __device__ void kernel_cells(
     Pack<T, N> dy_slice[PACKS];
     read(dy_slice, args.dy_, run, operand::dy_, args.vectorized, live);
     Pack<T, N> dx_pack[PACKS];
+    Philox philox;  // hides the function: elements next to each other share a call
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
 #pragma unroll
@@ -54,7 +55,7 @@ __device__ void kernel_cells(
             index_value cell_index;
             run[k].index(cell_index, operand::cell_index, i);
             const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
-            dx_pack[k].lane[i] = T(acc_t(math::right_shift(math::philox(seed_, offset_, cell_index),
+            dx_pack[k].lane[i] = T(acc_t(math::right_shift(philox(seed_, offset_, cell_index),
                 8ll)) * acc_t(5.960464477539063e-08) >= p_ ? dy_ / (acc_t(1) - p_) : acc_t(0.0));
         }
     }
@@ -111,4 +112,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, BLOCKS_PER_SM<El
     kernel<Element, Schedule>(args);
 }
 // @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 +5 1 -1 1 -1 1 +4 2 +1 4 +2 1 +4 1 -1 1 -1 1 +2 2 +3 1
-// @lines +1 4 +1 2 +2 1 +9 1 -1 1 +4 2 +1 6 +2 1 +2 1 +6 2 +111 3 +11 17 +1 22
+// @lines +2 1 +1 4 +1 2 +2 1 +9 1 -1 1 +4 2 +1 6 +2 1 +2 1 +6 2 +111 3 +11 17 +1 22

@@ -188,6 +188,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, BLOCKS_PER_SM<El
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
     kernel<Element, Schedule>(args);
 }
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 +8 1 +1 2 +1 4 -1 1 +2 1 +7 2 +5 4 +5 1 +12 1 +1 2 +19 2
-// @lines -68 4 -1 1 +2 1 +12 1 +1 4 +9 1 +5 1 +4 2 +15 1 +3 2 +2 14 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2
+// @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 +8 1 +1 2 +1 4 -1 1 +2 1 +7 2 +8 4 +5 1 +12 1 +1 2 +19 2
+// @lines -71 4 -1 1 +2 1 +12 1 +4 4 +9 1 +5 1 +4 2 +15 1 +3 2 +2 14 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2
 // @lines +1 1 -1 1 +2 18 +1 1 +1 7 +1 1 +1 1 +1 2 +1 3 +1 2 +1 9 +1 2 +2 6 +1 3 +1 8 +20 22

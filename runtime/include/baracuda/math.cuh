@@ -79,26 +79,40 @@ __device__ inline i64 bitwise_and(i64 a, i64 b) { return a & b; }
 __device__ inline i64 bitwise_or(i64 a, i64 b) { return a | b; }
 __device__ inline i64 bitwise_xor(i64 a, i64 b) { return a ^ b; }
 
-// Word `element % 4` of Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011) with key
-// `seed` and a counter of `element / 4` in its low and `offset` in its high half: 0 to 2^32 - 1.
-__device__ inline i64 philox(i64 seed, i64 offset, i64 element) {
-    const u64 block = u64(element) >> 2;
-    u32 a = u32(block), b = u32(block >> 32), c = u32(offset), d = u32(u64(offset) >> 32);
-    u32 key = u32(seed), other = u32(u64(seed) >> 32);
-#pragma unroll
-    for (int i = 0; i < 10; ++i) {
-        const u64 first = u64(0xD2511F53u) * a, second = u64(0xCD9E8D57u) * c;
-        a = u32(second >> 32) ^ b ^ key, b = u32(second);
-        c = u32(first >> 32) ^ d ^ other, d = u32(first);
-        key += 0x9E3779B9u, other += 0xBB67AE85u;
-    }
-    const int word = int(element & 3);
-    return word == 0 ? a : word == 1 ? b : word == 2 ? c : d;
-}
-
 template <typename A> __device__ A infinity() { return A(__uint_as_float(0x7f800000u)); }
 
 }  // namespace math
+
+// Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011) with key `seed` and a counter of
+// `element / 4` in its low and `offset` in its high half. Its four words are kept for the elements that come next.
+struct Philox {
+    u64 block = ~u64(0);  // of no element
+    i64 seed = 0, offset = 0;
+    u32 a, b, c, d;
+
+    // Word `element % 4`: 0 to 2^32 - 1.
+    __device__ i64 operator()(i64 seed_, i64 offset_, i64 element) {
+        if (u64(element) >> 2 != block || seed_ != seed || offset_ != offset) {
+            block = u64(element) >> 2, seed = seed_, offset = offset_;
+            compute();
+        }
+        const int word = int(element & 3);
+        return word == 0 ? a : word == 1 ? b : word == 2 ? c : d;
+    }
+
+    __device__ void compute() {
+        a = u32(block), b = u32(block >> 32), c = u32(offset), d = u32(u64(offset) >> 32);
+        u32 key = u32(seed), other = u32(u64(seed) >> 32);
+#pragma unroll
+        for (int i = 0; i < 10; ++i) {
+            const u64 first = u64(0xD2511F53u) * a, second = u64(0xCD9E8D57u) * c;
+            a = u32(second >> 32) ^ b ^ key, b = u32(second);
+            c = u32(first >> 32) ^ d ^ other, d = u32(first);
+            key += 0x9E3779B9u, other += 0xBB67AE85u;
+        }
+    }
+};
+__device__ inline i64 philox(i64 seed, i64 offset, i64 element) { return Philox{}(seed, offset, element); }
 
 // 2^a and 1 / a, of floats on a GPU within two units in the last place; what is below the smallest normal float is
 // zero.

@@ -53,7 +53,7 @@ class Body:
     @property
     def random(self) -> bool:
         """Whether it draws random numbers."""
-        exprs = [x.expr for x in (*self.values, *self.stores) if x.expr] + [x.arg for x in self.sums]
+        exprs = [*(v.expr for v in self.values), *(s.expr for s in self.stores if s.expr), *(s.arg for s in self.sums)]
         return any(isinstance(e, Call) and e.op == "philox" for x in exprs for e in walk(x))
 
     @property

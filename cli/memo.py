@@ -73,7 +73,8 @@ class Question:
         there are the caller's own templates, as plans generated from these may import anything.
         """
         sources = [_files_of(folder) for folder in self.tools]
-        specs = sorted(self.specs.rglob("*.yaml")), sorted(self.specs.glob("tuned/*/*.json"))  # as `load_folder` does
+        patterns = "**/*.yaml", "tuned/*/*.json", "*.txt"  # what `load_folder` reads
+        specs = [sorted(self.specs.glob(pattern)) for pattern in patterns]
         folders = *zip(self.tools, sources, strict=True), *((self.specs, paths) for paths in specs)
         contents = [[(path.relative_to(folder), _content(path)) for path in paths] for folder, paths in folders]
         old = all(_is_old(path) for paths in sources for path in paths)  # checked after they were read

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from baracuda.checking.compare.torch_values import dropped
+
 from ..case import Case
 from . import Body, Call, Tensors
 
@@ -104,7 +106,22 @@ def _fp8_quantize(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"q": (t["x"].to(torch.float32) * (1 / scale)).to(torch.float8_e4m3fn), "scale": scale}
 
 
+def _swiglu(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": F.silu(t["gate"]) * t["up"]}
+
+
+def _geglu(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": F.gelu(t["gate"]) * t["up"]}
+
+
+def _dropout(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": dropped(torch, fields, t["x"])}
+
+
 FORWARD: dict[str, Function] = {
+    "swiglu": _swiglu,
+    "geglu": _geglu,
+    "dropout": _dropout,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "softmax": _softmax,

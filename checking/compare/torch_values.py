@@ -6,6 +6,7 @@ in float64. It returns every output. A new op gets a function here, in `FORWARD`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from itertools import pairwise
@@ -192,7 +193,39 @@ def _fp8_quantize(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any
     return {"q": x / scale, "scale": scale}
 
 
+def _swiglu(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": torch.nn.functional.silu(tensors["gate"]) * tensors["up"]}
+
+
+def _geglu(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    gate = tensors["gate"]
+    return {"y": gate * (0.5 * torch.special.erfc(-gate * math.sqrt(0.5))) * tensors["up"]}
+
+
+def _dropout(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": dropped(torch, fields, tensors["x"])}
+
+
+def dropped(torch: Any, fields: Fields, x: Any) -> Any:
+    """`x` divided by 1 - p, or 0 where 24 bits of Philox4x32-10 are less than p."""
+    low = 0xFFFFFFFF
+    element = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    zero, offset, seed = torch.zeros_like(element), fields.get("offset", 0), fields.get("seed", 0)
+    a, b, c, d = (element >> 2) & low, element >> 34, zero + (offset & low), zero + (offset >> 32 & low)
+    key, other = seed & low, seed >> 32 & low
+    for _ in range(10):
+        first, second = a * 0xD2511F53, c * 0xCD9E8D57  # modulo 2^64
+        a, b = (second >> 32 & low) ^ b ^ key, second & low
+        c, d = (first >> 32 & low) ^ d ^ other, first & low
+        key, other = key + 0x9E3779B9 & low, other + 0xBB67AE85 & low
+    word = torch.stack((a, b, c, d)).gather(0, (element & 3)[None])[0]
+    return torch.where((word >> 8) * 2.0**-24 >= fields["p"], x / (1 - fields["p"]), torch.zeros_like(x))
+
+
 FORWARD: dict[str, Values] = {
+    "swiglu": _swiglu,
+    "geglu": _geglu,
+    "dropout": _dropout,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "softmax": _softmax,

@@ -18,7 +18,7 @@ FILE = "functions.txt"
 @cache
 def shipped_functions() -> Functions:
     """The functions that every program may call."""
-    return _read(Path(str(files("baracuda.specs"))) / FILE, {})
+    return _read(Path(str(files("baracuda.codegen"))) / "program" / FILE, {})
 
 
 def functions_of(root: Path) -> Functions:
@@ -29,8 +29,7 @@ def functions_of(root: Path) -> Functions:
     if not is_below(path, root):
         name = root.resolve().name
         raise SpecError(f"{display_path(path)}: is a link that leads out of {name!r}; put the file itself there")
-    shipped = Path(str(files("baracuda.specs"))) / FILE
-    return shipped_functions() if path.samefile(shipped) else _read(path, shipped_functions())
+    return _read(path, shipped_functions())
 
 
 def _read(path: Path, known: Functions) -> Functions:

@@ -29,7 +29,7 @@ FILES = {
     "codegen": ("render.py", "audit/rules.py"),
     "runtime": ("plan.py", "include/baracuda/row/row.cuh"),
     "templates": ("row.cu.jinja",),
-    "specs": ("scale.yaml", "deep/er/norm.yaml", "tuned/sm_90/scale.json"),
+    "specs": ("scale.yaml", "deep/er/norm.yaml", "tuned/sm_90/scale.json", "functions.txt"),
 }
 EVERY = [f"{folder}/{name}" for folder, names in FILES.items() for name in names]
 

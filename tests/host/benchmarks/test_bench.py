@@ -317,6 +317,8 @@ ALIBI = {"batch_size": 2, "num_heads": 3, "query_len": 9, "key_len": 12}
 NORMED = {"input_shape": [6, 40], "norm_axes_mask": 2}
 REPEATED = {"input_shape": [4, 3, 5], "repeats": [2, 1, 3]}
 SOFT = {"input_shape": [6, 40], "softmax_axis": 1}
+GATED = {"input_shape": [6, 40]}
+DROPPED = {**GATED, "p": 0.25, "seed": 3}
 PROBLEMS = {
     **dict.fromkeys(("rms_norm", "rms_norm_backward", "layer_norm", "layer_norm_backward"), NORMED),
     **dict.fromkeys(("softmax", "softmax_backward", "log_softmax", "log_softmax_backward"), SOFT),
@@ -327,6 +329,8 @@ PROBLEMS = {
     "causal_conv1d_update": {**CONV, "seq_len": 1, "state_len": 4},
     **dict.fromkeys(("flash_sdpa", "flash_sdpa_backward"), GROUPED),
     "fp8_quantize": {"input_shape": [3, 40], "quantize_axis": 1},
+    **dict.fromkeys(("swiglu", "swiglu_backward", "geglu", "geglu_backward"), GATED),
+    **dict.fromkeys(("dropout", "dropout_backward"), DROPPED),
 }
 
 

@@ -1,4 +1,4 @@
-"""Forward ops by functions of NumPy, SciPy and ml_dtypes: second opinions, independent of the specs' references.
+"""Forward ops by functions of NumPy, SciPy and others: second opinions, independent of the specs' references.
 
 A spec names the function under `tests.definition`. An adapter takes a descriptor's fields and the present inputs, in
 the caller's shapes and float64, and returns outputs by name; an array of a narrower type is rounded to it.
@@ -139,6 +139,37 @@ def _lfilter(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {"y": joined, "final_states": final}
 
 
+def _expit(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    from scipy.special import expit
+
+    return {"y": arrays["gate"] * expit(arrays["gate"]) * arrays["up"]}
+
+
+def _ndtr(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    from scipy.special import ndtr
+
+    return {"y": arrays["gate"] * ndtr(arrays["gate"]) * arrays["up"]}
+
+
+def _dropout(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    x, p = arrays["x"], fields["p"]
+    words = (_philox4x32(fields["seed"], fields["offset"], element) for element in range(x.size))
+    kept = [word >> 8 >= p * 2**24 for word in words]
+    return {"y": np.where(np.reshape(np.asarray(kept, bool), x.shape), x / (1 - p), 0.0)}
+
+
+def _philox4x32(seed: int, offset: int, element: int) -> int:
+    """One word of Random123's philox4x32_R(10, counter, key), in Python's integers."""
+    half = 2**32
+    key = [seed % half, (seed >> 32) % half]
+    counter = [element // 4 % half, element // 4 >> 32, offset % half, (offset >> 32) % half]
+    for _ in range(10):
+        high, low = zip(divmod(0xD2511F53 * counter[0], half), divmod(0xCD9E8D57 * counter[2], half), strict=True)
+        counter = [high[1] ^ counter[1] ^ key[0], low[1], high[0] ^ counter[3] ^ key[1], low[0]]
+        key = [(key[0] + 0x9E3779B9) % half, (key[1] + 0xBB67AE85) % half]
+    return counter[element % 4]
+
+
 def _convolve(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     full, before = np.concatenate([arrays["conv_state"], arrays["x"]], axis=2), fields["width"] - 1
     recent = full[:, :, fields["state_len"] - before :]
@@ -158,6 +189,7 @@ def _activated(fields: Fields, arrays: Arrays, pre: Any) -> Any:
 
 
 _ADAPTERS: dict[str, Adapter] = {
+    "Random123.philox4x32": _dropout,
     "ml_dtypes.float8_e4m3fn": _float8,
     "numpy.convolve": _convolve,
     "numpy.einsum": _einsum,
@@ -166,6 +198,8 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.tile": _tile,
     "numpy.var": _var,
     "scipy.signal.lfilter": _lfilter,
+    "scipy.special.expit": _expit,
     "scipy.special.log_softmax": _log_softmax,
+    "scipy.special.ndtr": _ndtr,
     "scipy.special.softmax": _softmax,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -173,6 +174,17 @@ def drawn(rng: random.Random, depth: int) -> str:
     ])  # fmt: skip
 
 
+def _fastest(call: Callable[[], None]) -> float:
+    """Seconds of a processor for the fastest of three calls: others use this machine, too."""
+
+    def taken() -> float:
+        started = time.process_time()
+        call()
+        return time.process_time() - started
+
+    return min(taken() for _ in range(3))
+
+
 def test_the_most_that_is_accepted_is_soon_computed() -> None:
     """Chains that use the whole budget take milliseconds and little memory."""
     texts = [
@@ -187,9 +199,7 @@ def test_the_most_that_is_accepted_is_soon_computed() -> None:
             kind_of(text, NAMES)
             evaluate_condition(text, {**LARGEST, **WIDE})
 
-    started = time.process_time()
-    compute()
-    assert time.process_time() - started < 0.5
+    assert _fastest(compute) < 0.5
     tracemalloc.start()  # which makes it slower
     try:
         compute()
@@ -206,12 +216,14 @@ def test_the_most_that_is_accepted_is_soon_computed() -> None:
 )  # fmt: skip
 def test_reading_any_text_is_soon_done(text: str, recwarn: pytest.WarningsRecorder) -> None:
     """The longest texts that a spec may hold are read within the budget, and Python says nothing of them itself."""
-    started = time.process_time()
-    try:
-        read_condition(text, NAMES)
-    except ConditionError as error:
-        assert "\n" not in str(error) and len(str(error)) < 400
-    assert time.process_time() - started < 0.3 and not recwarn.list
+
+    def read() -> None:
+        try:
+            read_condition(text, NAMES)
+        except ConditionError as error:
+            assert "\n" not in str(error) and len(str(error)) < 400
+
+    assert _fastest(read) < 0.3 and not recwarn.list
 
 
 @pytest.mark.parametrize(

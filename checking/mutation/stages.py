@@ -9,7 +9,7 @@ from functools import partial
 
 from baracuda.runtime import KernelSku
 
-from ..problems.cases import fills_packs
+from ..problems.cases import fills_packs, short_problems
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory, check_mode
 from ..verify import accesses, checks, suite, table
@@ -95,7 +95,9 @@ def _patiently(run: Callable[[], None], memory: HostMemory) -> None:
 
 
 def _accesses(sku: KernelSku) -> None:
-    """Check mode on the smallest problem of several rows whose rows are whole packs, and on one whose are not."""
+    """Check mode on the smallest problem of several rows whose rows are whole packs, on one whose are not, and on rows
+    far shorter than the tile.
+    """
     problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     vec = 16 // sku.element.row.bytes
     several = [p for p in problems if p.several]
@@ -103,6 +105,8 @@ def _accesses(sku: KernelSku) -> None:
         for packed in (True, False):
             for problem in [p for p in several if fills_packs(p, vec) == packed][:1]:
                 accesses.check_accesses(problem, watched, thoroughly=False)
+        for problem in short_problems(suite.subject_of(sku), sku):
+            accesses.check_beginnings(problem, watched)
 
 
 def smallest(sku: KernelSku, memory: HostMemory, count: int = 3) -> None:

@@ -16,7 +16,7 @@ from baracuda.runtime import ElementKind, KernelSku, SpecError, Unsupported
 from baracuda.runtime.values import short_repr
 
 from .problem import Problem
-from .row_cases import edges, random_rows, skus_of
+from .row_cases import edges, random_rows, short_rows, skus_of
 from .subject import Subject
 
 Serve = Callable[[Subject, Mapping[str, Any], KernelSku], Problem | None]
@@ -96,6 +96,13 @@ def second_choice(subject: Subject, case: Mapping[str, Any], sku: KernelSku) -> 
     except Unsupported:
         return None
     return problem if can_be_laid_out(problem) else None
+
+
+def short_problems(subject: Subject, sku: KernelSku) -> Iterator[Problem]:
+    """Rows far shorter than the tile, whichever kernel selection gives them to."""
+    for case in short_rows(subject, sku):
+        if (problem := second_choice(subject, case, sku)) is not None:
+            yield problem
 
 
 def server(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Serve:

@@ -76,8 +76,8 @@ def edges(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
 
 
 def short_rows(subject: Subject, sku: KernelSku) -> Iterator[Mapping[str, Any]]:
-    """Rows of one element and of one more than a pack: packs around them reach into others. Not of clusters."""
-    if subject.spec.family != "row" or sku.tile.cluster > 1:
+    """Rows of one element and of one more than a pack: packs around them reach into others."""
+    if subject.spec.family != "row":
         return
     base, shape_field = _simplest(subject, sku.element)
     vec = 16 // sku.element.row.bytes

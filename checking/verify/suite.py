@@ -18,12 +18,11 @@ from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import KernelSku
 from baracuda.runtime.plans.formula import names_in
 
-from ..problems.cases import benched, fills_packs, problems, random_problems, second_choice, skus
+from ..problems.cases import benched, fills_packs, problems, random_problems, short_problems, skus
 from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.problem import Problem
 from ..problems.row import RowProblem
-from ..problems.row_cases import short_rows
 from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
 from ..problems.sums import in_turns
@@ -331,9 +330,8 @@ if _device() == "host":
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
             checks.check_in_place(_middling(sku), watched)
-            for case in short_rows(subject_of(sku), sku):
-                if (short := second_choice(subject_of(sku), case, sku)) is not None:
-                    check_beginnings(short, watched)
+            for short in short_problems(subject_of(sku), sku):
+                check_beginnings(short, watched)
             if subject_of(sku).spec.family == "body" or not _turns_once(_turning(sku)):
                 with watched.multiprocessors(1):
                     check_accesses(_turning(sku), watched, thoroughly=False)

@@ -192,12 +192,16 @@ __device__ __forceinline__ void read_dense(Pack<T, N> (&pack)[COUNT], const T* r
     Words low[COUNT] = {}, high[COUNT] = {};
     if (overread) {
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k)
-            if (col + k * chunk_stride < cols) load(low[k], origin + k * chunk_stride, col + k * chunk_stride);
+        for (int k = 0; k < COUNT; ++k) {
+            const I at = col + k * chunk_stride;
+            if (at < cols) load(low[k], origin + k * chunk_stride, at);
+        }
         if (skew) {
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k)
-                if (col + k * chunk_stride < cols) load(high[k], origin + k * chunk_stride + N, col + k * chunk_stride);
+            for (int k = 0; k < COUNT; ++k) {
+                const I at = col + k * chunk_stride;
+                if (at < cols) load(high[k], origin + k * chunk_stride + N, at);
+            }
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) funnel_shift<sizeof(T)>(low[k].word, high[k].word, shift);
         }

@@ -267,7 +267,7 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
     if constexpr (IN_REGISTERS) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; ++k) {
-            const index_t start = first_col + index_t(k * Tile::LANES) * VEC;
+            const index_t start = first_col + k * CHUNK_STRIDE;
             if (HAS_DGAMMA) reduce_rows<Tile>(dgamma_sum[k], [&](int place, acc_t sum) {
                 if (start + place < columns.end) args.dgamma_parts[block * space.cols + start + place] = sum;
             });

@@ -93,7 +93,7 @@ template <class Schedule, class Variant> struct Place {
         batch = divide(run, max(1ll, segments));
         start = (run - batch * segments) * RUN;
         live = int(max(0ll, min((long long)CH, args.channels - channel)));
-        const bool some = live > 0 && batch < args.batch_size && (!Variant::HAS_CU_SEQLENS || args.num_sequences > 0);
+        const bool some = live > 0 && batch < args.batch_size;
         steps = int(min(ceil_div(args.seq_len, RUN / STEPS), (long long)STEPS));
         begin = start == 0 ? 0 : -TIME;
         rest = some ? int(min(args.seq_len - start, (long long)(RUN + TIME))) : 0;

@@ -24,6 +24,7 @@ class Wiring:
         self.wrt = [(gradient.wrt[a.name], a) for a in backward.outputs]
         self.differentiable = frozenset(gradient.wrt.values())
         self._chosen = {keyword: (gradient.wrt[a.name], a) for keyword, a in backward.chosen.items()}
+        self._parameters = (*backward.parameters, *(("element",) if backward.takes_element else ()))
         self._flags = {a.optional for a in backward.outputs}
 
     def keywords(
@@ -33,12 +34,12 @@ class Wiring:
         dtypes: Mapping[str, Any],
         allowed: Callable[[rt.Argument], Sequence[Any]],
     ) -> dict[str, Any]:
-        """The backward's keywords: `fields` of the same names, which gradients are `requested`, and their types where
-        these are `allowed`.
+        """The backward's keywords: `fields` of the same names, its element, which gradients are `requested`,
+        and their types where these are `allowed`.
         """
         flags = {f: any(name in requested for name, a in self.wrt if a.optional == f) for f in self._flags}
         values = {**fields, **flags}
-        keywords = {name: values[name] for name in self.backward.parameters if values.get(name) is not None}
+        keywords = {name: values[name] for name in self._parameters if values.get(name) is not None}
         for keyword, (name, argument) in self._chosen.items():
             if name in dtypes and dtypes[name] in allowed(argument):
                 keywords[keyword] = dtypes[name]

@@ -28,7 +28,9 @@ class Caller:
         self._inputs = tuple(a.name for a in signature.inputs)
         self._outputs = tuple(a.name for a in signature.outputs)
         self._arrays = frozenset(arrays)
-        self._keywords = dict.fromkeys(sorted({*arrays, *signature.parameters, *signature.chosen}))
+        self._required = tuple(a.name for a in signature.inputs if not a.optional)
+        element = ("element",) if signature.takes_element else ()
+        self._keywords = dict.fromkeys(sorted({*arrays, *signature.parameters, *element, *signature.chosen}))
 
     def __repr__(self) -> str:
         return f"<op {self.__name__}({', '.join(self._inputs)}) -> {', '.join(self._outputs)}>"
@@ -49,14 +51,12 @@ class Caller:
             (arrays if name in self._arrays else fields)[name] = value
         return arrays, fields
 
-    def _typed(self, arrays: Mapping[str, Any]) -> Any:
-        """The array that determines the descriptor's element type."""
-        name = self.signature.typed.name
-        if not arrays:
-            raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got no array")
-        if name not in arrays:
-            raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got no {name!r}")
-        return arrays[name]
+    def _check_given(self, arrays: Mapping[str, Any]) -> None:
+        """Refuse a call without an input that is required."""
+        for name in self._required:
+            if name not in arrays:
+                got = f"no {name!r}" if arrays else "no array"
+                raise rt.InvalidProblem(f"{self.__name__} takes {', '.join(self._inputs)}; got {got}")
 
     def _descriptor(self, arrays: Mapping[str, Any], element: rt.ElementKind, keywords: Mapping[str, Any]) -> Any:
         """The descriptor of a call; omitted fields get their defaults."""

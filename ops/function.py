@@ -10,6 +10,7 @@ from typing import Any
 
 import baracuda.runtime as rt
 from baracuda.runtime.arrays.tensor import by_ancestry
+from baracuda.runtime.devices.named import default_device
 
 from .call import Caller, Output, element_of
 from .memory import Allocate, allocator
@@ -34,8 +35,10 @@ class Function(Caller):
     keywords:
 
     - fields of the descriptor that the inputs do not show; `USUAL` has what those of some names are when left out.
-    - an output by its name: an array to write to, which is returned. Others are allocated by the first input's
-      library, on its device: by torch or CuPy, by NumPy on the host, by CuPy for an array of another library.
+    - `element`, where no required input shows the element type: an element's tag, or a NumPy dtype.
+    - an output by its name: an array to write to, which is returned. Others are allocated by the first array's
+      library, on its device: by torch or CuPy, by NumPy on the host, by CuPy for an array of another library. A call
+      without arrays runs on the first GPU, or on the host device if there is none.
     - `<output>_dtype`: the type of an output, where the caller may choose: an element's tag, or a NumPy dtype.
     - `stream`: None for the one that is current in the inputs' library, a raw handle, or an object with one.
 
@@ -58,16 +61,26 @@ class Function(Caller):
         arrays, others = self._sorted(inputs, keywords)
         fields = {name: self._taken(name, value) for name, value in others.items() if value is not None}
         views = {name: rt.view(a, name) for name, a in arrays.items() if a is not None and name in self._inputs}
-        self._typed(views)
+        self._check_given(views)
         self._refuse_gradients(arrays)
-        first = next(name for name in self._inputs if name in views)
-        prepared = self._plan(views, fields, views[first].device)
-        allocate = allocator(arrays[first], views[first].device)
+        like, device = self._place(arrays, views)
+        prepared = self._plan(views, fields, device)
+        allocate = allocator(like, device)
         outputs = {n: self._passed_or_new(arrays.get(n), allocate, shape, kind) for n, shape, kind in prepared.outputs}
         scratch = prepared.workspace_bytes
         workspace = allocate((scratch,), rt.ElementKind.U8) if scratch else None
         prepared.plan.run(**{**arrays, **outputs}, workspace=workspace, stream=stream)
         return self._result(outputs)
+
+    def _place(self, arrays: Mapping[str, Any], views: Views) -> tuple[Any, str]:
+        """The first array, inputs before outputs, and its device; None and the default device if there is no array."""
+        for name in self._inputs:
+            if name in views:
+                return arrays[name], views[name].device
+        for name in self._outputs:
+            if (array := arrays.get(name)) is not None:
+                return array, rt.view(array, name).device
+        return None, default_device().name
 
     def _refuse_gradients(self, arrays: Mapping[str, Any]) -> None:
         torch = sys.modules.get("torch")
@@ -98,6 +111,8 @@ class Function(Caller):
         return prepared
 
     def _make(self, views: Views, keywords: Mapping[str, Any], device: str) -> _Prepared:
-        descriptor = self._descriptor(views, self._typed(views).element, keywords)
+        types = {name: v.element for name, v in views.items()}
+        element = self.signature.element(types, keywords.get("element"), rt.ElementKind)
+        descriptor = self._descriptor(views, element, keywords)
         plan = self.signature.plan.select(descriptor, device=device)
         return _Prepared(plan, tuple(self._present_outputs(descriptor, keywords)), plan.workspace_bytes)

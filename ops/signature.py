@@ -6,7 +6,7 @@ element types of outputs that the caller may choose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cached_property
 from inspect import Parameter
@@ -64,8 +64,17 @@ class Signature:
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Descriptor fields that are keywords, required or not."""
-        inferred = {e.field for e in self.plan.EXTENTS} | {a.optional for a in self.inputs}
+        declared: tuple[Field[Any], ...] = fields(self.plan.DESCRIPTOR)  # type: ignore[arg-type]
+        by_default = {f.name for f in declared if f.default is not MISSING}
+        inferred = {e.field for e in self.plan.EXTENTS if e.field in by_default or e.field not in self._sometimes}
+        inferred |= {a.optional for a in self.inputs}
         return tuple(name for name in self.plan.DESCRIPTOR._types if name not in inferred)
+
+    @cached_property
+    def _sometimes(self) -> frozenset[str]:
+        """Fields that only optional inputs show."""
+        always = {e.field for e in self.plan.EXTENTS if not self.plan.ARGUMENTS[e.tensor].optional}
+        return frozenset(e.field for e in self.plan.EXTENTS) - always
 
     @cached_property
     def chosen(self) -> dict[str, rt.Argument]:
@@ -97,8 +106,11 @@ class Signature:
             left_out = left_out or bool(argument.optional)
             default = None if left_out else Parameter.empty
             inputs.append(Parameter(argument.name, Parameter.POSITIONAL_OR_KEYWORD, default=default))
-        required = {name: Parameter.empty for name in self.needed if name not in self.usual}
+        known = {*self.usual, *self._sometimes}
+        required = {name: Parameter.empty for name in self.needed if name not in known}
         defaults = {name: (required | self.defaults).get(name) for name in self.parameters}
+        if self.takes_element:
+            defaults["element"] = None if self.typed or len(self.elements) == 1 else Parameter.empty
         defaults |= dict.fromkeys([*(a.name for a in self.outputs), *self.chosen, "stream"])
         keywords = (Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in defaults.items())
         return PythonSignature([*inputs, *keywords])
@@ -129,10 +141,32 @@ class Signature:
             raise rt.InvalidProblem(f"{self.plan.__name__}: {needs}")
         return tensor.shape[extent.axis] - extent.less
 
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """What the descriptor's element type may be."""
+        return self.plan.DESCRIPTOR._elements
+
     @cached_property
-    def typed(self) -> rt.Argument:
-        """The input that determines the descriptor's element type: the first with no other choice."""
-        argument = next((a for a in self.inputs if a.dtypes == ("T",) and not a.optional), None)
-        if argument is None:
-            raise rt.InvalidProblem(f"no input of {self.plan.OP} shows its element type; use {self.plan.__name__}")
-        return argument
+    def typed(self) -> tuple[str, ...]:
+        """The inputs that show the descriptor's element type, as they may have no other: a required one, or optional
+        ones.
+        """
+        alone = [a for a in self.inputs if a.dtypes == ("T",)]
+        return tuple([a.name for a in alone if not a.optional][:1] or [a.name for a in alone])
+
+    @cached_property
+    def takes_element(self) -> bool:
+        """Whether the element type is a keyword, because no required input shows it."""
+        return all(self.plan.ARGUMENTS[name].optional for name in self.typed)
+
+    def element(self, types: Mapping[str, Any], given: Any, kind_of: Callable[[Any], rt.ElementKind]) -> rt.ElementKind:
+        """The descriptor's element type: the keyword's, if given, else what an input shows. `types` are the inputs' by
+        name, in a library whose types `kind_of` knows.
+        """
+        shown = given if given is not None else next((t for n in self.typed if (t := types.get(n)) is not None), None)
+        if shown is not None:
+            return kind_of(shown)
+        if len(self.elements) > 1:
+            known = f"one of {', '.join(self.elements)}; no array shows it"
+            raise rt.InvalidProblem(f"{self.name} takes element as well; pass element=, {known}")
+        return rt.ElementKind(self.elements[0])

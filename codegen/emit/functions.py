@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from baracuda.ops.usual import usual_of
@@ -55,8 +55,10 @@ def function_of(op: Op) -> Function:
     """The function of the op's plan: the same names in the same order."""
     inputs = [t for t in op.tensors if t.role != "out"]
     outputs = [t for t in op.tensors if t.role == "out"]
-    inferred = {extent.field for extent in op.extents} | {t.optional for t in inputs}
-    fields = [f for f in op.fields if f.name not in inferred]
+    required = {t.name for t in inputs if not t.optional}
+    sometimes = {e.field for e in op.extents} - {e.field for e in op.extents if e.tensor in required}
+    flags = {t.optional for t in inputs}
+    fields = [f for f in op.fields if f.name not in flags and not _is_shown(f, op, sometimes)]
     chosen = [Parameter(Name(f"{t.name}_dtype"), Code("DTypeLike | None"), _NONE) for t in outputs if t.chosen]
     output_arguments = [Parameter(t.name, _ARRAY, _NONE) for t in outputs]
     optional = any(t.optional for t in outputs)
@@ -65,7 +67,13 @@ def function_of(op: Op) -> Function:
         name=op.name,
         doc=op.doc,
         inputs=tuple(_inputs(inputs)),
-        keywords=(*(_field(f, f.name in usual) for f in fields), *output_arguments, *chosen, _STREAM),
+        keywords=(
+            *(_field(f, f.name in usual or f.name in sometimes) for f in fields),
+            *_element(op, inputs),
+            *output_arguments,
+            *chosen,
+            _STREAM,
+        ),
         lines=_lines(op, outputs),
         results=() if optional or len(outputs) == 1 else names(t.name for t in outputs),
     )
@@ -77,6 +85,21 @@ def _inputs(tensors: list[Tensor]) -> Iterator[Parameter]:
     for tensor in tensors:
         left_out = left_out or bool(tensor.optional)
         yield Parameter(tensor.name, _ARRAY, _NONE if left_out else _REQUIRED)
+
+
+def _is_shown(field: DescriptorField, op: Op, sometimes: Set[str]) -> bool:
+    """Whether an input shows the field, or the field has a default where only optional inputs do."""
+    has_default = field.default is not None or bool(field.same_as)
+    return any(e.field == field.name for e in op.extents) and (has_default or field.name not in sometimes)
+
+
+def _element(op: Op, inputs: list[Tensor]) -> Iterator[Parameter]:
+    """The element type, where no required input shows it."""
+    alone = [t for t in inputs if t.dtypes == ("T",)]
+    if all(t.optional for t in alone):
+        is_known = alone or len(op.elements) == 1
+        kind = Code("DTypeLike | None" if is_known else "DTypeLike")
+        yield Parameter(Name("element"), kind, _NONE if is_known else _REQUIRED)
 
 
 def _field(field: DescriptorField, usual: bool) -> Parameter:

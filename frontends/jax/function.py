@@ -24,6 +24,7 @@ class Function(Caller):
     keywords, none of which may be traced:
 
     - fields of the descriptor that the inputs do not show; those that `baracuda.ops` knows may be left out.
+    - `element`, where no required input shows the element type: an element's tag, or a dtype.
     - `<output>_dtype`: the type of an output, where the caller may choose: an element's tag, or a dtype.
 
     Returns the only output, or a named tuple of those that there are. An input that a plan changes, as a convolution's
@@ -56,7 +57,10 @@ class Function(Caller):
         return _varying_alike(self._primitive.bind(*arrays, call=call), arrays)
 
     def _call(self, arrays: Mapping[str, Any], fields: Mapping[str, Any]) -> Call:
-        descriptor = self._descriptor(arrays, element_of(self._typed(arrays).dtype), fields)
+        self._check_given(arrays)
+        types = {name: array.dtype for name, array in arrays.items()}
+        element = self.signature.element(types, fields.get("element"), lambda dtype: element_of(dtype, "element"))
+        descriptor = self._descriptor(arrays, element, fields)
         outputs = [(name, kind) for name, _, kind in self._present_outputs(descriptor, fields)]
         changed = [(a.name, element_of(arrays[a.name].dtype)) for a in self.signature.inputs if a.written]
         return Call(self.signature.plan, descriptor, tuple(arrays), (*outputs, *changed))

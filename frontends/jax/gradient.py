@@ -64,7 +64,7 @@ def _array(cotangent: Any, optional: bool) -> Any:
 
 def _keywords(wiring: Wiring, call: Call, context: _Context) -> dict[str, Any]:
     element = call.element
-    fields = {name: getattr(call.descriptor, name) for name in call.descriptor._types}
+    fields = {name: getattr(call.descriptor, name) for name in call.descriptor._types} | {"element": element}
     dtypes = {name: dtype for name, _, dtype in context.like}
     requested = context.requested
     return wiring.keywords(fields, requested, dtypes, lambda a: [kind.row.numpy for kind in a.elements(element)])

@@ -69,14 +69,15 @@ class Derivative:
 
     def _keywords(self, ctx: Any, requested: Sequence[str]) -> dict[str, Any]:
         dtypes = {name: dtype for name, (_, dtype, _) in ctx.like.items()}
-        element = dtypes[self._forward.typed.name]
-        return self._wiring.keywords(ctx.fields, requested, dtypes, lambda argument: _dtypes(argument, element))
+        element = self._forward.element(dtypes, ctx.fields.get("element"), kind_of)
+        fields = {**ctx.fields, "element": dtype_of(element)}
+        return self._wiring.keywords(fields, requested, dtypes, lambda argument: _dtypes(argument, element))
 
 
 @lru_cache(maxsize=1024)
-def _dtypes(argument: rt.Argument, element: Any) -> tuple[Any, ...]:
+def _dtypes(argument: rt.Argument, element: rt.ElementKind) -> tuple[Any, ...]:
     """The dtypes that `argument` may have."""
-    return tuple(map(dtype_of, argument.elements(kind_of(element))))
+    return tuple(map(dtype_of, argument.elements(element)))
 
 
 def _shaped(gradient: Any, shape: Any) -> Any:

@@ -42,28 +42,29 @@ class Op:
         self._written = tuple(i for i, a in inputs if a.written)
         self._prepared: dict[Any, Prepared] = {}
 
-    def compute(self, *inputs: Any, **keywords: Any) -> Any:
+    def compute(self, *inputs: Any, device: Any = None, **keywords: Any) -> Any:
         """Allocate the outputs and run the plan on the current stream."""
         tensors = self._fitted(inputs)
-        prepared = self._plan(tensors, keywords)
-        first, scratch = tensors[0], prepared.workspace_bytes
-        outputs = self._allocated(prepared.outputs, first)
-        workspace = torch.empty(scratch, dtype=torch.uint8, device=first.device) if scratch else None
+        first, device = place_of(tensors, device)
+        prepared = self._plan(tensors, keywords, device)
+        scratch = prepared.workspace_bytes
+        outputs = self._allocated(prepared.outputs, first, device)
+        workspace = torch.empty(scratch, dtype=torch.uint8, device=device) if scratch else None
         written = [array if spec[2] else None for array, spec in zip(outputs, prepared.outputs, strict=True)]
         prepared.plan.run(**dict(zip(self._names, (*tensors, *written), strict=True)), workspace=workspace)
         for index in self._written:  # so that autograd notices if it still needs what was there
             torch.autograd.graph.increment_version(tensors[index])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def trace(self, *inputs: Any, **keywords: Any) -> Any:
+    def trace(self, *inputs: Any, device: Any = None, **keywords: Any) -> Any:
         """The outputs without data, for symbolic extents too."""
         tensors = self._fitted(inputs)
         if len(places := {str(t.device) for t in tensors if t is not None}) > 1:
             raise rt.InvalidProblem(f"{self.signature.name}: tensors are on {sorted(places)}; move them to one device")
         named = self.signature.named(tensors)
-        element, fields = self.signature.element(named), self.signature.fields(named, keywords)
+        element, fields = self.signature.element_of(named, keywords), self.signature.fields(named, keywords)
         descriptor = self.signature.plan.DESCRIPTOR.unchecked(element=element, **fields)
-        outputs = self._allocated(tuple(self._specs(descriptor, keywords)), tensors[0])
+        outputs = self._allocated(tuple(self._specs(descriptor, keywords)), *place_of(tensors, device))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _fitted(self, inputs: tuple[Any, ...]) -> Sequence[Any]:
@@ -77,8 +78,8 @@ class Op:
         return tensors
 
     @staticmethod
-    def _allocated(specs: tuple[Spec, ...], first: Any) -> list[Any]:
-        order, device = order_of(first), first.device
+    def _allocated(specs: tuple[Spec, ...], first: Any, device: Any) -> list[Any]:
+        order = None if first is None else order_of(first)
         return [empty(shape, order, dtype, device) for shape, dtype, _ in specs]
 
     def _specs(self, descriptor: Any, keywords: plain.Keywords) -> Iterator[Spec]:
@@ -88,9 +89,8 @@ class Op:
             is_present = not argument.optional or bool(getattr(descriptor, argument.optional))
             yield shapes[argument.name][0] if is_present else _ABSENT, dtypes[argument.name], is_present
 
-    def _plan(self, tensors: Sequence[Any], keywords: plain.Keywords) -> Prepared:
+    def _plan(self, tensors: Sequence[Any], keywords: plain.Keywords, device: Any) -> Prepared:
         tensor_types = [None if t is None else (t.shape, t.dtype) for t in tensors]
-        device = tensors[0].device
         values = [(k, tuple(v) if type(v) is list else v) for k, v in keywords.items()]
         key = (device, torch.get_deterministic_debug_mode(), *tensor_types, *values)
         prepared = self._prepared.get(key)
@@ -103,7 +103,7 @@ class Op:
 
     def _make(self, tensors: Sequence[Any], keywords: plain.Keywords, device: str) -> Prepared:
         named = self.signature.named(tensors)
-        element, fields = self.signature.element(named), self.signature.fields(named, keywords)
+        element, fields = self.signature.element_of(named, keywords), self.signature.fields(named, keywords)
         descriptor = self.signature.plan.DESCRIPTOR(element=element, **fields)  # type: ignore[call-arg]
         plan = self._selected(descriptor, device)
         return Prepared(plan, tuple(self._specs(descriptor, keywords)), plan.workspace_bytes)
@@ -119,3 +119,11 @@ class Op:
                 raise
             warnings.warn(f"{self.signature.name} is not deterministic: {error}", stacklevel=2)
             return plan.select(descriptor, device=device)
+
+
+def place_of(tensors: Sequence[Any], device: Any) -> tuple[Any, Any]:
+    """The first tensor and its device; without tensors None and the `device` asked for, by default torch's own."""
+    first = next((t for t in tensors if t is not None), None)
+    if first is not None:
+        return first, first.device
+    return None, torch.get_default_device() if device is None else device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..wiring import wirings
 from .autocast import casting
 from .autograd import tracked
 from .gradient import Derivative
-from .op import Op
+from .op import Op, place_of
 from .signature import Signature
 
 _DEVICES = ("cuda", "cpu")
@@ -44,10 +45,23 @@ def _define(library: Any, namespace: str, signature: Signature) -> None:
     library.define(signature.schema, tags=_TAGS)
     torch.library.register_fake(f"{namespace}::{name}", op.trace, lib=library)
     overload = _overload(namespace, name)
+    if signature.takes_device:
+        library.impl(name, _by_device(overload), "BackendSelect", with_keyset=True)
     for device in _DEVICES:
         key = device.upper()
         library.impl(name, op.compute, key)
         library.impl(name, casting(signature, overload, device), f"Autocast{key}")
+
+
+def _by_device(overload: Any) -> Callable[..., Any]:
+    """The op where no tensor may tell its device: the one called for does."""
+
+    def call(_keys: Any, *tensors: Any, **keywords: Any) -> Any:
+        _, device = place_of(tensors, keywords.get("device"))
+        key = getattr(torch._C.DispatchKey, torch._C._dispatch_key_for_device(device.type))
+        return overload.redispatch(torch._C.DispatchKeySet(key), *tensors, **keywords)
+
+    return call
 
 
 def _overload(namespace: str, name: str) -> Any:

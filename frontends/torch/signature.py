@@ -22,15 +22,19 @@ class Signature(plain.Signature):
     def schema(self) -> str:
         """The schema as torch.library takes it."""
         keywords = [*self._fields(), *(f"ScalarType? {keyword}=None" for keyword in self.chosen)]
+        if self.takes_element:
+            keywords.append("ScalarType? element=None")
+        if self.takes_device:
+            keywords.append("Device? device=None")
         arguments = [*self._tensors(), *(["*", *keywords] if keywords else [])]
         returned = ", ".join(f"Tensor {a.name}" for a in self.outputs)
         return f"{self.name}({', '.join(arguments)}) -> ({returned})"
 
     def _tensors(self) -> Iterator[str]:
-        required = [i for i, a in enumerate(self.inputs) if not a.optional]
+        last = max((i for i, a in enumerate(self.inputs) if not a.optional), default=-1)
         for i, argument in enumerate(self.inputs):
             mark = "?" if argument.optional else f"({chr(ord('a') + i)}!)" if argument.written else ""
-            default = "=None" if argument.optional and i > required[-1] else ""
+            default = "=None" if argument.optional and i > last else ""
             yield f"Tensor{mark} {argument.name}{default}"
 
     def _fields(self) -> Iterator[str]:
@@ -39,11 +43,18 @@ class Signature(plain.Signature):
             kind = _TYPES[self.plan.DESCRIPTOR._types[name]]
             if name in self.defaults:
                 yield f"{kind} {name}={float(self.defaults[name]) if kind == 'float' else self.defaults[name]!r}"
-            else:  # or that of another field
-                yield f"{kind} {name}" if declared[name].default is MISSING else f"{kind}? {name}=None"
+            else:  # or that of another field, or what an optional input shows
+                required = declared[name].default is MISSING and name not in self._sometimes
+                yield f"{kind} {name}" if required else f"{kind}? {name}=None"
 
-    def element(self, tensors: plain.Tensors) -> rt.ElementKind:
-        return kind_of(tensors[self.typed.name].dtype)
+    @cached_property
+    def takes_device(self) -> bool:
+        """Whether the device is a keyword, because no input is required."""
+        return all(a.optional for a in self.inputs)
+
+    def element_of(self, tensors: plain.Tensors, keywords: plain.Keywords) -> rt.ElementKind:
+        types = {name: tensors[name].dtype for name in self.typed if tensors[name] is not None}
+        return self.element(types, keywords.get("element"), kind_of)
 
     def dtypes(self, element: rt.ElementKind, keywords: plain.Keywords) -> dict[str, Any]:
         """The torch.dtype of each output: the requested one or the default."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import time
@@ -20,6 +21,7 @@ from baracuda.checking.problems.subject import Subject
 from baracuda.codegen.emit.generate import generate
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import REGISTRY, InvalidProblem, SpecError
+from baracuda.runtime.devices.named import get_device
 
 BODY = (SPECS / "convolution" / "causal_conv1d_update.yaml").read_text()
 MAP = """
@@ -116,20 +118,62 @@ def test_a_gradient_may_save_what_its_forward_reads(tmp_path: Path, monkeypatch:
         ("  m: {", "  scale: {type: float, doc: d}\n  m: {", "takes scale as well; pass scale="),
         ("  m: {", "  softmax_axis: {type: int, doc: d}\n  m: {", "takes softmax_axis as well"),
         ("  m: {", "  eps: {type: int, doc: d}\n  m: {", "takes eps as well"),
-        ("doc: what", "dtype: [T, acc], doc: what", "no input of probe shows its element type; use ProbePlan"),
-        ("inputs:\n  x: {dims: [i, j], doc: what is read}\n", "inputs: {}\n", "no input of probe shows its element"),
+        ("doc: what", "dtype: [T, acc], doc: what", "probe takes element as well; pass element=, one of f32, f16; no"),
+        ("inputs:\n  x: {dims: [i, j], doc: what is read}\n", "inputs: {}\n", "takes element as well; pass element="),
     ],
 )
 def test_functions_say_what_they_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, said: str
 ) -> None:
     fields = {"scale": "1.0", "softmax_axis": "1", "eps": "1"}
+    sizes = {"n": 2, "m": 3} if "inputs: {}" in new else {}
     case = ", ".join(["n: 3", "m: 4", *(f"{name}: {value}" for name, value in fields.items() if f"{name}:" in new)])
-    text = MAP.replace(old, new, 1).replace("{n: 3, m: 4}", f"{{{case}}}")
+    text = MAP.replace(old, new, 1).replace("{n: 3, m: 4}", f"{{{case}}}").replace("[f32]", "[f32, f16]")
     text = text.replace("y = x * 2.0", "y = index(i) * 1.0") if "inputs: {}" in text else text
     call = ops.functions(package(tmp_path, text, monkeypatch))["probe"]
     with pytest.raises(InvalidProblem, match=said):
-        call(*([] if "inputs: {}" in text else [np.ones((2, 3), np.float32)]))
+        call(*([] if sizes else [np.ones((2, 3), np.float32)]), **sizes)
+
+
+ARANGE = MAP.replace("inputs:\n  x: {dims: [i, j], doc: what is read}\n", "inputs: {}\n").replace(
+    "y = x * 2.0", "y = 1.0 * index(i) * size(j) + index(j)"
+)
+SCALED = MAP.replace("doc: what", "optional: has_x, default: 3.0, doc: what").replace(
+    "  m: {", "  has_x: {type: bool, doc: whether there is x}\n  m: {"
+)
+SCALED = SCALED.replace("{n: 3, m: 4}", "{n: 3, m: 4, has_x: true}, {n: 3, m: 4, has_x: false}")
+
+
+@pytest.mark.parametrize("given", ["element", "y", "neither"])
+def test_functions_without_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    text = ARANGE if given == "neither" else ARANGE.replace("[f32]", "[f32, f16]")
+    call = ops.functions(package(tmp_path, text, monkeypatch))["probe"]
+    keywords = {"n": 2, "m": 3} | ({} if given == "neither" else {"element": np.dtype("float16")})
+    array = np.empty((2, 3), np.float32 if given == "neither" else np.float16)
+    monkeypatch.setattr("baracuda.ops.function.default_device", lambda: get_device("host"))
+    y = call(**keywords, **({"y": array} if given == "y" else {}))
+    assert (y is array) == (given == "y") and y.dtype == array.dtype and np.array_equal(y, np.arange(6).reshape(2, 3))
+
+
+def test_functions_whose_inputs_are_all_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = package(tmp_path, SCALED.replace("[f32]", "[f32, f16]"), monkeypatch)
+    call = ops.functions(made)["probe"]
+    monkeypatch.setattr("baracuda.ops.function.default_device", lambda: get_device("host"))
+    assert str(inspect.signature(call)) == "(x=None, *, n=None, m=None, element=None, y=None, stream=None)"
+    stub = (Path(made.__file__).parent / "_functions.pyi").read_text()
+    assert all(f"    {line} | None = None,\n" in stub for line in ("n: int", "m: int", "element: DTypeLike"))
+    assert np.array_equal(call(np.full((2, 3), 5, np.float16)), np.full((2, 3), 10, np.float16))
+    assert np.array_equal(call(n=1, m=2, element="f32"), np.full((1, 2), 6, np.float32))
+    with pytest.raises(InvalidProblem, match="probe takes n, m as well; pass n="):
+        call(element="f32")
+
+
+def test_functions_whose_input_may_have_several_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = MAP.replace("doc: what", "dtype: [T, acc], doc: what").replace("[f32]", "[f32, f16]")
+    call = ops.functions(package(tmp_path, text, monkeypatch))["probe"]
+    assert call(np.ones((2, 3), np.float32), element="f16").dtype == np.float16
+    with pytest.raises(InvalidProblem, match="probe takes x; got no array"):
+        call(element="f16")
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "tuned/sm_90/a.json"])

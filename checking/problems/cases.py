@@ -156,8 +156,9 @@ def can_be_laid_out(problem: Problem) -> bool:
 
 
 def fills_packs(problem: Problem, vec: int) -> bool:
-    """Whether the rows of written arrays are whole packs."""
-    return all(problem.shape_of(name)[-1] % vec == 0 for name in problem.written if len(problem.shape_of(name)) > 1)
+    """Whether written arrays have rows, and all of them are whole packs."""
+    rows = [problem.shape_of(name)[-1] for name in problem.written if len(problem.shape_of(name)) > 1]
+    return bool(rows) and all(extent % vec == 0 for extent in rows)
 
 
 def random_problems(subject: Subject, sku: KernelSku, count: int, seed: int, limit: int = 1 << 16) -> list[Problem]:

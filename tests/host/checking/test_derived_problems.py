@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from repository import ROOT, SPECS
 
-from baracuda.checking.problems.cases import problems, random_problems, second_choice, skus
+from baracuda.checking.problems.cases import fills_packs, problems, random_problems, second_choice, skus
 from baracuda.checking.problems.edges import edge_problems
 from baracuda.checking.problems.pairs import paired_problems
 from baracuda.checking.problems.problem import cancelling
@@ -140,6 +140,13 @@ def test_a_sampled_run_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
     few = list(table.some("edges", derived, lambda problem: problem))
     assert 1 < len(few) <= table.TABLE["edges"].problems  # type: ignore[operator]
     assert len({tuple(problem.plan.sources()) for problem in few}) == 1
+
+
+def test_an_array_of_one_axis_has_no_rows_that_are_packs() -> None:
+    """Neither a gap nor a stride of 0 between rows can be tried on it."""
+    subject, sku = _kernel("repeat_backward", "f32_t256_packs4_blocks1056")
+    packs = [tuple(problem.values["input_shape"]) for problem in problems(subject, sku) if fills_packs(problem, 4)]
+    assert (4, 16) in packs and (3,) not in packs and (9, 5, 33) not in packs
 
 
 def test_inputs_are_drawn_in_their_stored_type() -> None:

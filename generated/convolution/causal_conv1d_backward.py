@@ -132,7 +132,7 @@ class CausalConv1dBackwardPlan(rt.BodyPlan[CausalConv1dBackwardDescriptor]):
         rt.BodyKernel("main", ("max(1, ceil_div(channels, owned) * parts)",)),
         rt.BodyKernel("fold", ("ceil_div((width + (1 if has_db else 0)) * channels, threads // slices)",)),
     )
-    WORKSPACE = (rt.Scratch("partials", "acc", "parts * (width + 1) * channels"),)
+    WORKSPACE = (rt.Scratch("partials", "acc", "parts * (width + (1 if has_db else 0)) * channels"),)
     SCHEDULES = (
         rt.BodySchedule(
             "sm_80",

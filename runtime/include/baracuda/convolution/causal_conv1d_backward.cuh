@@ -264,7 +264,8 @@ __device__ void gradients_after_run(A (&next_g)[P::CH][Variant::WIDTH - 1], cons
 
 // block -> CHANNELS channels and RUNS runs of each; group of lanes -> a run; thread -> tiles of TIME steps, see Place.
 // Only the g of the steps after a run are computed by two groups.
-// Memory traffic: x and dy once (halos come from L1), dx once, and (W + 1) partial sums for each block and channel.
+// Memory traffic: x and dy once (halos come from L1), dx once, and W partial sums, or W + 1 with dbias, for each block
+// and channel.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void causal_conv1d_backward_main(const Args& args) {
     using namespace conv1d;
@@ -288,7 +289,7 @@ __device__ void causal_conv1d_backward_main(const Args& args) {
     if constexpr (Variant::HAS_DINITIAL_STATES) store_dinitial_states<T, Schedule, Variant>(args);
 }
 
-// dweight and dbias from the partial sums [parts, W + 1, C]; no parts give zeros. block -> THREADS / SLICES sums;
+// dweight and dbias from the partial sums [parts, COLUMNS, C]; no parts give zeros. block -> THREADS / SLICES sums;
 // thread -> every SLICES-th part of one, with compensated summation. Memory traffic: the partial sums once.
 template <typename T, class Schedule, class Variant, class Args>
 __device__ void causal_conv1d_backward_fold(const Args& args) {

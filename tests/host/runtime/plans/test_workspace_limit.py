@@ -56,3 +56,13 @@ def test_without_such_a_kernel_each_says_what_it_needs() -> None:
     needed = plans.RMSNormBackwardPlan.select(descriptor).workspace_bytes
     with pytest.raises(rt.Unsupported, match=rf"needs a workspace of {needed} bytes, max_workspace_bytes is 0"):
         plans.RMSNormBackwardPlan.select(descriptor, NONE)
+
+
+def test_partial_sums_have_room_for_the_results_that_are_wanted() -> None:
+    sizes = {"batch_size": 2, "channels": 64, "seq_len": 24, "width": 4, "num_sequences": 2}
+    descriptors = (
+        plans.CausalConv1dBackwardDescriptor(**sizes, use_silu=True, has_bias=True, has_db=has_db, element="f32")
+        for has_db in (True, False)
+    )
+    both, taps = map(plans.CausalConv1dBackwardPlan.select, descriptors)
+    assert both.sku == taps.sku and both.workspace_bytes * 4 == taps.workspace_bytes * 5 > 0

@@ -290,10 +290,11 @@ __device__ void write(const Pack<T, N>& pack, T* row, const long long* stride, c
 // Prefetches a thread's packs of one tensor into shared memory by cp.async. Pack k of all THREADS threads is
 // contiguous, and a thread accesses its own packs only. The constructor advances `shared` past the tensor's packs.
 template <typename T, int N, int CHUNKS, int THREADS> struct Prefetch {
+    static constexpr unsigned SHARED_BYTES = CHUNKS * THREADS * sizeof(Pack<T, N>);
     Pack<T, N>* own;
     __device__ __forceinline__ explicit Prefetch(unsigned char*& shared)
         : own(reinterpret_cast<Pack<T, N>*>(shared) + threadIdx.x) {
-        shared += CHUNKS * THREADS * sizeof(Pack<T, N>);
+        shared += SHARED_BYTES;
     }
     __device__ __forceinline__ void fetch(int k, const T* from) const {
         constexpr int BYTES = sizeof(Pack<T, N>);

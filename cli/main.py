@@ -255,6 +255,9 @@ def mutate(
 
     OP may also be "runtime", what plans share.
     """
+    from baracuda.checking.verify import require_tools
+
+    require_tools()  # without them, what follows cannot be imported
     if table is None:
         from .prove.mutate import mutate
 

@@ -65,6 +65,8 @@ MODULES = {
     "SwiGLUPlan": "activation.swiglu",
 }
 
+__all__ = [*MODULES, "MODULES", "import_all"]
+
 if TYPE_CHECKING:
     from .activation.geglu import GeGLUDescriptor as GeGLUDescriptor
     from .activation.geglu import GeGLUPlan as GeGLUPlan

@@ -62,14 +62,19 @@ def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> Non
     refuse_bad_cases(Subject(loaded[name], loaded, package) for name in ops or loaded)
 
 
+def require_tools() -> None:
+    """Raise Unsupported if pytest, autograd or scipy is missing."""
+    for name in ("autograd", "pytest", "scipy"):
+        if find_spec(name) is None:
+            raise Unsupported(f"{name} is not installed, which tests need; pip install 'baracuda-gen[test]'")
+
+
 def environment(specs: Path | None, package: str, ops: Sequence[str], device: str) -> dict[str, str]:
     """Environment variables that tell a child process what to test; it also imports from the current folder.
 
     Raises Unsupported if pytest, autograd or scipy is missing, CompileError if the host device has no compiler.
     """
-    for name in ("autograd", "pytest", "scipy"):
-        if find_spec(name) is None:
-            raise Unsupported(f"{name} is not installed, which tests need; pip install 'baracuda-gen[test]'")
+    require_tools()
     if device != "cuda":
         find_toolchain()
     chosen = {variables.PACKAGE: package, variables.OPS: " ".join(ops), variables.DEVICE: device}

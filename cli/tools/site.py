@@ -14,7 +14,7 @@ import click
 from baracuda.checking.listing.variant import Variant
 from baracuda.codegen.project import kernels_of
 from baracuda.codegen.site.documents import Documents
-from baracuda.codegen.site.html import build, config, write_config
+from baracuda.codegen.site.html import build, config, require_tools, write_config
 from baracuda.codegen.site.pages import Catalogue, navigation, pages
 from baracuda.codegen.site.table import Row
 from baracuda.runtime import KernelSku, Registered, SpecError
@@ -50,6 +50,7 @@ def site(
     folders = [out] if markdown is None else [out, markdown]
     for folder in folders:
         _refuse_others(folder)
+    require_tools()
     project = read_project(specs)
     variants = list_kernels(project, archs=archs, package=package)
     report = Report.of(variants if resources else [])

@@ -88,6 +88,8 @@ from typing import TYPE_CHECKING, Any
 MODULES = {{
 {rows}}}
 
+__all__ = [*MODULES, "MODULES", "import_all"]
+
 if TYPE_CHECKING:
 {imports}
 else:

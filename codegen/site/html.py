@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +56,17 @@ def write_config(path: Path, settings: dict[str, Any]) -> None:
     path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
+def require_tools() -> None:
+    """Raise Unsupported if mkdocs or its theme is missing."""
+    if not all(map(find_spec, ("material", "mkdocs"))):
+        raise Unsupported(_MISSING)
+
+
 def build(path: Path, out: Path) -> None:
     """Build the site of a `mkdocs.yml` in `out`; Unsupported if mkdocs is missing or a link is broken."""
-    try:
-        import_module("material")
-        load, run = import_module("mkdocs.config").load_config, import_module("mkdocs.commands.build").build
-        abort = import_module("mkdocs.exceptions").Abort
-    except ModuleNotFoundError:
-        raise Unsupported(_MISSING) from None
+    require_tools()
+    load, run = import_module("mkdocs.config").load_config, import_module("mkdocs.commands.build").build
+    abort = import_module("mkdocs.exceptions").Abort
     with _warnings() as messages:
         try:
             run(load(str(path)))

@@ -13,8 +13,12 @@ from types import MappingProxyType, ModuleType
 import baracuda.generated
 from baracuda.ops.signature import Signature, plans_of
 
+from .. import require
 from ..wiring import wirings
-from .function import Function
+
+require("jax")
+
+from .function import Function  # noqa: E402
 
 __all__ = ["Function", "functions"]
 

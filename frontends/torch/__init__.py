@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import baracuda.generated
 
-from .functional import rms_norm, scaled_dot_product_attention
-from .modules import CausalConv1d, RMSNorm
-from .registration import register
+from .. import require
+
+require("torch")
+
+from .functional import rms_norm, scaled_dot_product_attention  # noqa: E402
+from .modules import CausalConv1d, RMSNorm  # noqa: E402
+from .registration import register  # noqa: E402
 
 __all__ = ["OPS", "CausalConv1d", "RMSNorm", "register", "rms_norm", "scaled_dot_product_attention"]
 

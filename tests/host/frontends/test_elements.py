@@ -91,3 +91,13 @@ def test_jax_arrays_of_several_types(package: ModuleType) -> None:
     wide = bj.functions(package)["wide"]
     x = np.ones((2, 3), np.float32)
     assert np.array_equal(jax.grad(lambda x: wide(x, element=np.float16).sum())(x), np.full((2, 3), 2.0))
+
+
+def test_registering_twice_changes_nothing(package: ModuleType, ops: object) -> None:
+    assert "arange" in ft.register(package, "elements_of_mine")
+    other = ModuleType("other")
+    vars(other).update({"MODULES": ["Plan"], "Plan": type("OtherPlan", (package.ArangePlan,), {"OP": "arange"})})
+    with pytest.raises(rt.InvalidProblem, match=r"arange is of elements_of_mine.probes.arange"):
+        ft.register(other, "elements_of_mine")
+    with pytest.raises(rt.InvalidProblem, match=r"aten.arange is not one of ours, .*; choose another namespace"):
+        ft.register(other, "aten")

@@ -69,6 +69,14 @@ def test_a_category_does_not_hide_what_the_package_uses(tmp_path: Path, monkeypa
     assert made.ProbePlan.OP == "probe" and made.ProbeDescriptor(n=1, m=2, element="f32").n == 1
 
 
+def test_everything_can_be_imported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = package(tmp_path, MAP, monkeypatch)
+    found: dict[str, Any] = {}
+    exec(f"from {made.__name__} import *", found)
+    assert found.keys() - {"__builtins__"} == {"ProbePlan", "ProbeDescriptor", "MODULES", "import_all"}
+    assert found["ProbePlan"] is made.ProbePlan
+
+
 def test_the_runtime_is_no_field(tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(MAP.replace("  m: {", "  rt: {type: int, doc: d, default: 3}\n  m: {"))
     with pytest.raises(SpecError, match="'rt' is a reserved word"):

@@ -265,6 +265,14 @@ def test_only_an_earlier_site_is_emptied(tmp_path: Path, which: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_without_its_tools_a_site_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baracuda.codegen.site.html.find_spec", lambda name: None)
+    folders = [tmp_path / "out", tmp_path / "pages"]
+    done = CliRunner().invoke(main, ["site", "--out", str(folders[0]), "--markdown", str(folders[1])])
+    assert done.exit_code == 1 and done.stderr.startswith("mkdocs-material is not installed")
+    assert not any(folder.exists() for folder in folders)
+
+
 @pytest.mark.frontends
 @pytest.mark.filterwarnings("default")
 def test_the_site_is_whole(site: Path) -> None:

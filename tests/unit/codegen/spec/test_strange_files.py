@@ -131,6 +131,7 @@ def test_a_site_that_failed_can_be_made_again(tmp_path: Path, monkeypatch: pytes
         folder.mkdir(parents=True, exist_ok=True)
         raise SpecError("no space left")
 
+    monkeypatch.setattr(site_command, "require_tools", lambda: None)
     monkeypatch.setattr(site_command, "pages", lambda _: SimpleNamespace(write=stopped))
     arguments = ["site", "--out", str(tmp_path / "site"), "--markdown", str(tmp_path / "md")]
     for _ in range(2):

@@ -31,7 +31,19 @@ from ..problems.windows import windowed_problems
 from ..ptx.device import ptx_mode
 from ..trials.memory import HostMemory, Memory, check_mode, coverage, gpu_text, memory_of
 from ..variables import COVERAGE, DEVICE, OPS, PACKAGE, SAMPLE, SPECS
-from . import checks, declarations, gpu_code, keys, refusals, remembered, selections, table
+from . import (
+    checks,
+    declarations,
+    gpu_code,
+    invariance,
+    keys,
+    placements,
+    refusals,
+    remembered,
+    selections,
+    special_values,
+    table,
+)
 from .accesses import SMALL, check_accesses, check_beginnings
 from .conversions import TEXTS, check_conversions
 from .defaults import check_defaults
@@ -227,17 +239,17 @@ def test_stored_types(sku: KernelSku, memory: Memory) -> None:
 def test_layouts(sku: KernelSku, memory: Memory) -> None:
     for problem in _few(sku):
         if problem.size <= SMALL or problem == _small(sku):
-            checks.check_layouts(problem, memory)
+            placements.check_layouts(problem, memory)
 
 
 def test_broadcast_inputs(sku: KernelSku, memory: Memory) -> None:
     is_map = subject_of(sku).spec.family == "map"
     for problem in dict.fromkeys([_of_packs(sku), _beside_packs(sku)] if is_map else [_small(sku)]):
-        checks.check_broadcast(problem, memory)
+        placements.check_broadcast(problem, memory)
 
 
 def test_huge_strides(sku: KernelSku, memory: Memory) -> None:
-    checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
+    placements.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
 
 
 def _twos(problem: Problem) -> int:
@@ -246,12 +258,12 @@ def _twos(problem: Problem) -> int:
 
 
 def test_in_place(sku: KernelSku, memory: Memory) -> None:
-    checks.check_in_place(_small(sku), memory)
+    placements.check_in_place(_small(sku), memory)
 
 
 def test_batch_invariance(sku: KernelSku, memory: Memory) -> None:
     for problem in problems_of(sku.op, sku.symbol):
-        checks.check_batch_invariance(problem, memory)
+        invariance.check_batch_invariance(problem, memory)
 
 
 def test_batch_choice(subject: Subject, memory: Memory) -> None:
@@ -260,14 +272,14 @@ def test_batch_choice(subject: Subject, memory: Memory) -> None:
     for sku in chosen[:1] if sampled else chosen:
         largest = sorted(problems_of(sku.op, sku.symbol), key=lambda p: -p.size)  # which a sum's order shows in
         for problem in largest[:2] if sampled else largest:
-            checks.check_batch_choice(problem, memory)
+            invariance.check_batch_choice(problem, memory)
 
 
 def test_architectures(subject: Subject, memory: Memory) -> None:
     promising = {sku.arch: sku for sku in skus(subject, "host") if sku.precision_guarantee.bit_stable_across_arch}
     for sku in promising.values() if len(promising) > 1 else ():
         largest = max(problems_of(sku.op, sku.symbol), key=_size)  # which a sum's order shows in
-        checks.check_architectures(largest, promising.keys() - {sku.arch}, memory)
+        invariance.check_architectures(largest, promising.keys() - {sku.arch}, memory)
 
 
 def _reads_batch(subject: Subject, sku: KernelSku) -> bool:
@@ -279,7 +291,7 @@ def _reads_batch(subject: Subject, sku: KernelSku) -> bool:
 
 
 def test_special_values(sku: KernelSku, memory: Memory) -> None:
-    checks.check_special_values(_small(sku), memory)
+    special_values.check_special_values(_small(sku), memory)
 
 
 if _device() == "cuda":
@@ -304,19 +316,19 @@ if _device() != "cuda":
 if _device() in ("host", "coverage"):
 
     def test_orders(sku: KernelSku, memory: HostMemory) -> None:
-        checks.check_orders(_small(sku), memory)
+        invariance.check_orders(_small(sku), memory)
 
     def test_asynchrony(sku: KernelSku, memory: HostMemory) -> None:
-        checks.check_asynchrony(_turning(sku), memory)
+        invariance.check_asynchrony(_turning(sku), memory)
 
     def test_clusters(sku: KernelSku, memory: HostMemory) -> None:
-        checks.check_asynchrony(_turning(sku), memory)
+        invariance.check_asynchrony(_turning(sku), memory)
 
     def test_lone_layouts(sku: KernelSku, memory: Memory) -> None:
         for problem in dict.fromkeys([_of_packs(sku), *(() if SAMPLE in os.environ else _of_each_code(sku))]):
             checked = _device() == "host" and problem.size <= SMALL
             with check_mode() if checked else nullcontext(memory) as chosen:
-                checks.check_lone_layouts(problem, chosen)
+                placements.check_lone_layouts(problem, chosen)
 
 
 if _device() == "host":
@@ -329,7 +341,7 @@ if _device() == "host":
                 if always or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
                     thoroughly = problem == _small(sku) and sku == _narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
-            checks.check_in_place(_middling(sku), watched)
+            placements.check_in_place(_middling(sku), watched)
             for short in short_problems(subject_of(sku), sku):
                 check_beginnings(short, watched)
             if subject_of(sku).spec.family == "body" or not _turns_once(_turning(sku)):
@@ -346,7 +358,7 @@ if _device() == "host":
                 gpu_code.check_gpu_code(problem, target)
             if family == "map":
                 with ptx_mode(target) as memory:
-                    checks.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
+                    placements.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
 
     def test_texts(sku: KernelSku) -> None:
         gpu_code.check_texts(_middling(sku))

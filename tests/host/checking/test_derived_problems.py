@@ -23,7 +23,7 @@ from baracuda.checking.problems.turns import with_turns
 from baracuda.checking.problems.windows import windowed_problems
 from baracuda.checking.trials.memory import LONE, HostMemory, laid_out
 from baracuda.checking.variables import SAMPLE
-from baracuda.checking.verify import checks, defaults, launches, selections, table
+from baracuda.checking.verify import checks, defaults, invariance, launches, selections, table
 from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, KernelSku
 
@@ -268,7 +268,7 @@ def test_bits_that_another_architecture_does_not_give_are_objected_to() -> None:
     assert not sku.precision_guarantee.bit_stable_across_arch
     problem = max((p for p in problems(subject, sku) if p.size < 1 << 16), key=lambda p: p.size)
     with pytest.raises(AssertionError, match="'y' has other bits with rms_norm_f32"):
-        checks.check_architectures(problem, ["sm_80"], HostMemory())
+        invariance.check_architectures(problem, ["sm_80"], HostMemory())
 
 
 def test_random_rows_reach_clusters() -> None:

@@ -14,7 +14,7 @@ from baracuda.checking.problems.cases import problems, skus
 from baracuda.checking.problems.row import RowProblem as Problem
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.trials.memory import HostMemory
-from baracuda.checking.verify import checks
+from baracuda.checking.verify import checks, placements
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelInternal, Registered
 
@@ -92,7 +92,7 @@ def _complaint(found: list[Problem]) -> str:
         try:
             checks.check_accuracy(few, memory)
             for problem in [p for p in few if p.rows > 1][:3]:
-                checks.check_layouts(problem, memory)
+                placements.check_layouts(problem, memory)
         except (AssertionError, KernelInternal) as error:
             return f"{type(error).__name__}: {error}"
         finally:

@@ -15,7 +15,7 @@ from baracuda.checking.problems.row import RowProblem as Problem
 from baracuda.checking.problems.subject import Subject
 from baracuda.checking.trials.arrange import arrange
 from baracuda.checking.trials.memory import HostMemory, check_mode
-from baracuda.checking.verify import checks
+from baracuda.checking.verify import checks, placements
 from baracuda.checking.verify.accesses import run_watched
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import KernelInternal, Registered
@@ -82,10 +82,10 @@ def test_packs_around_a_dense_row(memory: HostMemory, edit: str, said: str) -> N
 
 def test_packs_around_a_row_in_place(memory: HostMemory) -> None:
     """What a row discards of the packs around it may be stored by others; what it uses may not."""
-    checks.check_in_place(_problem("rms_norm", [5, 2049]), memory)
+    placements.check_in_place(_problem("rms_norm", [5, 2049]), memory)
     late = (r"(const bool live = row < \w+_size;)", r"\1 if (!threadIdx.x) args.y_.row(space, 2)[0] = T(0);")
     with pytest.raises(KernelInternal, match=r"race .*'y' byte 16392 "):
-        checks.check_in_place(_problem("rms_norm", [5, 2049], "f32", late), memory)
+        placements.check_in_place(_problem("rms_norm", [5, 2049], "f32", late), memory)
 
 
 def test_output_that_is_not_written(memory: HostMemory) -> None:

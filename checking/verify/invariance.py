@@ -1,0 +1,149 @@
+"""Checks of bits that may not depend on the order of work, the architecture, or the rest of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from baracuda.runtime import BaracudaError, PlanPreference, Unsupported
+
+from ..oracles.oracle import with_saved
+from ..problems.problem import Arrays, Problem
+from ..problems.turns import anew
+from ..trials.arrange import arrange, same_bits
+from ..trials.memory import HostMemory, Memory
+from ..trials.trial import wrong_in
+from .agreement import compared, label_of, promised_by, require_same
+
+# Of threads, a seed, OS threads, and of blocks.
+_ORDERS = (
+    ("reverse", 0, 1, "in order"),
+    ("random", 1, 2, "in order"),
+    ("random", 2, 1, "interleaved"),
+)
+_MULTIPROCESSORS = (1, 2, 13)
+
+
+def check_orders(problem: Problem, memory: HostMemory) -> None:
+    """Whatever the order of threads and blocks and the number of multiprocessors, promised bits stay the same."""
+    device = memory.device
+    arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
+    base = arrange(problem, arrays, memory).run()
+    _require_moved(problem, arrays, base)
+    before = device.order, device.seed, device.workers, device.blocks, device.multiprocessors
+    try:
+        for order in _ORDERS:
+            device.order, device.seed, device.workers, device.blocks = order
+            outputs = arrange(problem, arrays, memory).run()
+            require_same(problem, base, outputs, promised_by(problem, "deterministic"), f"order {order}")
+        device.order, device.seed, device.workers, device.blocks, _ = before
+        for device.multiprocessors in _MULTIPROCESSORS:
+            outputs = arrange(problem, arrays, memory).run(anew(problem).plan)
+            change = f"{device.multiprocessors} multiprocessors"
+            require_same(problem, base, outputs, promised_by(problem, "bit_stable_across_arch"), change)
+    finally:
+        device.order, device.seed, device.workers, device.blocks, device.multiprocessors = before
+
+
+def check_architectures(problem: Problem, archs: Collection[str], memory: Memory) -> None:
+    """A kernel that promises its bits everywhere has those of the kernel that each other architecture selects."""
+    promised, rungs = promised_by(problem, "bit_stable_across_arch"), frozenset({"bit_stable_across_arch"})
+    arrays, _ = with_saved(problem, problem.draw(seed=12), problem.stored_types(), problem.draw_hidden(seed=12))
+    base = arrange(problem, arrays, memory).run()
+    for arch in archs:
+        other, preference = copy(problem), PlanPreference(rungs=rungs, archs=frozenset({arch}))
+        try:
+            other.plan = type(problem.plan).select(problem.descriptor, preference)
+        except Unsupported:
+            continue
+        outputs = arrange(other, arrays, memory).run()
+        require_same(problem, base, outputs, promised, f"{other.plan.sku.symbol}, which {arch} selects")
+
+
+def _require_moved(problem: Problem, arrays: Arrays, outputs: Arrays) -> None:
+    """Outputs that are said to be moved hold nothing but values of inputs of their type, and 0."""
+    for argument, name in problem.results.items():
+        if getattr(problem.spec.outputs[name], "moved", False):
+            alike = [a.reshape(-1) for a in arrays.values() if a.dtype == outputs[argument].dtype]
+            strange = ~np.isin(outputs[argument], np.concatenate([*alike, np.zeros(1, outputs[argument].dtype)]))
+            if strange.any():
+                value = outputs[argument][strange][0]
+                raise AssertionError(f"{label_of(problem)}: {argument!r} is to be moved, but {value} is in no input")
+
+
+_BATCHES = (1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33)
+
+
+def check_batch_invariance(problem: Problem, memory: Memory) -> None:
+    """Rows and samples have the same bits in half of a batch, whichever kernel serves that."""
+    promised, batch = _batch_invariant(problem), problem.batch or 0
+    if promised and batch > 1:
+        _require_same_rows(problem, problem.with_batch(batch // 2), promised, memory)
+
+
+def check_batch_choice(problem: Problem, memory: Memory) -> None:
+    """Rows and samples have the same bits in the nearest batch that another kernel serves."""
+    promised, batch = _batch_invariant(problem), problem.batch or 0
+    for count in sorted(_BATCHES, key=lambda count: abs(count - batch)) if promised and batch else ():
+        try:
+            other = problem.with_batch(count)
+        except BaracudaError:  # a requirement, or no kernel
+            continue
+        if other.plan.sku != problem.plan.sku:
+            whole, part = (other, problem) if count > batch else (problem, other)
+            _require_same_rows(whole, part, promised, memory)
+            return
+
+
+def _batch_invariant(problem: Problem) -> list[str]:
+    return [name for name, rungs in problem.plan.PROMISES.items() if "batch_invariant" in rungs]
+
+
+def _require_same_rows(whole: Problem, part: Problem, promised: list[str], memory: Memory) -> None:
+    """The part of a batch has the bits that it has in the whole."""
+    arrays, _ = with_saved(whole, whole.draw(seed=7), whole.stored_types(), whole.draw_hidden(seed=7))
+    base = arrange(whole, arrays, memory).run()
+    cut = {n: _first(a, part.shape_of(n)) for n, a in arrays.items()}
+    outputs = arrange(part, cut, memory).run()
+    for name in promised:
+        if name in outputs and not same_bits(_first(base[name], part.shape_of(name)), outputs[name]):
+            kernel = "" if part.plan.sku == whole.plan.sku else f", which {part.plan.sku.symbol} serves"
+            raise AssertionError(f"{label_of(whole)}: {name!r} has other bits in a batch of {part.batch}{kernel}")
+
+
+def check_asynchrony(problem: Problem, memory: HostMemory) -> None:
+    """Results are right and have the same bits whenever TMA and wgmma do their work, in whatever order threads run.
+
+    First on one multiprocessor, so that blocks which stay take several turns; then in blocks that take turns.
+    """
+    types = problem.stored_types()
+    arrays, exact = with_saved(problem, problem.draw(seed=3), types, problem.draw_hidden(seed=3))
+    with memory.multiprocessors(1):
+        late = _late_and(problem, arrays, memory, problem.plan, "early", "reverse", "in order")
+        if wrong := wrong_in(compared(problem, arrays, exact, late, types)):
+            raise AssertionError(f"{label_of(problem)}, on one multiprocessor: {wrong}")
+    _late_and(problem, arrays, memory, anew(problem).plan, "random", "random", "interleaved")
+
+
+def _late_and(problem: Problem, arrays: Arrays, memory: HostMemory, plan: Any, *how: str) -> Arrays:
+    """Results with everything done late, after a comparison with those of another asynchrony, order and blocks."""
+    device = memory.device
+    late = arrange(problem, arrays, memory).run(plan)
+    before = device.asynchrony, device.order, device.blocks, device.seed
+    device.asynchrony, device.order, device.blocks, device.seed = *how, 17
+    try:
+        outputs = arrange(problem, arrays, memory).run(plan)
+    finally:
+        device.asynchrony, device.order, device.blocks, device.seed = before
+    for name in late:
+        if not same_bits(late[name], outputs[name]):
+            said = "asynchrony {!r}, order {!r} and blocks {!r}".format(*how)
+            raise AssertionError(f"{label_of(problem)}: {name!r} has other bits with {said}")
+    return late
+
+
+def _first(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(array[tuple(slice(n) for n in shape)])

@@ -1,0 +1,145 @@
+"""Checks of NaN, infinities, zeros, subnormal and enormous numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..oracles.accuracy import as_float, compare
+from ..oracles.oracle import explicit, tolerances, widen, with_saved
+from ..oracles.references import definition
+from ..problems.body import BodyProblem
+from ..problems.problem import Arrays, Problem
+from ..problems.row import RowProblem
+from ..trials.arrange import arrange, same_bits
+from ..trials.memory import Memory
+from .agreement import compared, label_of
+from .checks import LARGE, check_problem
+
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
+
+
+def check_special_values(problem: Problem, memory: Memory) -> None:
+    """NaN, infinities, signed zeros and subnormals give what the formula gives, and change no other row.
+
+    Enormous numbers do, too, but in gradients, where they overflow; and rows of zeros.
+    """
+    if isinstance(problem, RowProblem):
+        _check_special_rows(problem, memory)
+        check_problem(problem, memory, style="sparse", variant="rows of zeros")
+    else:
+        _check_special_elements(problem, memory)
+    if problem.spec.gradient is None:
+        check_problem(problem, memory, style="enormous", variant="enormous inputs")
+
+
+def _check_special_elements(problem: Problem, memory: Memory) -> None:
+    for name in (n for n in problem.arguments if n in problem.spec.inputs and n not in problem.saved):
+        drawn = problem.draw(seed=8)
+        if not problem.stored_types()[name].row.unit_roundoff or drawn[name].dtype.kind == "c" or not drawn[name].size:
+            continue
+        clean, usual = with_saved(problem, drawn, problem.stored_types(), problem.draw_hidden(seed=8))
+        calm = tolerances(problem, clean, usual, problem.stored_types())
+        for turn, value in enumerate(SPECIAL if problem.size <= LARGE else SPECIAL[:2]):
+            if np.isinf(value) and _finite_only(problem, name):
+                continue
+            place = (7 * turn + 1) % drawn[name].size
+            arrays = _with(drawn, name, place, value)
+            full, exact = with_saved(problem, arrays, problem.stored_types(), problem.draw_hidden(seed=8))
+            outputs = arrange(problem, full, memory).run()
+            allowed = tolerances(problem, full, exact, problem.stored_types())
+            for argument, result in problem.results.items():
+                got = problem.flat(argument, as_float(outputs[argument]))
+                expected = np.asarray(exact[result], np.float64)
+                if np.isnan(value) and _skips_zeros(problem):
+                    # Which outputs 0 times NaN reaches is up to the definition, but NaN must not vanish.
+                    if (
+                        np.isnan(expected).any()
+                        and not np.isnan(got).any()
+                        and _matters(problem, drawn, name, place, result)
+                    ):
+                        raise AssertionError(f"{label_of(problem)}, {value} in {name!r}: {argument!r} loses it")
+                    expected = np.where(np.isnan(got) | np.isnan(expected), got, expected)
+                if np.isinf(value) and _skips_zeros(problem):  # its weight may underflow to 0 in a half type
+                    expected = np.where(np.isnan(got) & np.isinf(expected), got, expected)
+                    if problem.spec.gradient is not None:  # 0 times infinity, or infinity less infinity, as for NaN
+                        expected = np.where(np.isnan(got) | np.isnan(expected), got, expected)
+                bound = np.where(np.isfinite(allowed[argument]), allowed[argument], calm[argument])
+                accuracy = compare(got, expected, bound, problem.stored_types()[argument])
+                if not accuracy.worst_ratio <= 1:
+                    raise AssertionError(f"{label_of(problem)}, {value} in {name!r}: {argument!r} is wrong, {accuracy}")
+
+
+def _with(arrays: Arrays, name: str, place: int, value: float) -> Arrays:
+    """`arrays`, one element of one of them changed."""
+    changed = {**arrays, name: arrays[name].copy()}
+    changed[name].flat[place] = value
+    return changed
+
+
+def _matters(problem: Problem, arrays: Arrays, name: str, place: int, result: str) -> bool:
+    """Whether a result depends on an element, which a mask may hide."""
+    other = _with(arrays, name, place, 2 * float(arrays[name].flat[place]) + 1)
+    types, hidden = problem.stored_types(), problem.draw_hidden(seed=8)
+    before, after = (with_saved(problem, a, types, hidden)[1][result] for a in (arrays, other))
+    return not np.array_equal(before, after, equal_nan=True)
+
+
+def _skips_zeros(problem: Problem) -> bool:
+    """Whether 0 times NaN may be 0: in gradients of hand-written kernels, and by some definitions."""
+    if not isinstance(problem, BodyProblem):
+        return False
+    return problem.spec.gradient is not None or definition(problem.spec.oracle).skips_zeros
+
+
+def _finite_only(problem: Problem, name: str) -> bool:
+    """Whether an input must be finite: by the spec, or in a gradient unless it is linear in it."""
+    gradient = problem.spec.gradient
+    return (gradient is not None and name not in gradient.cotangents) or problem.element in problem.spec.tests.finite
+
+
+def _check_special_rows(problem: RowProblem, memory: Memory) -> None:
+    inputs = [n for n in problem.arguments if n in problem.spec.inputs]
+    floats = [n for n in inputs if problem.stored_types()[n].row.unit_roundoff]  # integers have no special values
+    clean, _ = with_saved(problem, problem.draw(seed=8), problem.stored_types(), problem.draw_hidden(seed=8))
+    base = arrange(problem, clean, memory).run()
+    subnormal = problem.element.row.smallest_normal / 4
+    for name in floats:
+        of_rows = problem.row_dim in problem.spec.tensors[name].dims
+        for turn, value in enumerate((*SPECIAL, subnormal)):
+            arrays = dict(clean)
+            flat = np.array(problem.flat(name, arrays[name]))
+            if not flat.size:
+                return
+            row = turn % problem.rows if of_rows else 0
+            flat[row, (7 * turn) % flat.shape[1]] = value
+            arrays[name] = np.ascontiguousarray(problem.caller(name, flat, arrays[name].shape))
+            outputs = arrange(problem, arrays, memory).run()
+            exact = _with_overflow(problem, arrays)
+            _require_kinds(problem, arrays, outputs, exact, f"{value} in {name!r}")
+            if of_rows:
+                _require_others_untouched(problem, base, outputs, row, f"{value} in {name!r}")
+
+
+def _with_overflow(problem: Problem, arrays: Arrays) -> dict[str, Any]:
+    """What the formula gives, overflowing where the accumulator does."""
+    exact = explicit(problem, widen(problem, arrays)) or {}
+    narrow = explicit(problem, widen(problem, arrays, problem.element.row.acc.row.numpy)) or {}
+    return {n: np.where(np.isfinite(narrow[n]), exact[n], narrow[n]) for n in problem.results.values()}
+
+
+def _require_kinds(problem: Problem, arrays: Arrays, outputs: Arrays, exact: Mapping[str, Any], change: str) -> None:
+    for name, accuracy in compared(problem, arrays, exact, outputs, problem.stored_types(), {}).items():
+        if not np.isfinite(accuracy.worst_ratio) or accuracy.worst_ratio > 1:
+            raise AssertionError(f"{label_of(problem)}, {change}: {name!r} is not what the formula gives, {accuracy}")
+
+
+def _require_others_untouched(problem: RowProblem, base: Arrays, outputs: Arrays, row: int, change: str) -> None:
+    for name, output in outputs.items():
+        if problem.row_dim not in problem.spec.tensors[name].dims:
+            continue
+        others = np.delete(np.arange(problem.rows), row)
+        if not same_bits(problem.flat(name, base[name])[others], problem.flat(name, output)[others]):
+            raise AssertionError(f"{label_of(problem)}, {change}: rows of {name!r} beside row {row} changed")

@@ -30,7 +30,7 @@ _CPP = (
 SCHEDULE_NAMES = ("threads", "itemsize", "accsize", "multiprocessors")
 # Arguments of plans and functions beside the spec's own, and what descriptors have beside their fields.
 _MEMBERS = frozenset(n for kind in (RowDescriptor, MapDescriptor) for n in dir(kind) if not n.startswith("_"))
-INTERFACE = frozenset({"self", "stream", "workspace", "element", "device", "rt"}) | _MEMBERS  # rt: the runtime
+INTERFACE = frozenset({"self", "stream", "workspace", "element", "rt"}) | _MEMBERS  # `rt` is the runtime in plans
 OF_OPS = frozenset(("functions", "rt"))  # what stands beside ops in `baracuda.ops`, and in its stub
 LANGUAGE = frozenset((*CALLED, *REDUCTIONS, *QUERIES, *CASTS))
 KEYWORDS = frozenset(_CPP.split()) | frozenset(keyword.kwlist)

@@ -42,10 +42,10 @@ class Op:
         self._written = tuple(i for i, a in inputs if a.written)
         self._prepared: dict[Any, Prepared] = {}
 
-    def compute(self, *inputs: Any, device: Any = None, **keywords: Any) -> Any:
+    def compute(self, *inputs: Any, **keywords: Any) -> Any:
         """Allocate the outputs and run the plan on the current stream."""
         tensors = self._fitted(inputs)
-        first, device = place_of(tensors, device)
+        first, device = place_of(tensors, self._device_called(keywords))
         prepared = self._plan(tensors, keywords, device)
         scratch = prepared.workspace_bytes
         outputs = self._allocated(prepared.outputs, first, device)
@@ -56,9 +56,9 @@ class Op:
             torch.autograd.graph.increment_version(tensors[index])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def trace(self, *inputs: Any, device: Any = None, **keywords: Any) -> Any:
+    def trace(self, *inputs: Any, **keywords: Any) -> Any:
         """The outputs without data, for symbolic extents too."""
-        tensors = self._fitted(inputs)
+        tensors, device = self._fitted(inputs), self._device_called(keywords)
         if len(places := {str(t.device) for t in tensors if t is not None}) > 1:
             raise rt.InvalidProblem(f"{self.signature.name}: tensors are on {sorted(places)}; move them to one device")
         named = self.signature.named(tensors)
@@ -66,6 +66,10 @@ class Op:
         descriptor = self.signature.plan.DESCRIPTOR.unchecked(element=element, **fields)
         outputs = self._allocated(tuple(self._specs(descriptor, keywords)), *place_of(tensors, device))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _device_called(self, keywords: dict[str, Any]) -> Any:
+        """Take the device that an op without required inputs runs on out of the keywords."""
+        return keywords.pop("device", None) if self.signature.takes_device else None
 
     def _fitted(self, inputs: tuple[Any, ...]) -> Sequence[Any]:
         """All inputs, including those that torch leaves out, in a layout that the kernels can read."""

@@ -62,19 +62,19 @@ def _define(library: Any, namespace: str, signature: Signature) -> None:
     library.define(signature.schema, tags=_TAGS)
     torch.library.register_fake(f"{namespace}::{name}", op.trace, lib=library)
     overload = _overload(namespace, name)
-    if signature.takes_device:
-        library.impl(name, _by_device(overload), "BackendSelect", with_keyset=True)
+    if all(a.optional for a in signature.inputs):
+        library.impl(name, _by_device(signature, overload), "BackendSelect", with_keyset=True)
     for device in _DEVICES:
         key = device.upper()
         library.impl(name, op.compute, key)
         library.impl(name, casting(signature, overload, device), f"Autocast{key}")
 
 
-def _by_device(overload: Any) -> Callable[..., Any]:
+def _by_device(signature: Signature, overload: Any) -> Callable[..., Any]:
     """The op where no tensor may tell its device: the one called for does."""
 
     def call(_keys: Any, *tensors: Any, **keywords: Any) -> Any:
-        _, device = place_of(tensors, keywords.get("device"))
+        _, device = place_of(tensors, keywords.get("device") if signature.takes_device else None)
         key = getattr(torch._C.DispatchKey, torch._C._dispatch_key_for_device(device.type))
         return overload.redispatch(torch._C.DispatchKeySet(key), *tensors, **keywords)
 

@@ -49,8 +49,8 @@ class Signature(plain.Signature):
 
     @cached_property
     def takes_device(self) -> bool:
-        """Whether the device is a keyword, because no input is required."""
-        return all(a.optional for a in self.inputs)
+        """Whether the device is a keyword, because no input is required; never instead of a field of this name."""
+        return all(a.optional for a in self.inputs) and "device" not in self.plan.DESCRIPTOR._types
 
     def element_of(self, tensors: plain.Tensors, keywords: plain.Keywords) -> rt.ElementKind:
         types = {name: tensors[name].dtype for name in self.typed if tensors[name] is not None}

@@ -29,7 +29,9 @@ BACKWARD = (
     .replace("reproducibility", "gradient: {of: wide, cotangents: {dy: y}, wrt: {dx: x}}\nreproducibility")
 )
 WIDE = WIDE.replace("y: {dims: [i, j]", "y: {dims: [i, j], dtype: [acc, T]")
-SPECS = {"arange": ARANGE, "scaled": SCALED, "wide": WIDE, "wide_backward": BACKWARD}
+PLACED = ARANGE.replace("  n:", "  device:").replace("of: n", "of: device").replace("n >=", "device >=")
+PLACED = PLACED.replace("{n: 3", "{device: 3")
+SPECS = {"arange": ARANGE, "placed": PLACED, "scaled": SCALED, "wide": WIDE, "wide_backward": BACKWARD}
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,10 @@ def test_torch_without_tensors(ops: object) -> None:
     assert ops.arange(n=2, m=3, element=torch.float16, device="meta").device.type == "meta"
     with pytest.raises(Exception, match="arange takes element as well; pass element=, one of f32, f16"):
         ops.arange(n=2, m=3)
+
+
+def test_torch_has_no_device_instead_of_a_field(ops: object) -> None:
+    assert torch.equal(ops.placed(device=2, m=3, element=torch.float32), torch.arange(6.0).reshape(2, 3))
 
 
 def test_torch_with_optional_tensors(ops: object) -> None:

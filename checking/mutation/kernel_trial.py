@@ -17,7 +17,7 @@ from baracuda.runtime.host.toolchain import find_toolchain
 
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory
-from ..verify import suite
+from ..verify import chosen
 from . import stages
 from .mutants import probes
 from .mutants.kernels import Mutant
@@ -79,7 +79,7 @@ def _variants(sku: KernelSku, text: str) -> list[KernelSource]:
 
     Element types of single tensors are left out: they change conversions, not statements.
     """
-    problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    problems = sorted(chosen.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     sources = [replace(source, text=text) for problem in problems for source in problem.plan.sources()]
     return list(dict.fromkeys(sources))
 
@@ -92,8 +92,8 @@ def instead_of(device: Any, row: Registered, text: str) -> Iterator[None]:
     def changed(source: KernelSource) -> Any:
         return load(device, replace(source, text=text) if source.symbol in symbols else source)
 
-    suite.problems_of.cache_clear()  # earlier plans keep launches of the original
-    suite.subject_of(row.sku).plan._selected.clear()
+    chosen.problems_of.cache_clear()  # earlier plans keep launches of the original
+    chosen.subject_of(row.sku).plan._selected.clear()
     device.load, device.is_loaded = changed, lambda source: False
     try:
         yield
@@ -103,5 +103,5 @@ def instead_of(device: Any, row: Registered, text: str) -> Iterator[None]:
 
 def _symbols(sku: KernelSku) -> frozenset[str]:
     """The entry points of a kernel."""
-    names = [kernel.name for kernel in getattr(suite.subject_of(sku).plan, "KERNELS", ())]
+    names = [kernel.name for kernel in getattr(chosen.subject_of(sku).plan, "KERNELS", ())]
     return frozenset([sku.symbol, *(f"{sku.symbol}_{name}" for name in names)])

@@ -7,7 +7,7 @@ from functools import cache
 
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory
-from ..verify import suite
+from ..verify import chosen
 from . import stages
 from .mutants.kernels import Mutant
 from .mutants.plans import put_in_place, source_of
@@ -33,5 +33,5 @@ class PlanBench:
             put_in_place(self.module.__name__, mutant.apply(source_of(self.module)[1]))
         except Exception as error:  # the mutant cannot be imported
             return Verdict(KILLED, "import", in_one_line(error))
-        suite.problems_of.cache_clear()
+        chosen.problems_of.cache_clear()
         return first_objection(self.stages[rest])

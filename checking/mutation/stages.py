@@ -12,7 +12,7 @@ from baracuda.runtime import KernelSku
 from ..problems.cases import fills_packs, short_problems
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory, check_mode
-from ..verify import accesses, checks, suite, table
+from ..verify import accesses, checks, chosen, suite, table
 
 # The suite's tests that kill most per second; others follow in the suite's order.
 _FIRST = (
@@ -98,20 +98,20 @@ def _accesses(sku: KernelSku) -> None:
     """Check mode on the smallest problem of several rows whose rows are whole packs, on one whose are not, and on rows
     far shorter than the tile.
     """
-    problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    problems = sorted(chosen.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     vec = 16 // sku.element.row.bytes
     several = [p for p in problems if p.several]
     with check_mode() as watched:
         for packed in (True, False):
             for problem in [p for p in several if fills_packs(p, vec) == packed][:1]:
                 accesses.check_accesses(problem, watched, thoroughly=False)
-        for problem in short_problems(suite.subject_of(sku), sku):
+        for problem in short_problems(chosen.subject_of(sku), sku):
             accesses.check_beginnings(problem, watched)
 
 
 def smallest(sku: KernelSku, memory: HostMemory, count: int = 3) -> None:
     """The accuracy of ordinary inputs on a few small problems of several rows, and on the smallest of all."""
-    problems = sorted(suite.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
+    problems = sorted(chosen.problems_of(sku.op, sku.symbol), key=lambda p: p.size)
     several = [p for p in problems if p.several]
     for problem in [*several[:count], *problems[:1]]:
         for name, accuracy in checks.measured(problem, memory, "normal").items():

@@ -27,7 +27,7 @@ from ..oracles.memo import memo
 from ..problems.cases import skus
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory, check_mode, gpu_text
-from ..verify import gpu_code, suite, table
+from ..verify import chosen, gpu_code, suite, table
 from . import stages
 from .stages import Stage
 from .verdict import KILLED, SAME, STILLBORN, Verdict, in_one_line
@@ -128,14 +128,14 @@ def _kernels(check: str, question: Question) -> list[KernelSku]:
 
 
 def _subjects(ops: Sequence[str]) -> list[Subject]:
-    return [subject for subject in suite.subjects() if subject.spec.op in ops]
+    return [subject for subject in chosen.subjects() if subject.spec.op in ops]
 
 
 def _differs(ops: Sequence[str], include: Path) -> bool:
     """Whether the host compiler sees another text of any kernel with the headers in `include`."""
     sources: dict[object, KernelSource] = {}
     for sku in _kernels("accuracy", Question(tuple(ops))):
-        problem = max(suite.problems_of(sku.op, sku.symbol), key=lambda problem: problem.size)
+        problem = max(chosen.problems_of(sku.op, sku.symbol), key=lambda problem: problem.size)
         for source in islice(problem.plan.sources(), 1):  # an empty problem has none
             sources.setdefault((source.path, *(define.partition("=")[0] for define in source.defines)), source)
     seen = [(source, target) for source in sources.values() for target in (gpu_code.OLDEST, gpu_code.NEWEST)]

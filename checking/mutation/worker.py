@@ -1,7 +1,7 @@
 """A process that judges mutants of one kernel or plan, after its unchanged tests have passed.
 
 ``python -m baracuda.checking.mutation.worker`` reads a `Job` as JSON and writes an `Outcome` per line, also as JSON;
-the environment variables of `verify.suite` say where specs and plans are.
+the environment variables of `verify.chosen` say where specs and plans are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from baracuda.runtime import REGISTRY, InvalidProblem
 from ..oracles.memo import memo
 from ..problems.subject import Subject
 from ..trials.memory import HostMemory
-from ..verify import suite
+from ..verify import chosen
 from .kernel_trial import KernelBench
 from .mutants.kernels import KERNEL, PLAN, Mutant, of_kernels
 from .mutants.plans import of_plan
@@ -93,7 +93,7 @@ def main() -> None:
         answers.flush()
 
     with memo():
-        judge(job, {s.spec.op: s for s in suite.subjects()}, report)
+        judge(job, {s.spec.op: s for s in chosen.subjects()}, report)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from ..problems.cases import fills_packs, skus
 from ..trials.arrange import arrange
 from ..trials.memory import memory_of
 from ..variables import DEVICE
-from .suite import problems_of, subjects
+from .chosen import problems_of, subjects
 
 _LAYOUTS = {"packed": "gap", "dense": "shifted", "strided": "step"}
 

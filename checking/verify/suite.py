@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
-from functools import cache
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from baracuda.codegen.spec.load import load_folder
 from baracuda.codegen.spec.spec import BodySpec
 from baracuda.runtime import KernelSku
 from baracuda.runtime.plans.formula import names_in
 
-from ..problems.cases import benched, fills_packs, problems, random_problems, short_problems, skus
+from ..problems.cases import random_problems, short_problems, skus
 from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
-from ..problems.problem import Problem
-from ..problems.row import RowProblem
 from ..problems.shrunken import shrunken_problems
 from ..problems.subject import Subject
 from ..problems.sums import in_turns
-from ..problems.turns import with_turns
 from ..problems.windows import windowed_problems
 from ..ptx.device import ptx_mode
 from ..trials.memory import HostMemory, Memory, check_mode, coverage, gpu_text, memory_of
-from ..variables import COVERAGE, DEVICE, OPS, PACKAGE, SAMPLE, SPECS
+from ..variables import COVERAGE, DEVICE, SAMPLE, SPECS
 from . import (
     checks,
     declarations,
@@ -45,122 +39,34 @@ from . import (
     table,
 )
 from .accesses import SMALL, check_accesses, check_beginnings
+from .chosen import (
+    HERE,
+    beside_packs,
+    few,
+    large,
+    middling,
+    narrowest,
+    of_each_code,
+    of_packs,
+    problems_of,
+    size_of,
+    smallest,
+    subject_of,
+    subjects,
+    turning,
+    turns_once,
+    twos,
+)
 from .conversions import TEXTS, check_conversions
 from .defaults import check_defaults
 from .second_opinions import check_definition
 
 _RANDOM = 12  # random problems per SKU on which two devices are compared
-_DERIVED = 8  # problems in which features meet, among which one of whole packs is looked for
 _AGREEMENT = "agreement_with_the_host_device"
-HERE = Path(__file__).resolve().parents[2] / "specs"
-
-
-@cache
-def subjects() -> tuple[Subject, ...]:
-    """The ops under test."""
-    loaded = load_folder(Path(os.environ.get(SPECS, HERE)))
-    chosen = os.environ.get(OPS, "").split()
-    package = os.environ.get(PACKAGE, "baracuda.generated")
-    return tuple(Subject(subject, loaded, package) for op, subject in loaded.items() if not chosen or op in chosen)
-
-
-@cache
-def problems_of(op: str, symbol: str) -> tuple[Problem, ...]:
-    subject = next(s for s in subjects() if s.spec.op == op)
-    sku = next(s for s in skus(subject) if s.symbol == symbol)
-    return tuple(problems(subject, sku))
 
 
 def _device() -> str:
     return os.environ.get(DEVICE, "host")
-
-
-def _small(sku: KernelSku) -> Problem:
-    """The smallest problem of a SKU with several rows, cells or samples, or at least without empty arrays."""
-    return min(problems_of(sku.op, sku.symbol), key=lambda p: (not p.several, _has_empty(p), p.size))
-
-
-def _has_empty(problem: Problem) -> bool:
-    return any(0 in problem.shape_of(name) for name in problem.arguments)
-
-
-def _middling(sku: KernelSku) -> Problem:
-    """The largest of the small problems of a SKU."""
-    small = [p for p in problems_of(sku.op, sku.symbol) if p.size <= SMALL]
-    return max(small, key=lambda p: p.size, default=_small(sku))
-
-
-def _large(subject: Subject) -> list[Problem]:
-    """Of each element type the benchmarked problem that most kernels may serve; in a sampled run one of all."""
-    of_each = [max(benched(subject, dtype), key=_kernels_and_arguments) for dtype in subject.spec.dtypes]
-    return of_each if SAMPLE not in os.environ else [max(of_each, key=_kernels_and_arguments)]
-
-
-def _kernels_and_arguments(problem: Problem) -> tuple[int, int, int]:
-    return len(problem.plan.skus), len(problem.arguments), problem.size
-
-
-def _of_packs(sku: KernelSku) -> Problem:
-    """The smallest problem whose contiguous arrays consist of whole packs, as those that vectors load do."""
-    vec, problems = 16 // sku.element.row.bytes, problems_of(sku.op, sku.symbol)
-    derived = (problem for problem, _ in paired_problems(subject_of(sku), sku, problems))
-    several = (p for p in (*problems, *islice(derived, _DERIVED)) if p.several and fills_packs(p, vec))
-    return min(several, key=lambda p: p.size, default=_small(sku))
-
-
-def _beside_packs(sku: KernelSku) -> Problem:
-    """The smallest problem in which packs lie in two rows."""
-    vec = 16 // sku.element.row.bytes
-
-    def in_two_rows(shape: tuple[int, ...]) -> bool:
-        return len(shape) > 1 and shape[-1] > vec and shape[-1] % vec > 0
-
-    several = (problem for problem in problems_of(sku.op, sku.symbol) if problem.several)
-    ragged = (problem for problem in several if any(map(in_two_rows, map(problem.shape_of, problem.arguments))))
-    return min(ragged, key=_size, default=_small(sku))
-
-
-def _of_each_code(sku: KernelSku) -> list[Problem]:
-    """The smallest problem for each code that settings and optional arguments make of a SKU."""
-    by_code: dict[Hashable, Problem] = {}
-    for problem in sorted(problems_of(sku.op, sku.symbol), key=lambda p: (not p.several, p.size)):
-        by_code.setdefault(table.code_of(problem), problem)
-    return list(by_code.values())
-
-
-def _turning(sku: KernelSku) -> Problem:
-    return with_turns(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
-
-
-def _turns_once(problem: Problem) -> bool:
-    """Whether no block of a row op takes more rows after its first."""
-    if not isinstance(problem, RowProblem) or not problem.plan.sku.tile.blocks:
-        return True
-    tile = problem.plan.sku.tile
-    return bool(problem.rows <= tile.rows * tile.blocks)
-
-
-def _size(problem: Problem) -> int:
-    return problem.size
-
-
-def _few(sku: KernelSku) -> list[Problem]:
-    """For bodies the smallest problem and the one with most arguments; for other families all."""
-    problems = problems_of(sku.op, sku.symbol)
-    if subject_of(sku).spec.family != "body":
-        return list(problems)
-    most = max((p for p in problems if p.size <= SMALL), key=lambda p: len(p.arguments), default=_small(sku))
-    return [_small(sku)] if most == _small(sku) else [_small(sku), most]
-
-
-def _narrowest(sku: KernelSku) -> KernelSku:
-    """The first SKU of the same op, element, architecture and kind of schedule, for checks that tiles do not affect."""
-    alike = (s for s in skus(subject_of(sku)) if (s.element, s.arch) == (sku.element, sku.arch))
-    return next(s for s in alike if table.numbers(s) == table.numbers(sku))
-
-
-def subject_of(sku: KernelSku) -> Subject:
-    return next(s for s in subjects() if s.spec.op == sku.op)
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
@@ -210,7 +116,7 @@ def text_for(test: Any, sku: KernelSku | None) -> str | None:
 def test_accuracy(sku: KernelSku, memory: Memory) -> None:
     # Few problems small enough to test select a body's larger schedules, and sums over split keys are far more exact
     # than their bound.
-    tight = subject_of(sku).spec.family != "body" or (sku == _narrowest(sku) and "splits" not in table.numbers(sku))
+    tight = subject_of(sku).spec.family != "body" or (sku == narrowest(sku) and "splits" not in table.numbers(sku))
     checks.check_accuracy(list(problems_of(sku.op, sku.symbol)), memory, tight=tight)
 
 
@@ -229,36 +135,31 @@ def test_feature_pairs(sku: KernelSku, memory: Memory) -> None:
 
 
 def test_explicit_formula(sku: KernelSku, memory: Memory) -> None:
-    checks.check_explicit(_small(sku), memory)
+    checks.check_explicit(smallest(sku), memory)
 
 
 def test_stored_types(sku: KernelSku, memory: Memory) -> None:
-    checks.check_stored_types(_small(sku), memory)
+    checks.check_stored_types(smallest(sku), memory)
 
 
 def test_layouts(sku: KernelSku, memory: Memory) -> None:
-    for problem in _few(sku):
-        if problem.size <= SMALL or problem == _small(sku):
+    for problem in few(sku):
+        if problem.size <= SMALL or problem == smallest(sku):
             placements.check_layouts(problem, memory)
 
 
 def test_broadcast_inputs(sku: KernelSku, memory: Memory) -> None:
     is_map = subject_of(sku).spec.family == "map"
-    for problem in dict.fromkeys([_of_packs(sku), _beside_packs(sku)] if is_map else [_small(sku)]):
+    for problem in dict.fromkeys([of_packs(sku), beside_packs(sku)] if is_map else [smallest(sku)]):
         placements.check_broadcast(problem, memory)
 
 
 def test_huge_strides(sku: KernelSku, memory: Memory) -> None:
-    placements.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
-
-
-def _twos(problem: Problem) -> int:
-    """The number of axes of extent 2, of the array with most."""
-    return max(problem.shape_of(name).count(2) for name in problem.arguments)
+    placements.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=twos), memory)
 
 
 def test_in_place(sku: KernelSku, memory: Memory) -> None:
-    placements.check_in_place(_small(sku), memory)
+    placements.check_in_place(smallest(sku), memory)
 
 
 def test_batch_invariance(sku: KernelSku, memory: Memory) -> None:
@@ -278,7 +179,7 @@ def test_batch_choice(subject: Subject, memory: Memory) -> None:
 def test_architectures(subject: Subject, memory: Memory) -> None:
     promising = {sku.arch: sku for sku in skus(subject, "host") if sku.precision_guarantee.bit_stable_across_arch}
     for sku in promising.values() if len(promising) > 1 else ():
-        largest = max(problems_of(sku.op, sku.symbol), key=_size)  # which a sum's order shows in
+        largest = max(problems_of(sku.op, sku.symbol), key=size_of)  # which a sum's order shows in
         invariance.check_architectures(largest, promising.keys() - {sku.arch}, memory)
 
 
@@ -291,7 +192,7 @@ def _reads_batch(subject: Subject, sku: KernelSku) -> bool:
 
 
 def test_special_values(sku: KernelSku, memory: Memory) -> None:
-    special_values.check_special_values(_small(sku), memory)
+    special_values.check_special_values(smallest(sku), memory)
 
 
 if _device() == "cuda":
@@ -316,16 +217,16 @@ if _device() != "cuda":
 if _device() in ("host", "coverage"):
 
     def test_orders(sku: KernelSku, memory: HostMemory) -> None:
-        invariance.check_orders(_small(sku), memory)
+        invariance.check_orders(smallest(sku), memory)
 
     def test_asynchrony(sku: KernelSku, memory: HostMemory) -> None:
-        invariance.check_asynchrony(_turning(sku), memory)
+        invariance.check_asynchrony(turning(sku), memory)
 
     def test_clusters(sku: KernelSku, memory: HostMemory) -> None:
-        invariance.check_asynchrony(_turning(sku), memory)
+        invariance.check_asynchrony(turning(sku), memory)
 
     def test_lone_layouts(sku: KernelSku, memory: Memory) -> None:
-        for problem in dict.fromkeys([_of_packs(sku), *(() if SAMPLE in os.environ else _of_each_code(sku))]):
+        for problem in dict.fromkeys([of_packs(sku), *(() if SAMPLE in os.environ else of_each_code(sku))]):
             checked = _device() == "host" and problem.size <= SMALL
             with check_mode() if checked else nullcontext(memory) as chosen:
                 placements.check_lone_layouts(problem, chosen)
@@ -335,33 +236,33 @@ if _device() == "host":
 
     def test_accesses(sku: KernelSku) -> None:
         with check_mode() as watched:
-            derived = table.some("accesses", filter(_turns_once, _few(sku)), lambda problem: problem)
-            for problem in dict.fromkeys([_small(sku), *derived]):
-                always = problem == _small(sku) or problem.size <= SMALL
+            derived = table.some("accesses", filter(turns_once, few(sku)), lambda problem: problem)
+            for problem in dict.fromkeys([smallest(sku), *derived]):
+                always = problem == smallest(sku) or problem.size <= SMALL
                 if always or sku.element == subject_of(sku).spec.dtypes[0]:  # large ones with one element type
-                    thoroughly = problem == _small(sku) and sku == _narrowest(sku)
+                    thoroughly = problem == smallest(sku) and sku == narrowest(sku)
                     check_accesses(problem, watched, thoroughly=thoroughly)
-            placements.check_in_place(_middling(sku), watched)
+            placements.check_in_place(middling(sku), watched)
             for short in short_problems(subject_of(sku), sku):
                 check_beginnings(short, watched)
-            if subject_of(sku).spec.family == "body" or not _turns_once(_turning(sku)):
+            if subject_of(sku).spec.family == "body" or not turns_once(turning(sku)):
                 with watched.multiprocessors(1):
-                    check_accesses(_turning(sku), watched, thoroughly=False)
+                    check_accesses(turning(sku), watched, thoroughly=False)
 
     def test_gpu_code(sku: KernelSku) -> None:
         _need_nvrtc()
         family, sampled = subject_of(sku).spec.family, SAMPLE in os.environ
         small = [p for p in problems_of(sku.op, sku.symbol) if p.size <= SMALL]
-        others = {"map": small, "body": small[-1:] if sampled else [*_few(sku), *sorted(small, key=_size)[-2:]]}
+        others = {"map": small, "body": small[-1:] if sampled else [*few(sku), *sorted(small, key=size_of)[-2:]]}
         for target in gpu_code.targets_of(sku, sampled=sampled):
-            for problem in dict.fromkeys([_small(sku), *others.get(family, ())]):
+            for problem in dict.fromkeys([smallest(sku), *others.get(family, ())]):
                 gpu_code.check_gpu_code(problem, target)
             if family == "map":
                 with ptx_mode(target) as memory:
-                    placements.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=_twos), memory)
+                    placements.check_huge_strides(max(problems_of(sku.op, sku.symbol), key=twos), memory)
 
     def test_texts(sku: KernelSku) -> None:
-        gpu_code.check_texts(_middling(sku))
+        gpu_code.check_texts(middling(sku))
 
     def test_conversions(subject: Subject) -> None:
         _need_nvrtc()
@@ -374,11 +275,11 @@ if _device() == "host":
 
 
 def test_argument_refusals(sku: KernelSku, memory: Memory) -> None:
-    refusals.check_arguments(_small(sku), memory)
+    refusals.check_arguments(smallest(sku), memory)
 
 
 def test_preferences(sku: KernelSku) -> None:
-    refusals.check_preferences(_small(sku))
+    refusals.check_preferences(smallest(sku))
 
 
 def test_requirements(subject: Subject) -> None:
@@ -406,30 +307,30 @@ def test_defaults(subject: Subject) -> None:
 
 
 def test_check_order(sku: KernelSku, memory: Memory) -> None:
-    declarations.check_order(_small(sku), memory)
+    declarations.check_order(smallest(sku), memory)
 
 
 def test_entry_points(sku: KernelSku, memory: Memory) -> None:
-    declarations.check_entry_points(_small(sku), memory)
+    declarations.check_entry_points(smallest(sku), memory)
 
 
 def test_remembered(subject: Subject) -> None:
-    for problem in _large(subject):
+    for problem in large(subject):
         remembered.check_remembered(problem)
 
 
 def test_capture(subject: Subject) -> None:
-    for problem in _large(subject):
+    for problem in large(subject):
         remembered.check_capture(problem)
 
 
 def test_selections(subject: Subject) -> None:
     selections.check_served(subject)
-    for problem in _large(subject):
+    for problem in large(subject):
         selections.check_selections(problem)
         selections.check_measured_choices(problem)
 
 
 def test_keys(subject: Subject) -> None:
-    for problem in _large(subject):
+    for problem in large(subject):
         keys.check_keys(problem)

@@ -66,7 +66,7 @@ def _work(specs: Path | None, ops: Sequence[str], tools: str) -> list[tuple[str,
     chosen = tools.split(",")
     if unknown := [t for t in chosen if t not in TOOLS]:
         raise InvalidProblem(f"unknown tool {unknown[0]!r}; known: {', '.join(TOOLS)}")
-    from baracuda.checking.verify.suite import HERE
+    from baracuda.checking.verify.chosen import HERE
     from baracuda.codegen.spec.load import load_folder
 
     loaded = load_folder(specs or HERE)

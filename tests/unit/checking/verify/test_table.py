@@ -8,7 +8,7 @@ import pytest
 
 from baracuda.checking.problems.cases import skus
 from baracuda.checking.variables import FIRST, SAMPLE
-from baracuda.checking.verify import suite, table
+from baracuda.checking.verify import chosen, suite, table
 
 
 def test_every_check_is_in_the_table() -> None:
@@ -23,8 +23,8 @@ def test_every_check_is_in_the_table() -> None:
 def test_one_kernel_stands_for_each_kind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unsampled, every kernel shares the traits of its row with one that is tested; sampled, so many are as it says."""
     monkeypatch.delenv(SAMPLE, raising=False)
-    row, tested = table.TABLE[check], table.kernels(check, suite.subjects())
-    for subject in suite.subjects():
+    row, tested = table.TABLE[check], table.kernels(check, chosen.subjects())
+    for subject in chosen.subjects():
         if subject.spec.family not in row.families:
             continue
         for names in row.one_for_each:
@@ -36,7 +36,7 @@ def test_one_kernel_stands_for_each_kind(check: str, monkeypatch: pytest.MonkeyP
             every = filter(row.is_of, skus(subject, "host"))
             assert {*map(kind, every)} == {kind(sku) for sku in tested if sku.op == subject.spec.op}
     monkeypatch.setenv(SAMPLE, "0")
-    sampled = table.kernels(check, suite.subjects())
+    sampled = table.kernels(check, chosen.subjects())
     assert len(sampled) == min(row.sampled, len(tested)) and {*sampled} <= {*tested}
 
 
@@ -46,6 +46,6 @@ def test_more_ops_are_no_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FIRST, "softmax alibi")
     monkeypatch.setitem(table.TABLE, "layouts", table.Row(("element path",), 3))
     monkeypatch.setitem(table.TABLE, "types", table.Row((), 3))
-    kernels, ops = table.kernels("layouts", suite.subjects()), table.ops("types", suite.subjects())
+    kernels, ops = table.kernels("layouts", chosen.subjects()), table.ops("types", chosen.subjects())
     assert len(kernels) == len(ops) == 3
     assert {"softmax", "alibi"} <= {sku.op for sku in kernels} & {one.spec.op for one in ops}

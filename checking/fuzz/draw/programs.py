@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -88,6 +89,7 @@ class _Program:
 
     def spec(self) -> dict[str, Any]:
         self.fill()
+        self.drop_unread()
         op, text = self.names(), "\n".join(self.lines) + "\n"
         return {
             "op": op,
@@ -110,6 +112,14 @@ class _Program:
             "arch": {"sm_80": {}},
             "tests": {"cases": [self.case]},
         }
+
+    def drop_unread(self) -> None:
+        """Drop the inputs and fields that nothing reads, which a spec may not have."""
+        read = set(re.findall(r"\w+", " ".join([*self.lines, str(self.dims)])))
+        self.inputs = {name: tensor for name, tensor in self.inputs.items() if name in read}
+        read.update(tensor["optional"] for tensor in self.inputs.values() if "optional" in tensor)
+        self.fields = {name: field for name, field in self.fields.items() if name in read}
+        self.case = {name: value for name, value in self.case.items() if name in read}
 
     dims: dict[str, Any]
 

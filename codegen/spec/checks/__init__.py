@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..spec import OpSpec
-from . import body, budgets, everywhere, problems, row
+from . import body, budgets, everywhere, problems, row, unread
 from . import map as map_
 from . import program as program_
 from .finding import Finding, Rule
@@ -14,7 +14,7 @@ _MOST = 100  # findings of a rule: nobody reads more, and each takes time to wor
 # The first rule that finds something is the last one asked: later ones rely on earlier ones.
 _FIRST: tuple[Rule, ...] = (everywhere.names, everywhere.texts, everywhere.fields, budgets.requirements)
 _LAST: tuple[Rule, ...] = (problems.gradient, everywhere.promises, everywhere.arch, problems.draws, everywhere.bench)
-_PROGRAM: tuple[Rule, ...] = (program_.program, program_.oracle)
+_PROGRAM: tuple[Rule, ...] = (program_.program, program_.oracle, unread.inputs, unread.fields)
 RULES: dict[str, tuple[Rule, ...]] = {
     "row": (
         *(*_FIRST, row.dims, everywhere.conditions, row.tensors),

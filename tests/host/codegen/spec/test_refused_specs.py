@@ -65,6 +65,10 @@ def test_the_samples_are_good(project: Project) -> None:
 
 # What is edited, in which file, and the whole message: line and text.
 TABLE: list[tuple[str, str, str, str]] = [
+    (F, 'y = x / total * gain', 'y = x / total',
+     "27: input 'gain' is never read; use it in the program, or drop it"),
+    (F, '  has_gain:', '  spare: {type: int, doc: d, default: 1}\n  has_gain:',
+     "16: field 'spare' is never read; use it in the program, or drop it"),
     (F, 'family: row', 'familly: row',
      "1: 'family' is missing; add it\n6: unknown key 'familly'; did you mean 'family'?"),
     (F, 'op: scale', 'op: scale\nop: scale',
@@ -404,7 +408,7 @@ def spec_with(names: dict[str, list[str]], op: str = "probe", plan: str = "Probe
         f"op: '{op}'\ncategory: '{category}'\nkind: Probe\ndirection: forward\nplan: {plan}\nfamily: row\n"
         "doc: d\nformula: f\n"
         "source: s\ndescriptor:\n  zs: {type: shape, doc: d}\n  zp: {type: bool, doc: d}\n" + block(fields)
-        + "require:\n  - {that: len(zs) >= 1, raises: Unsupported}\n" + block(checks, "- ")
+        + "require:\n  - {that: len(zs) >= 1 and (zp or not zp), raises: Unsupported}\n" + block(checks, "- ")
         + "dtypes: [f32, f16]\ndims:\n  rr: {of: zs, axes: rest}\n  cc: {of: zs, axes: '(len(zs) - 1,)'}\n"
         + "inputs:\n  zx: {dims: [rr, cc], doc: d}\n" + block(inputs)
         + "outputs:\n  zy: {dims: [rr, cc], doc: d}\n" + block(outputs)
@@ -802,7 +806,7 @@ def test_shapes_of_any_rank_and_size_cost_nothing_to_generate(project: Project, 
 
 def test_a_program_as_large_as_it_may_be_generates(project: Project) -> None:
     """A program just below the limits goes through every reading, within seconds."""
-    lines = [f"a{n} = x ** 4 + a{n - 1} * 2.0" if n else "a0 = x" for n in range(90)]
+    lines = [f"a{n} = x ** 4 + a{n - 1} * 2.0" if n else "a0 = x * gain" for n in range(90)]
     nested = "y = " + "(" * 45 + "x" + " + a89) * 2.0" * 45
     folder = project(
         F, PROGRAM + "  y = x / total * gain", "".join(f"  {x}\n" for x in [*lines, "total = sum(x, cols)", nested])
@@ -834,25 +838,32 @@ def test_nothing_is_run_when_specs_are_read(project: Project) -> None:
 # Specs that are unusual and good.
 
 LAST = "y = x / total * gain\nreference"
+
+
+def last(line: str) -> tuple[str, str]:
+    """Another last line, after which the gain is read all the same."""
+    return LAST, f"{line}\n  gained = gain * 2.0\nreference"
+
+
 UNUSUAL = {
     "wide gain": [("dtype: [T, acc]", "dtype: f64")],
     "whole gain": [("dtype: [T, acc]", "dtype: i32")],
-    "whole output": [("may_alias: [x]", "dtype: i32"), (LAST, "y = index(cols) + where(x > 0.0, 1, 0)\nreference")],
+    "whole output": [("may_alias: [x]", "dtype: i32"), last("y = index(cols) + where(x > 0.0, 1, 0)")],
     "optional elements": [("  x: {dims: [rows, cols]", "  x: {dims: [rows, cols], optional: has_gain, default: 0")],
     "in place": [("may_alias: [x]", "updates: x"), ("check_order: [x, gain, y, total]", "")],
-    "constant": [(LAST, "y = 1\nreference")],
-    "copy": [(LAST, "y = x\nreference")],
-    "bool per element": [("total * 2.0", "x > total"), (LAST, "y = where(half_of, x, 0.0)\nreference")],
-    "bool per row": [("total * 2.0", "total > 0.0"), (LAST, "y = where(half_of, x, 0.0)\nreference")],
+    "constant": [last("y = 1")],
+    "copy": [last("y = x")],
+    "bool per element": [("total * 2.0", "x > total"), last("y = where(half_of, x, 0.0)")],
+    "bool per row": [("total * 2.0", "total > 0.0"), last("y = where(half_of, x, 0.0)")],
     "sums of whole numbers": [("total * 2.0", "sum(index(cols), cols) + max(index(cols), cols)")],
-    "scalars": [(LAST, "y = x * axis + where(has_gain, 1.0, 2.0) + size(rows)\nreference")],
-    "casts": [(LAST, "y = T(x) + acc(x) + f16(x) + bf16(x) + f32(x) + f64(x)\nreference")],
+    "scalars": [last("y = x * axis + where(has_gain, 1.0, 2.0) + size(rows)")],
+    "casts": [last("y = T(x) + acc(x) + f16(x) + bf16(x) + f32(x) + f64(x)")],
     "casts of doubles": [
         ("dtypes: [f32, f16]", "dtypes: [f64]"),
         ("    f16: {c1: 2.0}", "    f64: {c1: 2.0}"),
-        (LAST, "y = T(x) + acc(x) + f16(x) + bf16(x) + f32(x) + f64(x)\nreference"),
+        last("y = T(x) + acc(x) + f16(x) + bf16(x) + f32(x) + f64(x)"),
     ],
-    "literals beyond float": [(LAST, "y = x * 1e300 + 1e-320\nreference")],
+    "literals beyond float": [last("y = x * 1e300 + 1e-320")],
 }
 
 

@@ -134,9 +134,11 @@ def test_functions_say_what_they_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, said: str
 ) -> None:
     fields = {"scale": "1.0", "softmax_axis": "1", "eps": "1"}
+    read = "".join(f" and {name} > 0" for name in fields if f"{name}:" in new)
     sizes = {"n": 2, "m": 3} if "inputs: {}" in new else {}
     case = ", ".join(["n: 3", "m: 4", *(f"{name}: {value}" for name, value in fields.items() if f"{name}:" in new)])
     text = MAP.replace(old, new, 1).replace("{n: 3, m: 4}", f"{{{case}}}").replace("[f32]", "[f32, f16]")
+    text = text.replace("m >= 0", f"m >= 0{read}")
     text = text.replace("y = x * 2.0", "y = index(i) * 1.0") if "inputs: {}" in text else text
     call = ops.functions(package(tmp_path, text, monkeypatch))["probe"]
     with pytest.raises(InvalidProblem, match=said):

@@ -1,0 +1,44 @@
+"""Rules of the families whose math is a program: everything that a caller passes has an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...conditions.parse import fields_of
+from ...program import parse
+from ...program.tree import Name, Query, walk
+from ..scope import Programmed, scope_of
+from ..spec import RowSpec
+from .finding import Finding
+
+
+def inputs(spec: Programmed) -> Iterator[Finding]:
+    """An input that an output updates may be written alone."""
+    read = _read_by(spec, spec.program)
+    updated = {tensor.updates for tensor in spec.outputs.values()}
+    for name in spec.inputs:
+        if name not in read and name not in updated:
+            yield ("inputs", name), 0, f"input {name!r} is never read; use it in the program, or drop it"
+
+
+def fields(spec: Programmed) -> Iterator[Finding]:
+    """Of a gradient, the forward's reference may read what the program does not."""
+    if spec.gradient is not None:
+        return
+    read = {*_read_by(spec, spec.program), *_read_by(spec, spec.reference or "")}
+    read |= {dim.of for dim in spec.dims.values()}
+    read |= {tensor.optional for tensor in (*spec.inputs.values(), *spec.outputs.values()) if tensor.optional}
+    read |= {field.same_as for field in spec.descriptor.values() if field.same_as}
+    texts = [requirement.that for requirement in spec.require]
+    if isinstance(spec, RowSpec):
+        texts += [dim.axes for dim in spec.dims.values() if dim.axes != "rest"]
+    read.update(name for text in texts for name in fields_of(text))
+    for name in spec.descriptor:
+        if name not in read:
+            yield ("descriptor", name), 0, f"field {name!r} is never read; use it in the program, or drop it"
+
+
+def _read_by(spec: Programmed, program: str) -> set[str]:
+    """The tensors and fields that a program reads, or asks the presence of."""
+    parts = (part for line in parse(program, scope_of(spec)) for part in walk(line.expr))
+    return {part.id if isinstance(part, Name) else part.of for part in parts if isinstance(part, Name | Query)}

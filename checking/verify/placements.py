@@ -40,6 +40,7 @@ def _layouts(problem: Problem) -> Iterator[dict[str, str]]:
     names, kinds = list(problem.arguments), list(PATTERNS)
     for kind in kinds[1:]:
         yield dict.fromkeys(names, kind)
+    yield {name: "contiguous" if problem.plan.ARGUMENTS[name].written else "transposed" for name in names}
     for turn in range(len(kinds)):
         yield dict(zip(names, islice(cycle(kinds), turn, None), strict=False))
 

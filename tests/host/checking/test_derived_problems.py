@@ -23,7 +23,7 @@ from baracuda.checking.problems.turns import with_turns
 from baracuda.checking.problems.windows import windowed_problems
 from baracuda.checking.trials.memory import LONE, HostMemory, laid_out
 from baracuda.checking.variables import SAMPLE
-from baracuda.checking.verify import checks, defaults, invariance, launches, selections, table
+from baracuda.checking.verify import checks, defaults, invariance, launches, placements, selections, table
 from baracuda.codegen.spec.load import Loaded, load_folder
 from baracuda.runtime import ElementKind, KernelSku
 
@@ -147,6 +147,15 @@ def test_an_array_of_one_axis_has_no_rows_that_are_packs() -> None:
     subject, sku = _kernel("repeat_backward", "f32_t256_packs4_blocks1056")
     packs = [tuple(problem.values["input_shape"]) for problem in problems(subject, sku) if fills_packs(problem, 4)]
     assert (4, 16) in packs and (3,) not in packs and (9, 5, 33) not in packs
+
+
+def test_inputs_lie_otherwise_than_all_outputs() -> None:
+    """Outputs in order of memory are written in packs, whatever steps inputs have."""
+    subject, sku = _kernel("swiglu_backward", "f32_t256_packs4_blocks1056")
+    problem = problems(subject, sku)[0]
+    outputs = set(problem.written)
+    layouts = [{name: how == "contiguous" for name, how in each.items()} for each in placements._layouts(problem)]
+    assert {name: name in outputs for name in problem.arguments} in layouts and len(outputs) > 1
 
 
 def test_inputs_are_drawn_in_their_stored_type() -> None:

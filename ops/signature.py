@@ -137,7 +137,8 @@ class Signature:
         if extent.axis is None:
             return tuple(tensor.shape)
         if len(tensor.shape) <= extent.axis:
-            needs = f"{extent.tensor!r} must have more than {extent.axis} axes, got shape {tuple(tensor.shape)}"
+            least = f"at least {extent.axis + 1} {'axes' if extent.axis else 'axis'}"
+            needs = f"{extent.tensor!r} must have {least}, got shape {tuple(tensor.shape)}"
             raise rt.InvalidProblem(f"{self.plan.__name__}: {needs}")
         return tensor.shape[extent.axis] - extent.less
 

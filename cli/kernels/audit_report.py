@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ from .compile_report import show_errors
 
 if TYPE_CHECKING:
     from baracuda.codegen.spec.load import Loaded
+
+
+_SPILLS = "spills"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,14 @@ class Audit:
         return [a.outcome for a in self.audited if isinstance(a.outcome, CompileError)]
 
     def show(self, loaded: Mapping[str, Loaded]) -> None:
-        """Print counts, and on stderr compile errors and one line per violation."""
+        """Print counts, and on stderr compile errors and one line per violation; of spills one per op."""
         click.echo(self)
         show_errors(self.failed, loaded)
         for violation in self.violations:
-            click.echo(str(violation), err=True)
+            if violation.rule != _SPILLS:
+                click.echo(str(violation), err=True)
+        for line in spill_lines(self.violations):
+            click.echo(line, err=True)
 
     def facts(self, loaded: Mapping[str, Loaded]) -> Row:
         """The content of `show`, for JSON."""
@@ -100,6 +106,33 @@ class Audit:
             f"{self.kernels}{sampled} kernels audited in {self.seconds:.1f} s: {self.cached} cached, "
             f"{len({id(v.subject) for v in self.violations})} against their contracts, {len(self.failed)} failed{every}"
         )
+
+
+def spill_lines(violations: Iterable[Violation]) -> Iterator[str]:
+    """For each op and architecture of kernels that spill too much, what to write in the spec to allow it."""
+    kernels: dict[tuple[str, str], list[Subject]] = {}
+    for violation in violations:
+        if violation.rule == _SPILLS:
+            subject = violation.subject
+            kernels.setdefault((subject.sku.op, subject.sku.arch), []).append(subject)
+    for (op, arch), subjects in kernels.items():
+        limits: dict[str, dict[str, int]] = {}  # by layout and device from which on
+        for layout, least, count in subjects[0].op.allowance(arch).spill_bytes:
+            limits.setdefault(layout, {})[least] = count
+        for s in subjects:
+            of_layout = limits.setdefault(s.layout, {})
+            device = s.arch if len(of_layout) > 1 else next(iter(of_layout), arch)
+            of_layout[device] = max(of_layout.get(device, 0), s.facts.resources.spill_bytes)
+        written = ", ".join(f"{layout}: {_limit(of_layout)}" for layout, of_layout in limits.items())
+        most = max(s.facts.resources.spill_bytes for s in subjects)
+        what = f"{len(subjects)} of its kernels spill more than allowed, up to {most} bytes"
+        yield f"{op}: {what}; keep fewer values, or allow it by spill_bytes: {{{written}}} under arch, {arch}"
+
+
+def _limit(by_device: Mapping[str, int]) -> str:
+    if len(by_device) == 1:
+        return str(*by_device.values())
+    return "{" + ", ".join(f"{device}: {count}" for device, count in by_device.items()) + "}"
 
 
 def _violations(entry: Audited, ops: Mapping[str, Op]) -> list[Violation]:

@@ -375,7 +375,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "RMSNormPlan: 'gamma' must have shape (3,)": (rt.InvalidProblem, lambda: bj.rms_norm(X, X)),
     "'beta' is required when has_affine=True": (rt.InvalidProblem, lambda: bj.layer_norm(X, X[0])),
     "FlashSdpaPlan: 'k' must hold f32": (rt.Unsupported, lambda: bj.flash_sdpa(Q, Q.astype(np.float16), Q)),
-    "'x' must have more than 2 axes": (rt.InvalidProblem, lambda: bj.causal_conv1d(X, X)),
+    "'x' must have at least 3 axes": (rt.InvalidProblem, lambda: bj.causal_conv1d(X, X)),
     "takes no 'y'; it takes eps, gamma, norm_axes_mask, rms_dtype, x": (
         rt.InvalidProblem,
         lambda: bj.rms_norm(X, y=X),

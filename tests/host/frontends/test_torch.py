@@ -362,7 +362,7 @@ def test_outputs_lie_in_memory_as_inputs_do() -> None:
 
 
 def test_wrong_shapes_are_told_as_plans_tell_them() -> None:
-    with pytest.raises(Exception, match="CausalConv1dPlan: 'x' must have more than 2 axes, got shape"):
+    with pytest.raises(Exception, match="CausalConv1dPlan: 'x' must have at least 3 axes, got shape"):
         torch.ops.baracuda.causal_conv1d(torch.rand(2, 3), torch.rand(2, 3), use_silu=False)
     with pytest.raises(Exception, match="RMSNormPlan: 'gamma' must have shape"):
         torch.ops.baracuda.rms_norm(torch.rand(2, 3), torch.rand(4), norm_axes_mask=2, eps=0.0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...program import ProgramError, kind_of, parse
-from ...program.tree import Cast, Query, Reduce, walk
+from ...program.tree import Call, Cast, Const, Expr, Name, Query, Reduce, children, walk
 from ..names import is_reserved_in_programs
 from ..scope import Programmed, kinds_of, scope_of
 from .finding import Finding
@@ -38,10 +38,25 @@ def program(spec: Programmed) -> Iterator[Finding]:
         if tensor is not None and kinds[line.name] == "bool":
             yield ("program",), line.number, f"{line.name!r} is a bool; use where(condition, a, b)"
         if tensor is not None and tensor.dtype[0].startswith("i") and kinds[line.name] == "float":
-            yield ("program",), line.number, f"{line.name!r} is a float, its dtype {tensor.dtype[0]}; use whole numbers"
+            what = f"{line.name!r} is a float because of {_first_float(line.expr, kinds)!r}"
+            yield ("program",), line.number, f"{what}, and its dtype {tensor.dtype[0]} takes ints only"
         for part in walk(line.expr):
             if isinstance(part, Query) and part.what == "present" and part.of not in spec.arguments:
                 yield ("program",), line.number, f"{part.of!r} is no argument of its own, so it cannot be absent"
+
+
+def _first_float(expr: Expr, kinds: Mapping[str, str]) -> str:
+    """What makes `expr` a float: its first part that is one whatever its own parts are."""
+    while not isinstance(expr, Reduce):  # of ints too
+        floats = [part for part in children(expr) if kind_of(part, kinds) == "float"]
+        if not floats:
+            break
+        expr = floats[0]
+    match expr:
+        case Const(value=value):
+            return str(value)
+        case Name(id=name) | Query(what=name) | Call(op=name) | Reduce(kind=name) | Cast(to=name):
+            return name
 
 
 def oracle(spec: Programmed) -> Iterator[Finding]:

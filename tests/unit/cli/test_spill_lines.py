@@ -26,8 +26,9 @@ def test_an_op_has_one_line() -> None:
     found = [("dense", "sm_90", 16), ("dense", "sm_80", 24), ("strided", "sm_90", 5), ("gathered", "sm_90", 400)]
     violations = [violation(rows, *each) for each in found] + [violation((), "dense", "sm_90", 4, "other")]
     assert list(spill_lines(violations)) == [
-        "scale: 4 of its kernels spill more than allowed, up to 400 bytes; keep fewer values, or allow it by spill_bytes: "
-        "{dense: 24, packed: 4, strided: {sm_80: 1, sm_90: 5}, gathered: 400} under arch, sm_80",
-        "other: 1 of its kernels spill more than allowed, up to 4 bytes; keep fewer values, or allow it by spill_bytes: "
-        "{dense: 4} under arch, sm_80",
+        "scale: 4 of its kernels spill more than allowed, up to 400 bytes; keep fewer values, "
+        "or allow it by spill_bytes: {dense: 24, packed: 4, strided: {sm_80: 1, sm_90: 5}, "
+        "gathered: 400} under arch, sm_80",
+        "other: 1 of its kernels spill more than allowed, up to 4 bytes; keep fewer values, "
+        "or allow it by spill_bytes: {dense: 4} under arch, sm_80",
     ]

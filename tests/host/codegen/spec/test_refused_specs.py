@@ -206,7 +206,9 @@ TABLE: list[tuple[str, str, str, str]] = [
      "34: 'total' is max over rows; the row family reduces over cols (sum, mean, max, min) and, last of "
      'all, over rows (sum, mean)'),
     (F, 'total: {dims: [rows], dtype: [acc, T]', 'total: {dims: [rows], dtype: i32',
-     "34: 'total' is a float, its dtype i32; use whole numbers"),
+     "34: 'total' is a float because of 'sum', and its dtype i32 takes ints only"),
+    (F, 'may_alias: [x]', 'dtype: i32',
+     "36: 'y' is a float because of 'x', and its dtype i32 takes ints only"),
     (F, '  total: {dims: [rows], dtype: [acc, T]', '  total: {dims: [cols], dtype: [acc, T]',
      "34: 'total' varies along rows, which its dims do not list"),
     (F, 'reference: |\n  total = sum(x, cols)', 'reference: |\n  total = summ(x, cols)',

@@ -144,6 +144,10 @@ def _differentiable() -> Any:
             return applied(a)
 
         @staticmethod
+        def stop_gradient(a: Any) -> Any:
+            return a._value if hasattr(a, "_value") else a
+
+        @staticmethod
         def where(condition: Any, a: Any, b: Any) -> Any:
             """autograd gives each operand a slope of the result's shape, so operands get that shape first."""
             alike = np.ones(np.broadcast_shapes(*map(np.shape, (condition, a, b))))

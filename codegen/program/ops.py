@@ -149,6 +149,7 @@ OPS: dict[str, Op] = {
             1,
             lambda xp, r, a, e: _multiplied(xp, r, a, e) + e[2],
         ),
+        Op("stop_gradient", 1, "{}", _call("stop_gradient"), 0, _added, kind="same"),
         Op("abs", 1, "math::abs({})", _call("abs"), 0, _added, kind="same"),
         _extreme("maximum"),
         _extreme("minimum"),
@@ -201,6 +202,10 @@ class NumPy:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
+
+    @staticmethod
+    def stop_gradient(a: Any) -> Any:
+        return a
 
     @staticmethod
     def elementwise(function: Callable[[float], float], a: Any) -> Any:

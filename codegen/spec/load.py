@@ -10,13 +10,15 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from baracuda.runtime import SpecError
+from baracuda.runtime.values import short_repr
 
 from ..program.functions import Functions
+from .backward import completed, is_derived, within
 from .checks import findings
 from .checks.finding import Place
 from .errors import explain
 from .functions import functions_of, shipped_functions
-from .spec import BodySpec, OpSpec, spec_of
+from .spec import BodySpec, MapSpec, OpSpec, RowSpec, spec_of
 from .tuned import FOLDER, Tables, problems_of, read_tables
 from .wording import did_you_mean
 from .yaml_source import YamlSource, read_yaml
@@ -68,19 +70,24 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     loaded: dict[str, Loaded] = {}
     errors: list[str] = []
     functions = functions_of(root)
+    derived: list[tuple[YamlSource, str]] = []
     for path in sorted(root.rglob("*.yaml")):
         name = f"{root.resolve().name}/{path.relative_to(root).as_posix()}"
         try:
             _refuse_path(path, root, name)
-            entry = load_spec(path, name, functions)
+            source = read_yaml(path)
+            if is_derived(source.data):
+                derived.append((source, name))
+            else:
+                _add(loaded, entry := checked(source, name, functions))
+                derived += [(within(source), name)] if getattr(entry.spec, "backward", None) is not None else []
         except SpecError as error:
             errors += str(error).splitlines()
-            continue
-        if entry.spec.op in loaded:
-            first = loaded[entry.spec.op].source.path
-            errors.append(str(entry.source.error(("op",), f"op {entry.spec.op!r} is already in {first}; rename one")))
-            continue
-        loaded[entry.spec.op] = entry
+    for source, name in derived if not errors else ():
+        try:
+            _add(loaded, checked(_completed(source, loaded), name, functions))
+        except SpecError as error:
+            errors += str(error).splitlines()
     if not errors:  # a gradient cannot be compared with a forward op that cannot be read
         errors += [line for entry in loaded.values() for line in _gradient_errors(entry, loaded)]
     errors += _plan_clashes(loaded.values())
@@ -89,6 +96,26 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     if errors:
         raise report(errors)
     return loaded
+
+
+def _completed(source: YamlSource, loaded: Mapping[str, Loaded]) -> YamlSource:
+    """A gradient that is derived, with what follows from its forward."""
+    if not isinstance(gradient := source.data["gradient"], dict):
+        raise source.error(("gradient",), f"'gradient' is {short_repr(gradient)}; needs a mapping")
+    of = gradient.get("of")
+    forward = loaded.get(of) if isinstance(of, str) else None
+    if forward is None:
+        raise source.error(("gradient", "of"), f"no op {of!r} in this folder; {did_you_mean(str(of), loaded)}")
+    if not isinstance(forward.spec, RowSpec | MapSpec) or forward.spec.gradient is not None:
+        raise source.error(("gradient", "of"), f"op {of!r} is no forward op with a program; write this gradient out")
+    return completed(source, forward.spec, forward.source.data)
+
+
+def _add(loaded: dict[str, Loaded], entry: Loaded) -> None:
+    if entry.spec.op in loaded:
+        first = loaded[entry.spec.op].source.path
+        raise entry.source.error(("op",), f"op {entry.spec.op!r} is already in {first}; rename one")
+    loaded[entry.spec.op] = entry
 
 
 def _refuse_path(path: Path, root: Path, name: str) -> None:

@@ -154,6 +154,8 @@ class GradientSpec(Strict):
     gamma}`."""
     saved: Annotated[tuple[Ident, ...], Field(strict=False), Once] = ()
     """Inputs here that are outputs or inputs of the forward, under the same name; for example `[rms]`."""
+    derive: bool = False
+    """Whether the program, and whatever else the file leaves out, follows from the forward's."""
 
 
 class ArchSpec(Strict):
@@ -326,6 +328,9 @@ class RowSpec(OpSpec):
     reference: Text | None = None
     """The oracle of a forward op: the same in the same language, written from the definition, evaluated in float64; for
     example `y = x - sum(x, cols) / size(cols)`."""
+    backward: dict[str, Any] | None = None
+    """The gradient of a forward op, `<op>_backward`, which follows from the program; what is said here comes first, as
+    `{gradient: {saved: [rms]}}`, and `{}` leaves all to it."""
 
     @property
     def tensors(self) -> dict[str, RowTensor]:
@@ -379,6 +384,9 @@ class MapSpec(OpSpec):
     reference: Text | None = None
     """The oracle of a forward op: the same in the same language, written from the definition, evaluated in float64; for
     example `y = x`."""
+    backward: dict[str, Any] | None = None
+    """The gradient of a forward op, `<op>_backward`, which follows from the program; what is said here comes first, as
+    `{gradient: {saved: [rms]}}`, and `{}` leaves all to it."""
 
     @property
     def tensors(self) -> dict[str, MapTensor]:

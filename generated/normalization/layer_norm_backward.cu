@@ -87,8 +87,10 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> dy_prefetch(shared);
     [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> x_prefetch(shared);
-    static_assert(!PREFETCH || reserves(decltype(dy_prefetch)::SHARED_BYTES + decltype(x_prefetch)::SHARED_BYTES),
-        "the launch reserves the packs");
+    static_assert(!PREFETCH || reserves(0
+        + decltype(dy_prefetch)::SHARED_BYTES
+        + decltype(x_prefetch)::SHARED_BYTES
+        ), "the launch reserves the packs");
     const auto fetch = [&](long long row) {
         if (row >= rows_size) return;
         const T* const dy_row = args.dy_.row(space, row);
@@ -339,10 +341,10 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::T
 }
 // @lines templates/row.cu.jinja:77 3 +1 1 -1 1 -1 1 -1 1 +1 11 +1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 2 +1 3 +1 1 -1 1
 // @lines -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 +1 1 -1 1 +2 1 -1 1 +1 1 +1 22 +3 11 +1 1 +2 1 -1 1 +1 1 +1 1 -1 1 +2 2 +1
-// @lines 2 +2 1 -1 1 +2 1 -1 1 +2 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 2 +1 1 -4 2 +1 1 +1 2 +1 1 +2 1 -1 1 +1 5 +4 2 -2
-// @lines 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1 1 -1 1 +2 2 +19 1 -1 1 -258 1 -1 1 -1 1 +10 2 +2 1
-// @lines -1 1 -1 1 -1 1 +4 6 +1 3 +5 3 +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 -1 1 +8 1 +5 3 +205 1 -1 1 -1 1 -1 1 -27 1 +1 1 -1
-// @lines 1 +1 3 -254 1 -1 1 -1 1 +10 2 +2 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +6 1 -1 1 +3 1
-// @lines +1 1 +1 1 +3 3 +195 1 +1 1 +1 1 -268 1 -1 1 -1 1 +2 2 +1 1 +4 2 +2 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3 +4 1
-// @lines -1 1 -1 1 +3 1 -1 1 +10 1 +1 1 +2 1 +2 4 +201 1 +8 3 +1 4 +1 3 -3 3 +1 5 +1 2 +1 7 +3 2 +1 2 -1 1 -2 2 -1 1 +2
-// @lines 1 +8 1 -1 1 +2 3 +1 4 +1 15 +3 14
+// @lines 2 +2 1 -1 1 +2 1 +1 1 -1 1 +1 3 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +2 2 +1 1 -4 2 +1 1 +1 2 +1 1 +2 1 -1 1 +1 5 +4
+// @lines 2 -2 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1 1 -1 1 +2 2 +19 1 -1 1 -260 1 -1 1 -1 1 +10 2
+// @lines +2 1 -1 1 -1 1 -1 1 +4 6 +1 3 +5 3 +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 -1 1 +8 1 +5 3 +207 1 -1 1 -1 1 -1 1 -27 1 +1
+// @lines 1 -1 1 +1 3 -256 1 -1 1 -1 1 +10 2 +2 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +6 1 -1 1
+// @lines +3 1 +1 1 +1 1 +3 3 +197 1 +1 1 +1 1 -270 1 -1 1 -1 1 +2 2 +1 1 +4 2 +2 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3
+// @lines +4 1 -1 1 -1 1 +3 1 -1 1 +10 1 +1 1 +2 1 +2 4 +203 1 +8 3 +1 4 +1 3 -3 3 +1 5 +1 2 +1 7 +3 2 +1 2 -1 1 -2 2 -1
+// @lines 1 +2 1 +8 1 -1 1 +2 3 +1 4 +1 15 +3 14

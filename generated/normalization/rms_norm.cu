@@ -69,7 +69,9 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
     DYN_SHARED(unsigned char, dynamic);
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> x_prefetch(shared);
-    static_assert(!PREFETCH || reserves(decltype(x_prefetch)::SHARED_BYTES), "the launch reserves the packs");
+    static_assert(!PREFETCH || reserves(0
+        + decltype(x_prefetch)::SHARED_BYTES
+        ), "the launch reserves the packs");
     const auto fetch = [&](long long row) {
         if (row >= rows_size) return;
         const T* const x_row = args.x_.row(space, row);
@@ -186,6 +188,7 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::T
     kernel<Element, KernelTile>(args);
 }
 // @lines templates/row.cu.jinja:77 3 +1 1 -1 1 +1 11 +1 1 +2 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 +3 1 +11 22 +1 1 +1 11 +1
-// @lines 1 +4 1 +1 1 -1 1 +2 2 +1 2 +2 1 +2 1 +2 2 +1 1 +1 3 +1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1
-// @lines 1 -1 1 +2 2 +19 1 -258 1 +10 2 +2 1 -1 1 +4 6 +9 3 +4 1 +7 1 +8 1 +5 3 +205 1 -34 1 -1 1 +2 2 +18 1 -264 1 -1
-// @lines 1 +2 2 +6 2 +2 1 -1 1 +4 6 +1 3 +3 1 +1 3 +4 1 -1 1 +14 1 +1 1 +2 1 +2 4 +201 1 +8 2 +17 2 +34 4 +17 1 +1 14
+// @lines 1 +4 1 +1 1 -1 1 +2 2 +1 2 +2 1 +2 1 +1 1 +1 3 +1 1 +1 3 +1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1
+// @lines 3 +1 1 -1 1 +2 2 +19 1 -260 1 +10 2 +2 1 -1 1 +4 6 +9 3 +4 1 +7 1 +8 1 +5 3 +207 1 -34 1 -1 1 +2 2 +18 1 -266
+// @lines 1 -1 1 +2 2 +6 2 +2 1 -1 1 +4 6 +1 3 +3 1 +1 3 +4 1 -1 1 +14 1 +1 1 +2 1 +2 4 +203 1 +8 2 +17 2 +34 4 +17 1 +1
+// @lines 14

@@ -60,8 +60,10 @@ template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const k
     unsigned char* shared = dynamic;
     [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> dy_prefetch(shared);
     [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> y_prefetch(shared);
-    static_assert(!PREFETCH || reserves(decltype(dy_prefetch)::SHARED_BYTES + decltype(y_prefetch)::SHARED_BYTES),
-        "the launch reserves the packs");
+    static_assert(!PREFETCH || reserves(0
+        + decltype(dy_prefetch)::SHARED_BYTES
+        + decltype(y_prefetch)::SHARED_BYTES
+        ), "the launch reserves the packs");
     const auto fetch = [&](long long row) {
         if (row >= rows_size) return;
         const T* const dy_row = args.dy_.row(space, row);
@@ -185,8 +187,8 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::T
     BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
     kernel<Element, KernelTile>(args);
 }
-// @lines templates/row.cu.jinja:77 3 +1 1 +1 12 +6 3 +1 1 -1 1 -1 1 +15 22 +3 11 +6 1 +4 2 +1 2 +2 1 -1 1 +2 1 -1 1 +2
-// @lines 2 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1 1 -1
-// @lines 1 +2 2 +19 1 -258 1 -1 1 +10 2 +2 1 -1 1 -1 1 -1 1 +4 6 +9 3 +4 1 -1 1 +7 1 +8 1 +5 3 +205 2 -12 1 -264 1 -1 1
-// @lines +2 2 +6 2 +2 1 -1 1 -1 1 -1 1 +4 6 +7 1 +1 3 +4 1 -1 1 +14 1 +1 1 +2 1 +2 4 +201 1 +8 2 +17 2 +34 4 +17 1 +1
-// @lines 14
+// @lines templates/row.cu.jinja:77 3 +1 1 +1 12 +6 3 +1 1 -1 1 -1 1 +15 22 +3 11 +6 1 +4 2 +1 2 +2 1 -1 1 +2 1 +1 1 -1
+// @lines 1 +1 3 +1 1 -1 1 +1 3 +1 1 -1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1
+// @lines 1 -1 1 +2 2 +19 1 -260 1 -1 1 +10 2 +2 1 -1 1 -1 1 -1 1 +4 6 +9 3 +4 1 -1 1 +7 1 +8 1 +5 3 +207 2 -12 1 -266 1
+// @lines -1 1 +2 2 +6 2 +2 1 -1 1 -1 1 -1 1 +4 6 +7 1 +1 3 +4 1 -1 1 +14 1 +1 1 +2 1 +2 4 +203 1 +8 2 +17 2 +34 4 +17 1
+// @lines +1 14

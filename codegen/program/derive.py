@@ -1,0 +1,381 @@
+"""The program of a gradient, from its forward's: reverse-mode differentiation, line by line.
+
+An adjoint is a list of terms, each a number times factors, divided by factors. What does not vary along a dim leaves
+the sum over it, so a derived program makes as few passes over a row as one written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from .kinds import kind_of
+from .parse import parse_expression
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce, Scope, reads, varies, walk
+
+# Of the operands a, b, c, the result r and its adjoint g, for each operand. A row of OPS without rules has no slope.
+RULES: dict[str, tuple[str, ...]] = {
+    "add": ("g", "g"),
+    "sub": ("g", "-g"),
+    "mul": ("g * b", "g * a"),
+    "div": ("g / b", "-g * a / (b * b)"),
+    "neg": ("-g",),
+    "fma": ("g * b", "g * a", "g"),
+    "abs": ("where(a > 0, g, where(a < 0, -g, 0.0))",),
+    "maximum": ("where(a > b, g, where(a < b, 0.0, 0.5 * g))", "where(b > a, g, where(b < a, 0.0, 0.5 * g))"),
+    "minimum": ("where(a < b, g, where(a > b, 0.0, 0.5 * g))", "where(b < a, g, where(b > a, 0.0, 0.5 * g))"),
+    "where": ("", "where(a, g, 0.0)", "where(a, 0.0, g)"),
+    "sqrt": ("0.5 * g / r",),
+    "rsqrt": ("-0.5 * g * r * r * r",),
+    "exp": ("g * r",),
+    "exp2": ("0.6931471805599453 * g * r",),
+    "expm1": ("g * (r + 1)",),
+    "log": ("g / a",),
+    "log2": ("1.4426950408889634 * g / a",),
+    "log1p": ("g / (1 + a)",),
+    "tanh": ("g * (1 - r * r)",),
+    "sin": ("g * cos(a)",),
+    "cos": ("-g * sin(a)",),
+    "erf": ("1.1283791670955126 * g * exp(-a * a)",),
+    "erfc": ("-1.1283791670955126 * g * exp(-a * a)",),
+    "sigmoid": ("g * r * (1 - r)",),
+}
+_NAMES = {name: frozenset[str]() for name in "abcrg"}
+_READ = {op: tuple(parse_expression(t, Scope((), _NAMES)) if t else None for t in ts) for op, ts in RULES.items()}
+_NAMED = frozenset(op for op, texts in RULES.items() if any("r" in reads(r) for r in _READ[op] if r and texts))
+_LARGE = 3  # nodes of a factor that gets a line of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``scale * top / bottom``, products of what they list."""
+
+    scale: float
+    top: tuple[Expr, ...] = ()
+    bottom: tuple[Expr, ...] = ()
+
+    def times(self, other: Term) -> Term:
+        return Term(self.scale * other.scale, self.top + other.top, self.bottom + other.bottom)
+
+    def over(self, other: Term) -> Term:
+        return Term(self.scale / other.scale, self.top + other.bottom, self.bottom + other.top)
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What is differentiated: its lines, the kind of each name, and the dims that each varies along."""
+
+    lines: tuple[Line, ...]
+    kinds: Mapping[str, str]
+    dims: Mapping[str, frozenset[str]]
+    pull: frozenset[str] = frozenset()  # dims out of whose sums goes what does not vary along them
+
+
+def derive(
+    forward: Forward, cotangents: Mapping[str, str], wrt: Mapping[str, str], saved: Iterable[str]
+) -> tuple[Line, ...]:
+    """Lines for each of `wrt` (gradient -> input), from `cotangents` (adjoint -> output) and the values in `saved`.
+
+    `forward.dims` has the dims of the adjoints, too.
+    """
+    return _Derivation(forward, cotangents, wrt, frozenset(saved)).lines()
+
+
+@dataclass(slots=True)
+class _Derivation:
+    forward: Forward
+    cotangents: Mapping[str, str]
+    wrt: Mapping[str, str]
+    saved: frozenset[str]
+    dims: dict[str, frozenset[str]] = field(init=False)
+    kinds: dict[str, str] = field(init=False)
+    values: list[Line] = field(default_factory=list)  # of the forward, with a name for what adjoints read
+    names: dict[Expr, str] = field(default_factory=dict)
+    adjoints: dict[str, list[Term]] = field(default_factory=dict)
+    parts: dict[str, list[Term]] = field(default_factory=dict)  # of adjoints that have a name
+    pairs: dict[Expr, Term] = field(default_factory=dict)  # names of elements times or over a value of their row
+    balanced: dict[Expr, frozenset[str]] = field(default_factory=dict)  # what sums to 0 over these dims
+    made: list[Line] = field(default_factory=list)
+    active: set[str] = field(default_factory=set)
+
+    def lines(self) -> tuple[Line, ...]:
+        self.dims, self.kinds = dict(self.forward.dims), dict(self.forward.kinds)
+        for name, output in self.cotangents.items():
+            self.adjoints[output] = [Term(1.0, (Name(name),))]
+            self.kinds[name] = "float"
+        for line in self.forward.lines:
+            self._value(line.name, self._named(line.expr, root=True))
+        self.active |= {*self.wrt.values()}
+        for line in self.values:
+            if reads(line.expr) & self.active:
+                self.active.add(line.name)
+        for line in reversed(list(self.values)):
+            if line.name in self.active and (terms := _merged(self.adjoints.get(line.name, []))):
+                self._push(line.expr, self._one(terms, line.name), Name(line.name))
+        ends = [self._end(name, source) for name, source in self.wrt.items()]
+        return _needed([*self.values, *self.made], ends, self.saved)
+
+    def _value(self, name: str, expr: Expr) -> None:
+        self.dims[name] = varies(expr, self.dims)
+        self.kinds[name] = kind_of(expr, self.kinds)
+        self.values.append(Line(name, expr))
+        self.names.setdefault(expr, name)
+        match expr:
+            case Call(op="sub", args=(whole, Name(id=mean))):
+                line = next((line.expr for line in self.values if line.name == mean), None)
+                if isinstance(line, Reduce) and line.kind == "mean" and line.arg == whole:
+                    self.balanced[Name(name)] = frozenset(line.dims)
+
+    def _named(self, expr: Expr, *, root: bool = False) -> Expr:
+        """`expr` with a name for every reduction, and for every function whose slope is known from its result."""
+        match expr:
+            case Call(op="div", args=(Const(value=1), Call(op="sqrt", args=args))):
+                return self._named(Call("rsqrt", args), root=root)
+            case Call(op=op, args=args):
+                expr = Call(op, tuple(self._named(a) for a in args))
+            case Reduce(kind=kind, arg=arg, dims=dims):
+                expr = Reduce(kind, self._named(arg), dims)
+            case Cast(to=to, arg=arg):
+                expr = Cast(to, self._named(arg))
+        is_named = isinstance(expr, Reduce) or (isinstance(expr, Call) and expr.op in _NAMED)
+        return self._hoisted(expr) if is_named and not root else expr
+
+    def _hoisted(self, expr: Expr) -> Expr:
+        """The name of a value of the forward."""
+        if expr not in self.names:
+            op = expr.kind if isinstance(expr, Reduce) else expr.op if isinstance(expr, Call) else "value"
+            self._value(self._fresh(f"the_{op}"), expr)
+        return Name(self.names[expr])
+
+    def _fresh(self, wish: str) -> str:
+        taken = {*self.dims, *self.cotangents, *self.wrt}
+        return next(name for name in _numbered(wish) if name not in taken)
+
+    def _one(self, terms: list[Term], name: str) -> list[Term]:
+        """The terms as one: a line of its own if there are several."""
+        if len(terms) == 1:
+            return terms
+        line = self._line(self._fresh(f"d_{name}"), self._sum(terms))
+        self.parts[line] = terms
+        return [Term(1.0, (Name(line),))]
+
+    def _line(self, name: str, expr: Expr) -> str:
+        self.dims[name] = varies(expr, self.dims)
+        self.kinds[name] = "float"
+        self.made.append(Line(name, expr))
+        return name
+
+    def _push(self, expr: Expr, terms: list[Term], result: Expr) -> None:
+        """Add what the adjoint `terms` of `expr` makes of the adjoints of the names it reads."""
+        if not reads(expr) & self.active or kind_of(expr, self.kinds) != "float":
+            return
+        if isinstance(expr, Name | Reduce) or self.forward.pull:
+            terms = self._fitted(terms, varies(expr, self.dims))
+        terms = [self._paired(term) for term in terms]
+        match expr:
+            case Name(id=name):
+                self.adjoints.setdefault(name, []).extend(terms)
+            case Cast(arg=arg):
+                self._push(arg, terms, arg)
+            case Reduce(kind="sum", arg=arg):
+                self._push(arg, terms, arg)
+            case Reduce(kind="mean", arg=arg, dims=dims):
+                sizes = Term(1.0, (), tuple(Query("size", dim) for dim in dims))
+                self._push(arg, [t.times(sizes) for t in terms], arg)
+            case Reduce(arg=arg, dims=dims):
+                self._push(arg, self._of_extreme(terms, arg, dims, result), arg)
+            case Call(op=op, args=args):
+                for operand, rule in zip(args, _READ.get(op, (None,) * len(args)), strict=True):
+                    if rule is not None and reads(operand) & self.active:
+                        self._push(operand, self._ruled(rule, args, result, terms), operand)
+
+    def _of_extreme(self, terms: list[Term], arg: Expr, dims: tuple[str, ...], result: Expr) -> list[Term]:
+        """Equal extremes share the adjoint."""
+        chosen = Call("equal", (arg, result))
+        count = self._hoisted(Reduce("sum", Call("where", (chosen, Const(1.0), Const(0.0))), dims))
+        return [Term(1.0, (Call("where", (chosen, self._product(t), Const(0.0))),), (count,)) for t in terms]
+
+    def _ruled(self, rule: Expr, args: tuple[Expr, ...], result: Expr, terms: list[Term]) -> list[Term]:
+        values = {name: self._factors(a) for name, a in zip("abc", args, strict=False) if name in reads(rule)}
+        values["r"] = Term(1.0, (result,))
+        return [self._term(rule, {**values, "g": term}) for term in terms]
+
+    def _factors(self, expr: Expr) -> Term:
+        """A value of the forward as a product; what is large and no product has a name."""
+        match expr:
+            case Const(value=value) if value is not True and value is not False:
+                return Term(float(value))
+            case Call(op="neg", args=(arg,)):
+                return Term(-1.0).times(self._factors(arg))
+            case Call(op="mul" | "div" as op, args=(a, b)):
+                left, right = self._factors(a), self._factors(b)
+                product = left.times(right) if op == "mul" else left.over(right)
+                if not self._scales(a, b):
+                    return product
+                self.pairs[name := self._hoisted(expr)] = product
+                for factor, other in ((a, b), (b, a)):
+                    dims = self.balanced.get(factor)
+                    if op == "mul" and dims and dims.isdisjoint(varies(other, self.dims)):
+                        self.balanced[name] = dims
+        is_large = sum(1 for _ in walk(expr)) > _LARGE and kind_of(expr, self.kinds) == "float"
+        return Term(1.0, (self._hoisted(expr) if is_large else expr,))
+
+    def _scales(self, a: Expr, b: Expr) -> bool:
+        """Whether each element of one is multiplied by a value that many share: a quotient that is in no danger."""
+        one, other = varies(a, self.dims), varies(b, self.dims)
+        return one != other and bool(one) and bool(other) and bool({*one, *other} & self.forward.pull)
+
+    def _paired(self, term: Term) -> Term:
+        """The term with names for the products that have one: their squares could overflow."""
+        for name, pair in self.pairs.items():
+            while _has(term.top, pair.top) and _has(term.bottom, pair.bottom):
+                top, bottom = _without(term.top, pair.top), _without(term.bottom, pair.bottom)
+                term = Term(term.scale / pair.scale, (*top, name), bottom)
+        return term
+
+    def _term(self, rule: Expr, values: Mapping[str, Term]) -> Term:
+        """A rule, read with these operands: products stay apart, anything else is one factor."""
+        match rule:
+            case Name(id=name):
+                return values[name]
+            case Const(value=value):
+                return Term(float(value))
+            case Call(op="neg", args=(arg,)):
+                return Term(-1.0).times(self._term(arg, values))
+            case Call(op="mul", args=(a, b)):
+                return self._term(a, values).times(self._term(b, values))
+            case Call(op="div", args=(a, b)):
+                return self._term(a, values).over(self._term(b, values))
+        return Term(1.0, (self._filled(rule, values),))
+
+    def _filled(self, rule: Expr, values: Mapping[str, Term]) -> Expr:
+        match rule:
+            case Name() | Call(op="neg" | "mul"):
+                return self._product(self._term(rule, values))
+            case Call(op=op, args=args):
+                return Call(op, tuple(self._filled(a, values) for a in args))
+        return rule
+
+    def _fitted(self, terms: list[Term], dims: frozenset[str]) -> list[Term]:
+        """The terms, summed over the dims along which an operand is broadcast."""
+        over = [d for d in self._order() if any(d in self._varies(t) - dims for t in terms)]
+        if not over:
+            return terms
+        if set(over) <= self.forward.pull:
+            terms = [part for t in terms for part in self._distributed(t)]
+            return _merged([self._pulled(t, tuple(over)) for t in terms])
+        return [self._summed(self._sum(terms), tuple(over))]
+
+    def _order(self) -> list[str]:
+        return sorted(frozenset[str]().union(*self.dims.values()))
+
+    def _varies(self, term: Term) -> frozenset[str]:
+        return frozenset[str]().union(*(varies(e, self.dims) for e in (*term.top, *term.bottom)))
+
+    def _distributed(self, term: Term) -> Iterator[Term]:
+        """A product of sums as a sum of products."""
+        for place, factor in enumerate(term.top):
+            if isinstance(factor, Name) and factor.id in self.parts:
+                rest = Term(term.scale, term.top[:place] + term.top[place + 1 :], term.bottom)
+                for part in self.parts[factor.id]:
+                    yield from self._distributed(part.times(rest))
+                return
+        yield term
+
+    def _pulled(self, term: Term, over: tuple[str, ...]) -> Term:
+        inside = Term(1.0, *(tuple(e for e in es if varies(e, self.dims) & {*over}) for es in (term.top, term.bottom)))
+        if self.balanced.get(_all(inside.top), frozenset()) >= {*over} and inside.top and not inside.bottom:
+            return Term(0.0)
+        outside = (tuple(e for e in es if not varies(e, self.dims) & {*over}) for es in (term.top, term.bottom))
+        return Term(term.scale, *outside).times(self._summed(self._product(inside), over))
+
+    def _summed(self, expr: Expr, over: tuple[str, ...]) -> Term:
+        total = Reduce("sum", expr, over)
+        if total not in self.names:
+            self.names[total] = self._line(self._fresh("d_sum"), total)
+        return Term(1.0, (Name(self.names[total]),))
+
+    def _sum(self, terms: list[Term]) -> Expr:
+        result = self._product(terms[0])
+        for term in terms[1:]:
+            op = "sub" if term.scale < 0 else "add"
+            result = Call(op, (result, self._product(Term(abs(term.scale), term.top, term.bottom))))
+        return result
+
+    def _product(self, term: Term) -> Expr:
+        """What varies less comes first, together: it is computed once."""
+        groups: dict[frozenset[str], tuple[list[Expr], list[Expr]]] = {}
+        for place, factors in enumerate((term.top, term.bottom)):
+            for factor in factors:
+                groups.setdefault(varies(factor, self.dims), ([], []))[place].append(factor)
+        most, quotients, scale = self._varies(term), list[Expr](), term.scale
+        for dims, (top, bottom) in sorted(groups.items(), key=lambda item: len(item[0])):
+            quotients.append(_quotient(scale, top, [_all(bottom)] if bottom and dims == most else bottom))
+            scale = 1.0
+        return _all(quotients) if quotients else Const(scale)
+
+    def _end(self, name: str, source: str) -> Line:
+        terms = [self._paired(t) for t in _merged(self.adjoints.get(source, []))]
+        terms = self._fitted(terms, self.forward.dims[source])
+        expr: Expr = self._sum(terms) if terms else Const(0.0)
+        made = {line.name: line.expr for line in self.made}
+        while isinstance(expr, Name) and expr.id in made:
+            expr = made[expr.id]
+        return Line(name, expr)
+
+
+def _quotient(scale: float, top: list[Expr], bottom: list[Expr]) -> Expr:
+    """Divides by one after another: their product could overflow."""
+    sign: tuple[Expr, ...] = () if abs(scale) == 1.0 and top else (Const(abs(scale)),)
+    expr = _all([*sign, *top])
+    for divisor in bottom:
+        expr = Call("div", (expr, divisor))
+    return Call("neg", (expr,)) if scale < 0 else expr
+
+
+def _all(factors: Iterable[Expr]) -> Expr:
+    first, *rest = factors
+    for factor in rest:
+        first = Call("mul", (first, factor))
+    return first
+
+
+def _has(factors: tuple[Expr, ...], some: tuple[Expr, ...]) -> bool:
+    return all(factors.count(factor) >= some.count(factor) for factor in some)
+
+
+def _without(factors: tuple[Expr, ...], gone: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    left = list(factors)
+    for factor in gone:
+        left.remove(factor)
+    return tuple(left)
+
+
+def _merged(terms: list[Term]) -> list[Term]:
+    """Equal products are one."""
+    found: dict[tuple[frozenset[tuple[Expr, int]], ...], Term] = {}
+    for term in terms:
+        key = tuple(frozenset((e, es.count(e)) for e in es) for es in (term.top, term.bottom))
+        before = found.get(key)
+        found[key] = Term(term.scale + before.scale, before.top, before.bottom) if before else term
+    return [term for term in found.values() if term.scale]
+
+
+def _needed(lines: list[Line], ends: list[Line], given: frozenset[str]) -> tuple[Line, ...]:
+    """The lines that `ends` rest on, in order, and those."""
+    needed, pending = set[str](), [name for line in ends for name in reads(line.expr)]
+    by_name = {line.name: line for line in lines if line.name not in given}
+    while pending:
+        name = pending.pop()
+        if name in by_name and name not in needed:
+            needed.add(name)
+            pending += reads(by_name[name].expr)
+    return (*(line for line in lines if line.name in needed), *ends)
+
+
+def _numbered(wish: str) -> Iterator[str]:
+    yield wish
+    number = 2
+    while True:
+        yield f"{wish}_{number}"
+        number += 1

@@ -44,7 +44,7 @@ FLOATS, INTS, BOOLS = ("a", "b", "c"), ("i", "j"), ("f",)
 KINDS = {**dict.fromkeys(FLOATS, "float"), "s": "float", **dict.fromkeys(INTS, "int"), "n": "int", "f": "bool"}
 SCOPE = Scope(DIMS, {**dict.fromkeys((*FLOATS, *INTS), EACH), "s": frozenset(), "n": frozenset(), "f": frozenset()},
               frozenset({"g"}))  # fmt: skip
-EXACT = ("abs", "sqrt", "floor", "ceil", "round")
+EXACT = ("abs", "sqrt", "floor", "ceil", "round", "stop_gradient")
 INEXACT = tuple(o for o in OPS if OPS[o].arity == 1 and OPS[o].rounding > 1)
 COMPARE = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 BITS = ("floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")

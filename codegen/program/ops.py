@@ -149,7 +149,7 @@ OPS: dict[str, Op] = {
             1,
             lambda xp, r, a, e: _multiplied(xp, r, a, e) + e[2],
         ),
-        Op("stop_gradient", 1, "{}", _call("stop_gradient"), 0, _added, kind="same"),
+        Op("stop_gradient", 1, "({})", _call("stop_gradient"), 0, _added, kind="same"),
         Op("abs", 1, "math::abs({})", _call("abs"), 0, _added, kind="same"),
         _extreme("maximum"),
         _extreme("minimum"),

@@ -1,4 +1,7 @@
-"""The ops in torch's own words, as users write them; gradients are automatic unless `BACKWARD` has a shorter way."""
+"""The ops in torch's own words, as users write them; gradients are automatic unless `BACKWARD` has a shorter way.
+
+An op that is in neither table has its program's peer.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from baracuda.checking.compare.torch_values import dropped
 
 from ..case import Case
 from . import Body, Call, Tensors
+from ._program import Program
 
 Fields = Mapping[str, Any]
 Function = Callable[[Fields, Tensors], dict[str, Any]]
@@ -142,14 +146,18 @@ BACKWARD: dict[str, Function] = {
 
 
 def body_of(case: Case, changed: Callable[[Any], Any] = lambda f: f) -> Body | None:
-    """The op or its gradient by the functions above, `changed` by a compiler perhaps; None for an op not among them."""
+    """The op or its gradient, `changed` by a compiler perhaps; None where torch has no functions for it."""
     fields, gradient = case.values, case.spec.gradient
     direct = FORWARD.get(case.op) or BACKWARD.get(case.op)
     if direct is not None:
         function = changed(lambda tensors: direct(fields, tensors))
         return lambda tensors: lambda: function(dict(tensors))
     if gradient is None or gradient.of not in FORWARD:
-        return None
+        program = Program.of(case)
+        if program is None:
+            return None
+        written = changed(program)
+        return lambda tensors: lambda: written(tensors)
     forward = FORWARD[gradient.of]
     return gradient_of(case, changed(lambda tensors: forward(fields, tensors)))
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from baracuda.runtime import SpecError
+from baracuda.runtime.plans.sku import RUNGS
 from baracuda.runtime.values import short_repr
 
 from ..program.functions import Functions
 from .backward import completed, is_derived, within
 from .checks import findings
 from .checks.finding import Place
+from .default_conditions import implied
+from .default_tests import with_usual
+from .defaults import filled
 from .errors import explain
 from .functions import functions_of, shipped_functions
+from .promises import batch_of, promises_of
 from .spec import BodySpec, MapSpec, OpSpec, RowSpec, spec_of
 from .tuned import FOLDER, Tables, problems_of, read_tables
 from .wording import did_you_mean
@@ -42,9 +47,19 @@ def load_spec(path: Path, display_path: str = "", functions: Functions | None = 
     return checked(read_yaml(path), display_path or path.name, functions)
 
 
-def checked(source: YamlSource, display_path: str, functions: Functions | None = None) -> Loaded:
-    """The spec in a file's data, whose programs may call `functions`; raises SpecError with one line per error."""
+def checked(
+    source: YamlSource,
+    display_path: str,
+    functions: Functions | None = None,
+    *,
+    rungs: Collection[str] = RUNGS,
+) -> Loaded:
+    """The spec in a file's data, whose programs may call `functions`; raises SpecError with one line per error.
+
+    What it leaves out follows from the rest; outputs whose promises it leaves out promise no more than `rungs`.
+    """
     known = shipped_functions() if functions is None else functions
+    source = filled(source, display_path)
     try:
         model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
         spec = model.model_validate(source.data, context=known)
@@ -53,7 +68,30 @@ def checked(source: YamlSource, display_path: str, functions: Functions | None =
     errors = findings(spec)
     if errors:
         raise report(_finding(source, place, below, text) for place, below, text in errors)
+    spec = _with_defaults(spec, rungs)
+    if not spec.tests.cases:
+        raise source.error(("tests",), _no_cases(spec))
     return Loaded(spec, source, display_path)
+
+
+def _with_defaults(spec: OpSpec, rungs: Collection[str]) -> OpSpec:
+    """A valid spec, with the conditions, promises and tests that it leaves out."""
+    require = [*implied(spec), *spec.require]
+    spec = spec.model_copy(update={"require": require, "reproducibility": promises_of(spec, rungs)})
+    if not isinstance(spec, RowSpec | MapSpec):
+        return spec
+    spec = spec.model_copy(update={"tests": spec.tests.model_copy(update={"batch": batch_of(spec)})})
+    return spec.model_copy(update={"tests": with_usual(spec)})
+
+
+def _no_cases(spec: OpSpec) -> str:
+    """Why there is nothing to test on."""
+    of = {dim.of for dim in spec.dims.values()} if isinstance(spec, RowSpec | MapSpec) else set()
+    fields = [n for n, f in spec.descriptor.items() if f.default is None and not f.same_as and n not in of]
+    missing = ", ".join(name for name in fields if name not in spec.tests.defaults)
+    given = f"give {missing} in tests.defaults, or " if of and missing else ""
+    return f"there is no case to test; {given}list some in tests.cases"
+
 
 
 def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text: str) -> str:

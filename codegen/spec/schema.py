@@ -12,6 +12,34 @@ from baracuda.runtime.plans.tuned import MARK
 
 from .spec import FAMILY_SPECS, Family
 
+# What `defaults` fills in, by definition, and how texts and lists of names stand for mappings there.
+_FOLLOWS = {
+    **dict.fromkeys(
+        ("RowSpec", "MapSpec", "BodySpec"),
+        ("category", "kind", "direction", "plan", "family", "formula", "source", "descriptor"),
+    ),
+    "FieldSpec": ("type", "doc"),
+    "RowTensor": ("doc", "dims"),
+    "MapTensor": ("doc", "dims"),
+    "BodyTensor": ("doc",),
+}
+_TEXT: dict[str, Any] = {"type": "string"}
+_KIND = {"enum": ["shape", "int", "float", "bool"]}
+_SHORT: dict[str, tuple[dict[str, Any], ...]] = {
+    "descriptor": (_KIND,),
+    "inputs": (_TEXT, {"type": "null"}),
+    "outputs": (_TEXT, {"type": "null"}),
+    "dims": (_TEXT,),
+}
+_OF_ROWS = {"anyOf": [{"const": "rest"}, {"type": "object", "required": ["axes"]}]}
+_HAS_ROWS = {"required": ["dims"], "properties": {"dims": {"not": {"additionalProperties": {"not": _OF_ROWS}}}}}
+_HAS_KERNELS: dict[str, Any] = {"anyOf": [{"required": ["body"]}, {"required": ["kernels"]}]}
+_READS_LIKE: dict[str, dict[str, Any]] = {
+    "body": _HAS_KERNELS,
+    "row": {"allOf": [_HAS_ROWS, {"not": _HAS_KERNELS}]},
+    "map": {"allOf": [{"not": _HAS_ROWS}, {"not": _HAS_KERNELS}]},
+}
+
 
 class _Untitled(GenerateJsonSchema):
     """Without titles, which only restate the keys."""
@@ -25,12 +53,12 @@ def schema_text() -> str:
     families: Any = Union[tuple(FAMILY_SPECS.values())]  # noqa: UP007
     definitions = TypeAdapter(families).json_schema(schema_generator=_Untitled)["$defs"]
     _tidy(definitions)
+    _shorten(definitions)
     family = TypeAdapter(Family).json_schema() | {"description": "How the mathematics is given."}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$comment": f"{MARK}. Do not edit.",
         "type": "object",
-        "required": ["family"],
         "properties": {"family": family},
         "allOf": [_if_family(family, model.__name__) for family, model in FAMILY_SPECS.items()],
         "$defs": definitions,
@@ -39,8 +67,10 @@ def schema_text() -> str:
 
 
 def _if_family(family: str, definition: str) -> dict[str, Any]:
-    condition = {"required": ["family"], "properties": {"family": {"const": family}}}
-    return {"if": condition, "then": {"$ref": f"#/$defs/{definition}"}}
+    """A spec is of the family that it names, or else of the one that it reads like."""
+    named = {"required": ["family"], "properties": {"family": {"const": family}}}
+    unnamed = {"not": {"required": ["family"]}, **_READS_LIKE[family]}
+    return {"if": {"anyOf": [named, unnamed]}, "then": {"$ref": f"#/$defs/{definition}"}}
 
 
 def _tidy(part: Any) -> None:
@@ -52,3 +82,26 @@ def _tidy(part: Any) -> None:
             part["description"] = " ".join(text.split())
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         _tidy(inner)
+
+
+def _shorten(definitions: dict[str, Any]) -> None:
+    """Require only what does not follow from the rest, and take the short forms of what is left."""
+    for name, keys in _FOLLOWS.items():
+        definition = definitions[name]
+        definition["required"] = [key for key in definition.get("required", []) if key not in keys]
+        for section, forms in _SHORT.items() if name.endswith("Spec") and name != "FieldSpec" else ():
+            if section in (properties := definition["properties"]):
+                _take(properties[section], forms, listed=section in ("inputs", "outputs"))
+        if "require" in definition["properties"]:
+            require = definition["properties"]["require"]
+            require["items"] = {"anyOf": [_TEXT, require["items"]]}
+
+
+def _take(section: dict[str, Any], forms: tuple[dict[str, Any], ...], *, listed: bool) -> None:
+    """Let the values of a mapping be of other forms, and the mapping a list of names."""
+    patterns = section["patternProperties"]
+    for pattern, value in patterns.items():
+        patterns[pattern] = {"anyOf": [value, *forms]}
+    if listed:
+        mapping = {key: section.pop(key) for key in [*section] if key != "description"}
+        section["anyOf"] = [mapping, {"type": "array", "items": _TEXT, "uniqueItems": True}]

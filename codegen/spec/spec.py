@@ -65,6 +65,8 @@ class FieldSpec(Strict):
     """What the caller need not say; for example `1.0e-6`. Without it the caller must give the field."""
     same_as: Ident | None = None
     """The field whose value this one takes when it is not given; for example `num_heads`."""
+    finite: bool = True
+    """Of a float: whether infinities and NaN are refused."""
 
 
 class Requirement(Strict):
@@ -74,7 +76,7 @@ class Requirement(Strict):
     """An expression over fields that must be true; for example `1 <= len(input_shape) <= 8`. It may use `len`, `min`,
     `max`, `abs`, `prod`, `isfinite`, `is_suffix_mask`, `mask_axes`, `normalize_axis`, `ceil_div`, `round_up`,
     `bucket`."""
-    raises: Literal["InvalidProblem", "Unsupported"]
+    raises: Literal["InvalidProblem", "Unsupported"] = "InvalidProblem"
     """`InvalidProblem`: the values contradict each other. `Unsupported`: they are well formed, but no kernel serves
     them."""
 
@@ -199,8 +201,11 @@ class TestsSpec(Strict):
 
     __test__ = False
 
+    usual: bool = True
+    """Row and map families: whether the usual problems, which follow from dims and fields, are tested, too."""
     defaults: Case = {}
-    """Field -> value, for fields that a case leaves out; for example `{eps: 1.0e-6, has_gamma: true}`."""
+    """Field -> value, for fields that a case leaves out; for example `{eps: 1.0e-6, has_gamma: true}`. By default
+    bools are true."""
     batch: Ident | None = None
     """Map and body families: the field that counts what is independent, an int or the first extent of a shape. Half of
     it gives the same bits where an output promises `batch_invariant`."""
@@ -214,9 +219,9 @@ class TestsSpec(Strict):
     {low: 0, high: 300}}`."""
     ranges: Annotated[dict[Ident, Annotated[tuple[float, float], Field(strict=False)]], Arguments] = {}
     """Input -> `[low, high]`, which its values are drawn from, where a formula is not defined everywhere."""
-    cases: Annotated[list[Case], Field(min_length=1, max_length=300)]
-    """Problems, each field -> value; for example `- {input_shape: [7, 257], axis: 1}`. A `dtype` beside the fields
-    limits one to an element type."""
+    cases: Annotated[list[Case], Field(max_length=300)] = []
+    """Particular problems, each field -> value; for example `- {input_shape: [7, 257], axis: 1}`. A `dtype` beside the
+    fields limits one to an element type."""
 
 
 class BenchSpec(Strict):
@@ -267,9 +272,9 @@ class OpSpec(Strict):
     require: Annotated[list[Requirement], Field(max_length=64)] = []
     """Conditions that `select` checks in this order; the first that is violated raises; for example `- {that:
     isfinite(eps) and eps >= 0, raises: InvalidProblem}`."""
-    dtypes: Annotated[tuple[Element, ...], Field(min_length=1, strict=False), Once]
-    """What the element type `T` may be: some of `f32`, `f16`, `bf16`, `f64`; a map op that only moves elements may list
-    the others."""
+    dtypes: Annotated[tuple[Element, ...], Field(min_length=1, strict=False), Once] = ("f32", "f16", "bf16", "f64")
+    """What the element type `T` may be, by default `f32`, `f16`, `bf16` and `f64`; a map op that only moves elements
+    may list the others."""
     inputs: Mapping[Ident, TensorSpec]
     outputs: Mapping[Ident, TensorSpec]
     check_order: Annotated[tuple[Ident, ...], Field(strict=False), Once] = ()
@@ -279,13 +284,13 @@ class OpSpec(Strict):
     """Backward ops: whose derivative this is, which is the oracle."""
     precision: PrecisionSpec = PrecisionSpec()
     """How exact it is; for example `{contraction: true}`."""
-    reproducibility: Annotated[dict[Ident, Annotated[tuple[Rung, ...], Field(strict=False), Once]], Arguments]
-    """Output -> what is promised of its bits, `[]` for nothing; every output is listed; for example `{y:
-    [deterministic, batch_invariant]}`."""
-    arch: Annotated[dict[Arch, ArchSpec], Field(min_length=1)]
+    reproducibility: Annotated[dict[Ident, Annotated[tuple[Rung, ...], Field(strict=False), Once]], Arguments] = {}
+    """Output -> what is promised of its bits, `[]` for nothing, by default as much as its program can keep; for example
+    `{y: [deterministic, batch_invariant]}`."""
+    arch: Annotated[dict[Arch, ArchSpec], Field(min_length=1)] = {"sm_80": ArchSpec()}
     """Architecture -> what its kernels need and may use, `{}` at least; they run there and on anything later. Row and
     map specs name one; for example `{sm_80: {}}`."""
-    tests: TestsSpec
+    tests: TestsSpec = TestsSpec()
     """Problems to test on."""
     bench: BenchSpec = BenchSpec(cases=[])
     """Problems worth measuring."""

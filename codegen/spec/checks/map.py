@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from baracuda.runtime.families.map.geometry import MAX_AXES
 
 from ...program import ProgramError
-from ...program.ops import OPS
-from ...program.tree import Call, Query, walk
+from ...program.tree import Query, walk
 from ..map_program import copies_of, split
+from ..promises import denied
 from ..spec import MapSpec
 from . import everywhere
 from .finding import Finding, near
@@ -83,18 +83,9 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
         for dtype in spec.dtypes:
             if dtype not in _FLOATS:
                 yield ("dtypes",), 0, f"{dtype} can only be moved; a program that computes takes {', '.join(_FLOATS)}"
-    for name in spec.outputs:
-        rungs, place = spec.reproducibility.get(name, ()), ("reproducibility", name)
-        if "batch_invariant" in rungs and name in parts.late:
-            yield place, 0, f"{name!r} is a sum, which depends on how much is summed; drop batch_invariant"
-        if "bit_stable_across_arch" not in rungs:
-            continue
-        if spec.precision.contraction or spec.precision.subnormals == "flush":
-            yield place, 0, "contraction and flushed subnormals differ between machines; drop bit_stable_across_arch"
-        expressions = [line.expr for line in parts.lines if line.name in parts.needed([name])]
-        called = {e.op for x in expressions for e in walk(x) if isinstance(e, Call) and OPS[e.op].rounding > 1}
-        if called:
-            yield place, 0, f"{', '.join(sorted(called))} differ between machines; drop bit_stable_across_arch"
+    for name, rung, text in denied(spec):
+        if rung in spec.reproducibility.get(name, ()):
+            yield ("reproducibility", name), 0, text
     yield from _arch(spec)
 
 

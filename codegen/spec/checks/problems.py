@@ -12,7 +12,7 @@ _WORD = 2**63
 
 def draws(spec: OpSpec) -> Iterator[Finding]:
     """What random problems are made of: values of fields; and a batch where something is promised of it."""
-    if spec.family != "row" and spec.tests.batch is None:
+    if spec.family == "body" and spec.tests.batch is None:
         for name, rungs in spec.reproducibility.items():
             if "batch_invariant" in rungs:
                 fix = "batch_invariant is tested on half of a batch; name the batch in tests.batch"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...program import Line, parse
-from ...program.ops import OPS
-from ...program.tree import Call, reads, walk
-from ..scope import scope_of
+from ..promises import denied
 from ..spec import RowSpec
 from . import everywhere
 from .finding import Finding, expression, fields_of, near
@@ -59,28 +56,6 @@ def arch(spec: RowSpec) -> Iterator[Finding]:
 
 def contradictions(spec: RowSpec) -> Iterator[Finding]:
     """Promises that cannot be kept, whatever the kernel."""
-    rows = {name for name, dim in spec.dims.items() if dim.axes == "rest"}
-    lines = {line.name: line for line in parse(spec.program, scope_of(spec))}
-    for name, output in spec.outputs.items():
-        rungs, place = spec.reproducibility.get(name, ()), ("reproducibility", name)
-        if "batch_invariant" in rungs and not rows & set(output.dims):
-            yield place, 0, f"{name!r} has no {min(rows)}: it depends on how many there are; drop batch_invariant"
-        if "bit_stable_across_arch" not in rungs:
-            continue
-        if spec.precision.contraction or spec.precision.subnormals == "flush":
-            yield place, 0, "contraction and flushed subnormals differ between machines; drop bit_stable_across_arch"
-        if called := sorted(_library_functions(name, lines)):
-            yield place, 0, f"{', '.join(called)} differ between machines; drop bit_stable_across_arch"
-
-
-def _library_functions(name: str, lines: dict[str, Line]) -> set[str]:
-    """The functions whose last bits are the library's that `name` is computed with."""
-    functions: set[str] = set()
-    pending, seen = [name], set()
-    while pending:
-        if (line := lines.get(pending.pop())) is None or line.name in seen:
-            continue
-        seen.add(line.name)
-        pending += reads(line.expr)
-        functions |= {e.op for e in walk(line.expr) if isinstance(e, Call) and OPS[e.op].rounding > 1}
-    return functions
+    for name, rung, text in denied(spec):
+        if rung in spec.reproducibility.get(name, ()):
+            yield ("reproducibility", name), 0, text

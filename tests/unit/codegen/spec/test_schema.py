@@ -76,7 +76,6 @@ WRONG: dict[str, Callable[[Data], object]] = {
     "an unknown key": lambda s: s.update(dox="hello"),
     "a missing key": lambda s: s.pop("doc"),
     "an unknown family": lambda s: s.update(family="rows"),
-    "no family": lambda s: s.pop("family"),
     "another family's key": lambda s: s.update(body={"sm_80": "row.cuh"}),
     "an unknown key of a tensor": lambda s: s["inputs"]["x"].update(dim=["rows"]),
     "an unknown key of a case's neighbour": lambda s: s["tests"].update(case=[]),
@@ -88,7 +87,7 @@ WRONG: dict[str, Callable[[Data], object]] = {
     "an element that is none": lambda s: s.update(dtypes=["fp16"]),
     "an architecture that is none": lambda s: s.update(arch={"sm_81": {}}),
     "a name that is none": lambda s: s["inputs"].update(X=s["inputs"]["x"]),
-    "an empty list": lambda s: s["tests"].update(cases=[]),
+    "an empty list": lambda s: s.update(dtypes=[]),
     "a range of three": lambda s: s["tests"].update(ranges={"x": [0, 1, 2]}),
 }
 

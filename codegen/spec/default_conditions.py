@@ -1,0 +1,59 @@
+"""The conditions that hold for every spec: ranks, axes in range, extents, finite numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .spec import BodySpec, MapSpec, OpSpec, Requirement, RowSpec
+
+_TERM = r"(\w+|(?:len|min)\([\w, ]+\))"
+_BOUNDED = re.compile(rf"-?[\d.]+ <=? {_TERM}(?= <|$)")  # 2 <= width <= 8
+_AT_LEAST = re.compile(rf"{_TERM} (?:>=?|==) ")  # min(a, b) >= 0
+OF_AXIS = re.compile(r"\(normalize_axis\((\w+), len\((\w+)\)\),\)")
+
+
+def implied(spec: OpSpec) -> list[Requirement]:
+    """What goes without saying, but for what the spec's own conditions say more of."""
+    own = [" ".join(requirement.that.split()) for requirement in spec.require]
+    said = {bounded for text in own for bounded in _bounded(text)}
+    conditions = [*_of_shapes(spec, said), *_of_sizes(spec, said)]
+    for name, field in spec.descriptor.items():
+        asked = name in said or any(f"isfinite({name})" in text for text in own)
+        if field.type == "float" and field.finite and not asked:
+            conditions.append(Requirement(that=f"isfinite({name})"))
+    return conditions
+
+
+def _bounded(condition: str) -> Iterator[str]:
+    """What a condition bounds from below, or says to be equal to something: of `min(a, b) >= 0` both."""
+    yield condition
+    if match := _BOUNDED.match(condition) or _AT_LEAST.match(condition):
+        yield match[1]
+        if match[1].startswith("min("):
+            yield from match[1][len("min(") : -1].split(", ")
+
+
+def _of_shapes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
+    shapes = [name for name, field in spec.descriptor.items() if field.type == "shape"]
+    for name in shapes:
+        if f"len({name})" not in said:
+            yield Requirement(that=f"1 <= len({name}) <= 8", raises="Unsupported")
+    for dim in spec.dims.values() if isinstance(spec, RowSpec) else ():
+        match = OF_AXIS.fullmatch(dim.axes)
+        if match and (text := f"-len({match[2]}) <= {match[1]} < len({match[2]})") not in said:
+            yield Requirement(that=text)
+    for name in shapes:
+        if f"min({name})" not in said:
+            yield Requirement(that=f"min({name}) >= 0")
+
+
+def _of_sizes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
+    """Fields that are extents by themselves: of dims, or of the arrays of a body."""
+    named = {dim.of for dim in spec.dims.values()} if isinstance(spec, MapSpec) else set()
+    if isinstance(spec, BodySpec):
+        shapes = [tensor.shape for tensor in spec.tensors.values()]
+        named = {part.strip() for shape in shapes for part in shape.strip("() ").split(",")}
+    sizes = [n for n, f in spec.descriptor.items() if f.type == "int" and n in named and n not in said]
+    if sizes:
+        yield Requirement(that=f"min({', '.join(sizes)}) >= 0" if len(sizes) > 1 else f"{sizes[0]} >= 0")

@@ -1,0 +1,256 @@
+"""What a spec leaves out: names, fields, dims, documentation and conditions that follow from the rest.
+
+The data is the author's and may be malformed anywhere: what cannot be understood is left for validation to report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from .yaml_source import YamlSource
+
+Data = Mapping[str, Any]
+
+SHAPE = "input_shape"  # the shape whose axes dims share out, unless they name another
+_CATEGORY = "custom"  # of a spec in no folder of its own
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_OF_AXIS = "(normalize_axis({}, len({})),)"
+
+
+def filled(source: YamlSource, display_path: str) -> YamlSource:
+    """`source` with everything that follows from what it says."""
+    if not isinstance(source.data, dict):
+        return source
+    data = _identified(spelled_out(source.data), PurePosixPath(display_path))
+    for complete in (_with_dims, _with_fields, _with_tensors):
+        data = complete(data)
+    if isinstance(program := data.get("program"), str):
+        data.setdefault("formula", program)
+    data.setdefault("source", "the formula above")
+    return replace(source, data=data)
+
+
+def spelled_out(data: Data) -> dict[str, Any]:
+    """`data` without abbreviations: texts, and lists of names, that stand for mappings."""
+    data = dict(data)
+    for section in ("inputs", "outputs"):
+        data |= _each(data, section, lambda value: {"doc": value} if isinstance(value, str) else value)
+    data |= _each(data, "descriptor", lambda value: {"type": value} if isinstance(value, str) else value)
+    if isinstance(conditions := data.get("require"), list):
+        data["require"] = [_condition(condition) for condition in conditions]
+    return data
+
+
+def _each(data: Data, section: str, spelled: Callable[[Any], Any]) -> dict[str, Any]:
+    """The section of `data` as a mapping of names, each value as `spelled` has it."""
+    entries = data.get(section)
+    if isinstance(entries, list) and all(isinstance(name, str) for name in entries):
+        entries = dict.fromkeys(entries)
+    if not isinstance(entries, dict):
+        return {}
+    return {section: {name: {} if value is None else spelled(value) for name, value in entries.items()}}
+
+
+def _condition(condition: Any) -> Any:
+    if isinstance(condition, str):
+        condition = {"that": condition}
+    return {"raises": "InvalidProblem", **condition} if isinstance(condition, dict) else condition
+
+
+def entries(data: Data, section: str) -> dict[str, Any]:
+    """The entries of a section that are mappings, by name."""
+    values = data.get(section)
+    return {n: v for n, v in values.items() if isinstance(v, dict)} if isinstance(values, dict) else {}
+
+
+def class_name(op: str) -> str:
+    """``RowScale`` for ``row_scale``."""
+    return "".join(part.capitalize() for part in op.split("_"))
+
+
+def _identified(data: dict[str, Any], path: PurePosixPath) -> dict[str, Any]:
+    """With direction, family, category and the names of classes."""
+    backward = data.get("gradient") is not None
+    op = data["op"] if isinstance(data.get("op"), str) and _NAME.fullmatch(data["op"]) else "op"
+    plan, kind = data.get("plan"), data.get("kind")
+    if not isinstance(kind, str):
+        named = isinstance(plan, str) and plan.endswith("Plan") and len(plan) > len("Plan")
+        kind = str(plan).removesuffix("Plan") if named else class_name(op)
+        kind = kind.removesuffix("Backward") if backward else kind
+    data = {
+        "category": path.parts[-2] if len(path.parts) > 2 else _CATEGORY,
+        "kind": kind,
+        "direction": "backward" if backward else "forward",
+        "plan": f"{kind.removesuffix('Backward')}{'Backward' * backward}Plan",
+        **data,
+    }
+    return {"family": _family(data), **data}
+
+
+def _family(data: Data) -> str:
+    """`body` with kernels by hand, `row` where a dim is some of the axes of a shape, else `map`."""
+    if "body" in data or "kernels" in data:
+        return "body"
+    dims = data.get("dims")
+    values = dims.values() if isinstance(dims, dict) else ()
+    return "row" if any(v == "rest" or (isinstance(v, dict) and "axes" in v) for v in values) else "map"
+
+
+def _with_dims(data: dict[str, Any]) -> dict[str, Any]:
+    """With `of` and `axes` of each dim."""
+    if data["family"] == "body" or not isinstance(data.get("dims"), dict):
+        return data
+    short = "axes" if data["family"] == "row" else "of"
+    dims = {n: {short: v} if isinstance(v, str) else v for n, v in data["dims"].items()}
+    if data["family"] == "row":
+        dims = {n: _with_axes(v) if isinstance(v, dict) else v for n, v in dims.items()}
+    return {**data, "dims": dims}
+
+
+def _with_axes(dim: Data) -> dict[str, Any]:
+    """A dim of a row: the name of a field is that of its only axis."""
+    dim = {"of": SHAPE, **dim}
+    axes = dim.get("axes")
+    if isinstance(axes, str) and axes != "rest" and _NAME.fullmatch(axes):
+        dim["axes"] = _OF_AXIS.format(axes, dim["of"])
+    return dim
+
+
+def axis_fields(data: Data) -> dict[str, tuple[str, str]]:
+    """Fields that are the only axis of a dim: the dim, and the shape whose axis it is."""
+    found = {}
+    for name, dim in entries(data, "dims").items():
+        match = re.fullmatch(r"\(normalize_axis\(([a-z][a-z0-9_]*), len\((\w+)\)\),\)", str(dim.get("axes")))
+        if match and match[2] == dim.get("of"):
+            found[match[1]] = name, match[2]
+    return found
+
+
+def _with_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """With the fields that dims and optional tensors name, and what each field of these is for."""
+    fields = data.get("descriptor", {})
+    if not isinstance(fields, dict):
+        return data
+    dims, axes = entries(data, "dims"), axis_fields(data)
+    first: dict[str, Any] = {SHAPE: {"type": "shape"}} if any(dim.get("of") == SHAPE for dim in dims.values()) else {}
+    first |= {name: {"type": "int", "default": -1} for name in axes}
+    flags = _flags(data)
+    last = {name: {"type": "bool"} for name in flags}
+    known = {**{n: f for n, f in first.items() if n not in fields}, **fields}
+    known |= {n: f for n, f in last.items() if n not in fields}
+    kinds = {n: {"type": f["type"]} for n, f in {**first, **last}.items()}
+    docs = {**_docs(data, {**known, **kinds}), **{name: {"doc": text} for name, text in flags.items()}}
+    full = {n: {**kinds.get(n, {}), **docs.get(n, {}), **f} if isinstance(f, dict) else f for n, f in known.items()}
+    return {**data, "descriptor": full}
+
+
+def _flags(data: Data) -> dict[str, str]:
+    """What the field `has_x` says that makes `x`, and perhaps others, optional."""
+    given: dict[str, list[str]] = {}
+    asked: dict[str, list[str]] = {}
+    for section, named in (("inputs", given), ("outputs", asked)):
+        for name, tensor in entries(data, section).items():
+            if isinstance(flag := tensor.get("optional"), str) and _NAME.fullmatch(flag):
+                named.setdefault(flag, []).append(name)
+    texts = {flag: f"whether {_listed(names)} {_is(names)} requested" for flag, names in asked.items()}
+    texts |= {flag: f"whether there {_is(names)} {_listed(names)}" for flag, names in given.items()}
+    tensors = {*entries(data, "inputs"), *entries(data, "outputs")}
+    return {flag: text for flag, text in texts.items() if flag.removeprefix("has_") in tensors - {flag}}
+
+
+def _is(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _docs(data: Data, fields: Data) -> dict[str, dict[str, str]]:
+    """The usual words for extents and axes."""
+    docs: dict[str, dict[str, str]] = {}
+    for name, dim in entries(data, "dims").items():
+        if not isinstance(of := dim.get("of"), str):
+            continue
+        kind = fields[of].get("type") if isinstance(fields.get(of), dict) else None
+        docs[of] = {"doc": _extents(data) if kind == "shape" else f"extent of {name}"}
+    for axis, (name, _) in axis_fields(data).items():
+        docs[axis] = {"doc": f"the axis that {name} runs along; negative counts from the back"}
+    return docs
+
+
+def _extents(data: Data) -> str:
+    dims = entries(data, "dims")
+    tensors = {**entries(data, "inputs"), **entries(data, "outputs")}
+    whole = [n for n, t in tensors.items() if set(_listed_dims(t, dims)) == set(dims) and "updates" not in t]
+    if len(whole) == len(tensors) > 2:
+        return "extents of all arrays, rank 1 to 8"
+    return f"extents of {_listed(whole)}, rank 1 to 8" if whole else "extents, rank 1 to 8"
+
+
+def _listed_dims(tensor: Data, dims: Data) -> list[Any]:
+    listed = tensor.get("dims", [*dims])
+    return [dim for dim in listed if isinstance(dim, str)] if isinstance(listed, list) else []
+
+
+def _with_tensors(data: dict[str, Any]) -> dict[str, Any]:
+    """With what each tensor varies along and holds, and whose memory an output may be."""
+    if data["family"] != "body":
+        dims = [*entries(data, "dims")]
+        for section in ("inputs", "outputs"):
+            data = {**data, **_each(data, section, lambda t: {"dims": dims, **t} if isinstance(t, dict) else t)}
+    for section in ("inputs", "outputs"):
+        known = entries(data, section)
+        if known:
+            words = {name: {"doc": _doc(data, section, name), **tensor} for name, tensor in known.items()}
+            data = {**data, section: {**data[section], **words}}
+    return {**data, "outputs": _aliasing(data)} if entries(data, "outputs") else data
+
+
+def _doc(data: Data, section: str, name: str) -> str:
+    gradient = data.get("gradient")
+    if not isinstance(gradient, dict):
+        if section == "inputs":
+            return "input"
+        return "the result" if len(data["outputs"]) == 1 else "output"
+    cotangents, wrt, saved = (gradient.get(key) for key in ("cotangents", "wrt", "saved"))
+    if section == "outputs":
+        return f"gradient with respect to {_of(wrt, name)}"
+    if isinstance(cotangents, dict) and name in cotangents:
+        return f"gradient of the loss with respect to {_of(cotangents, name)}"
+    return f"{name} as the forward saved it" if isinstance(saved, list) and name in saved else "input of the forward"
+
+
+def _of(names: Any, name: str) -> str:
+    return str(names.get(name, name)) if isinstance(names, dict) else name
+
+
+def _aliasing(data: Data) -> dict[str, Any]:
+    """Outputs with a value for each cell may be any input alike that the program reads at the same place."""
+    outputs: dict[str, Any] = dict(data["outputs"])
+    program = data.get("program")
+    if data["family"] == "body" or not isinstance(program, str):
+        return outputs
+    updated = [t.get("updates") for t in entries(data, "outputs").values()]
+    dims = [*entries(data, "dims")]
+    whole = {
+        name: tensor
+        for name, tensor in entries(data, "inputs").items()
+        if tensor["dims"] == dims and name not in updated and not tensor.get("optional")
+    }
+    whole = {name: t for name, t in whole.items() if not re.search(rf"(?<!\w){re.escape(name)}\s*\[", program)}
+    for name, tensor in entries(data, "outputs").items():
+        alike = [n for n, t in whole.items() if (t["dims"], _dtype(t)) == (tensor["dims"], _dtype(tensor))]
+        if alike and "updates" not in tensor and "may_alias" not in tensor:
+            outputs[name] = {**tensor, "may_alias": alike}
+    return outputs
+
+
+def _dtype(tensor: Data) -> Any:
+    dtype = tensor.get("dtype", "T")
+    return [dtype] if isinstance(dtype, str) else dtype

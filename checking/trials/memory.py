@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from baracuda.runtime import ElementKind, TensorView
+from baracuda.runtime import DriverError, ElementKind, TensorView
 from baracuda.runtime.arrays.axes import contiguous_strides, span
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -114,14 +115,62 @@ class _CudaBuffer:
 
 
 class _CudaVast:
-    def __init__(self, array: Any) -> None:
-        self.array, self.pointer = array, int(array.data.ptr)
+    """Address space of a GPU; memory is mapped around what is written, for several processes at once may want one."""
+
+    _MARGIN = 256  # bytes beside what is written that kernels may load, as parts of packs
+
+    def __init__(self, cupy: Any, nbytes: int) -> None:
+        from cuda.bindings import driver
+
+        self.cupy, self.driver, self.mapped = cupy, driver, dict[int, Any]()
+        device = cupy.cuda.Device().id
+        place = driver.CUmemLocation()
+        place.type, place.id = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, device
+        self.kind, self.access = driver.CUmemAllocationProp(), driver.CUmemAccessDesc()
+        self.kind.type, self.kind.location = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED, place
+        self.access.location = place
+        self.access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        least = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        self.granule = int(self._called(driver.cuMemGetAllocationGranularity(self.kind, least)))
+        self.size = (-(-nbytes // self.granule) + 2) * self.granule  # one before and one behind
+        self.base = int(self._called(driver.cuMemAddressReserve(self.size, 0, 0, 0)))
+        self.pointer = self.base + self.granule
+        weakref.finalize(self, _unmap, driver, self.base, self.size, self.granule, self.mapped)
 
     def write(self, offset: int, data: Bytes) -> None:
-        self.array[offset : offset + data.size].set(data)
+        first, last = offset - self._MARGIN, offset + data.size + self._MARGIN
+        for number in range(first // self.granule, last // self.granule + 1):
+            if number not in self.mapped:
+                self._map(number)
+        self._array(offset, data.size).set(data)
 
     def read(self, offset: int, nbytes: int) -> Bytes:
-        return self.array[offset : offset + nbytes].get()  # type: ignore[no-any-return]
+        return self._array(offset, nbytes).get()  # type: ignore[no-any-return]
+
+    def _map(self, number: int) -> None:
+        driver, address = self.driver, self.pointer + number * self.granule
+        memory = self._called(driver.cuMemCreate(self.granule, self.kind, 0))
+        self._called(driver.cuMemMap(address, self.granule, 0, memory, 0))
+        self._called(driver.cuMemSetAccess(address, self.granule, [self.access], 1))
+        self.mapped[number] = memory
+
+    def _array(self, offset: int, nbytes: int) -> Any:
+        memory = self.cupy.cuda.UnownedMemory(self.pointer + offset, nbytes, self)
+        return self.cupy.ndarray(nbytes, np.uint8, self.cupy.cuda.MemoryPointer(memory, 0))
+
+    @staticmethod
+    def _called(result: tuple[Any, ...]) -> Any:
+        code, *values = result
+        if code:
+            raise DriverError(f"the CUDA driver says {code.name} of an address space for tests")
+        return values[0] if values else None
+
+
+def _unmap(driver: Any, base: int, size: int, granule: int, mapped: dict[int, Any]) -> None:
+    for number, memory in mapped.items():
+        driver.cuMemUnmap(base + (number + 1) * granule, granule)
+        driver.cuMemRelease(memory)
+    driver.cuMemAddressFree(base, size)
 
 
 class CudaMemory:
@@ -138,8 +187,7 @@ class CudaMemory:
         return _CudaBuffer(self.cupy.empty(max(nbytes, 1), np.uint8))
 
     def vast(self, nbytes: int) -> Vast:
-        memory = self.cupy.cuda.memory.Memory(nbytes)  # not from the pool, which would keep it
-        return _CudaVast(self.cupy.ndarray(nbytes, np.uint8, self.cupy.cuda.MemoryPointer(memory, 0)))
+        return _CudaVast(self.cupy, nbytes)
 
     def finish(self) -> None:
         self.cupy.cuda.get_current_stream().synchronize()

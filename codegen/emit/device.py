@@ -9,8 +9,8 @@ from jinja2.runtime import Context
 
 from baracuda.runtime.arrays.element import ElementKind
 
+from ..lower.map_op import Body, Sum
 from ..lower.map_op import Store as CellStore
-from ..lower.map_op import Sum
 from ..lower.op import ColumnSum, Reduction, Scalar, Tensor, Value
 from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
@@ -34,9 +34,9 @@ _REDUCTIONS = {
 }
 _LOOSE = ("+", "-", "<", "<=", ">", ">=", "==", "!=", "and", "or")  # bind no tighter than the addition of a sum
 _BODY = {
-    "cells": Code("The values of cells."),
-    "terms": Code("The values of cells, and the terms of sums."),
-    "epilogue": Code("The epilogue: outputs of sums."),
+    "cells": (Code("Cells"), Code("The values of cells.")),
+    "terms": (Code("Terms"), Code("The terms of sums, and the values of their cells.")),
+    "epilogue": (Code("Epilogue"), Code("The outputs of sums.")),
 }
 
 
@@ -153,23 +153,38 @@ def finish(reduction: Reduction) -> Code:
 
 
 def body_doc(name: str) -> Code:
-    """The comment of a device function of the map family."""
-    return _BODY[name]
+    """The comment of a struct of packs of the map family."""
+    return _BODY[name][1]
+
+
+def body_struct(name: str) -> Code:
+    """Its name."""
+    return _BODY[name][0]
+
+
+def beside_lane(body: Body) -> Code:
+    """What a program has of the sums at a lane: their values, or terms to set."""
+    values = ", const Reduced<ValueOf>& reduced" if body.known else ""
+    return Code(values + (", Reduced<ValueOf>& term" if body.sums else ""))
+
+
+def monoid(part: Sum) -> Code:
+    """How terms of a map are reduced."""
+    return Code("Sum<acc_t, false>" if part.zero_if_missing else "Sum<acc_t>")
 
 
 @pass_context
 def stored_value(context: Context, store: CellStore) -> Code:
-    """What lane i of pack k gets."""
+    """What a lane gets."""
     if store.expr is None:
-        return Code(f"{store.copies}_slice[k].lane[i]")
+        return Code(f"lane.of({store.copies}_slice)")
     return Code(f"{stored_type(store.tensor)}({to_cuda(store.expr, _kinds(context))})")
 
 
 @pass_context
 def term(context: Context, part: Sum) -> Code:
     """What a cell adds to a sum."""
-    text = _term(part.arg, _kinds(context))
-    return Code(text if part.zero_if_missing else f"is_live<LAYOUT>(i, live[k]) ? {text} : acc_t(0)")
+    return Code(_term(part.arg, _kinds(context)))
 
 
 def _are_floats(*exprs: Expr, kinds: Kinds) -> bool:
@@ -189,7 +204,7 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
-    *(const, struct, in_registers, base, overread, reread_layout, cuda, start, step, finish, body_doc, stored_value),
-    term,
+    *(const, struct, in_registers, base, overread, reread_layout, cuda, start, step, finish),
+    *(body_doc, body_struct, beside_lane, stored_value, term, monoid),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

@@ -35,7 +35,6 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     shapes = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
     shared = shared_fields(spec, spec_path, arguments, shapes)
     queries = [e for line in parts.lines for e in walk(line.expr) if isinstance(e, Query)]
-    read = {name for line in parts.lines for name in parts.needed([line.name])}
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)
     values = [name for name in spec.outputs if name not in parts.late]
     late_outputs = [name for name in spec.outputs if name in parts.late]
@@ -49,7 +48,7 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         summed=parts.summed,
         indices=names(indices),
         sizes=names(d for d in spec.dims if Query("size", d) in queries),
-        scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in read),
+        scalars=lowering.scalars,
         cells=lowering.body("cells", values),
         terms=lowering.body("terms", values, sums),
         epilogue=lowering.body("epilogue", late_outputs, known=sums),
@@ -73,6 +72,9 @@ class _Lowering:
         self.tensors = {n: lower_tensor(n, t, spec, over="array") for n, t in spec.tensors.items()}
         self.kinds = dict(kinds_of(spec, parts.lines))
         self.copies = copies_of(spec, parts)
+        read = {name for line in parts.lines for name in parts.needed([line.name])}
+        fields = spec.descriptor.items()
+        self.scalars = tuple(scalar(n, f) for n, f in fields if f.type != "shape" and n in read)
 
     def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), known: tuple[Line, ...] = ()) -> Body:
         """The computation of a cell: the lines that outputs and terms need."""
@@ -85,14 +87,17 @@ class _Lowering:
         names_read = {n for x in lines for n in reads(x.expr)} | set(terms)
         named_lines = [x for x in lines if x.name not in self.spec.outputs or x.name in names_read]
         exprs = [x.expr for x in (*lines, *sums)]
-        queried = {e.of for x in exprs for e in walk(x) if isinstance(e, Query) and e.what == "index"}
+        queried = {e for x in exprs for e in walk(x) if isinstance(e, Query)}
+        used = {n for x in exprs for n in reads(x)} | {*outputs}
         inputs = [t for n, t in self.tensors.items() if n in self.spec.inputs]
         return Body(
             name=Identifier(name),
-            known=tuple(self._sum(x) for x in known),
+            known=tuple(self._sum(x) for x in known if x.name in used),
             reads=tuple(t for t in inputs if t.name in wanted | copied),
             converted=tuple(t for t in inputs if t.name in wanted),
-            indices=names(d for d in self.spec.dims if d in queried),
+            indices=names(d for d in self.spec.dims if Query("index", d) in queried),
+            sizes=names(d for d in self.spec.dims if Query("size", d) in queried),
+            scalars=tuple(s for s in self.scalars if s.name in used),
             values=tuple(self._value(x) for x in named_lines),
             stores=tuple(self._store(n, names_read) for n in outputs),
             sums=tuple(self._sum(x) for x in sums),

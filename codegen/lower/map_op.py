@@ -46,6 +46,8 @@ class Body:
     reads: tuple[Tensor, ...]
     converted: tuple[Tensor, ...]  # of those, the ones whose value the program computes with
     indices: tuple[Name, ...]
+    sizes: tuple[Name, ...]
+    scalars: tuple[Scalar, ...]
     values: tuple[Value, ...]
     stores: tuple[Store, ...]
     sums: tuple[Sum, ...]
@@ -55,11 +57,6 @@ class Body:
         """Whether it draws random numbers."""
         exprs = [*(v.expr for v in self.values), *(s.expr for s in self.stores if s.expr), *(s.arg for s in self.sums)]
         return any(isinstance(e, Call) and e.op == "philox" for x in exprs for e in walk(x))
-
-    @property
-    def is_all(self) -> bool:
-        """Whether the space has no other axes than those of what is stored."""
-        return self.name == "cells"
 
 
 @dataclass(frozen=True, slots=True)

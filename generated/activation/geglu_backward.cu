@@ -3,119 +3,63 @@
 // Gradients of GeGLU with respect to its two arrays.
 //     dgate = dy * up * (Phi(gate) + gate * exp(-gate^2 / 2) / sqrt(2 pi))
 //     dup   = dy * gate * Phi(gate)
-#include <baracuda/map/singles.cuh>
+#include <baracuda/map/walk.cuh>
 
 namespace baracuda {
 
-// Set by the plan at compile time: the schedule, and the layout of the caller's arrays.
-using Element = BARACUDA_ELEMENT;
-struct Schedule {
-    static constexpr int BARACUDA_SCHEDULE;
-};
-constexpr Walk WALK = Walk::BARACUDA_WALK;
-constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
-using index_t = CellIndex<BARACUDA_WIDE>::type;
-using index_value = CellIndex<BARACUDA_WIDE>::value;
-
-// What has an offset for each cell: the tensors, and the indices that the program reads.
 namespace operand {
 enum : int { dy_, gate_, up_, dgate_, dup_, COUNT };
 }
 
-template <typename T> struct kernel_args {
-    long long stage;
-    long long vectorized;  // bit o: packs of operand o are contiguous and aligned
-    Space outer;
-    long long outer_stride[operand::COUNT][MAX_AXES];
-    Space inner;  // the axes that are summed, or along which outputs are copied
-    long long inner_stride[operand::COUNT][MAX_AXES];
-    Cut cut;
-    const T* dy_;
-    const T* gate_;
-    const T* up_;
-    T* dgate_;
-    T* dup_;
-};
-
-// The values of cells.
-template <typename T, int N, int PACKS>
-__device__ void kernel_cells(
-    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS], const int (&live)[PACKS]) {
+struct Program {
+    using T = Element;
     using acc_t = acc_of<T>;
-    Pack<T, N> dy_slice[PACKS];
-    read(dy_slice, args.dy_, run, operand::dy_, args.vectorized, live);
-    Pack<T, N> gate_slice[PACKS];
-    read(gate_slice, args.gate_, run, operand::gate_, args.vectorized, live);
-    Pack<T, N> up_slice[PACKS];
-    read(up_slice, args.up_, run, operand::up_, args.vectorized, live);
-    Pack<T, N> dgate_pack[PACKS];
-    Pack<T, N> dup_pack[PACKS];
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-            const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
-            const acc_t gate_ = acc_t(value_of(gate_slice[k], i));
-            const acc_t up_ = acc_t(value_of(up_slice[k], i));
-            const acc_t p_ = acc_t(0.5) * math::erfc(-gate_ * acc_t(0.7071067811865476));
-            dgate_pack[k].lane[i] = T(dy_ * up_ * (p_ + gate_ * (acc_t(0.3989422804014327) *
-                math::exp_for<T>(acc_t(-0.5) * gate_ * gate_))));
-            dup_pack[k].lane[i] = T(dy_ * (gate_ * p_));
-        }
-    }
-    constexpr bool COPIES = WALK == Walk::COPIES;
-    const index_t end = COPIES ? end_of_split<index_t>(args.cut) : 1;
-#pragma unroll 1
-    for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
-        index_t to[1][operand::COUNT] = {};
-        if (COPIES) locate<0>(to, copy, args.inner, args.inner_stride);
-        write<true>(dgate_pack, args.dgate_ + offset_of(to[0][operand::dgate_]), run, operand::dgate_,
-            args.vectorized, live);
-        write<true>(dup_pack, args.dup_ + offset_of(to[0][operand::dup_]), run, operand::dup_, args.vectorized, live);
-    }
-}
+    struct Args : MapArgs<operand::COUNT> {
+        const T* dy_;
+        const T* gate_;
+        const T* up_;
+        T* dgate_;
+        T* dup_;
+    };
 
-// Without sums: a block's cells are contiguous, and neighbouring threads take neighbouring packs. A thread has one
-// pack, or PACKS single cells if the layout is strided.
-template <typename T, class Schedule> __device__ void kernel(const kernel_args<T>& args) {
-    if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) {
-        constexpr bool PACKS_OF_CELLS = LAYOUT != Layout::STRIDED;
-        constexpr int N = PACKS_OF_CELLS ? 16 / sizeof(T) : 1, PACKS = PACKS_OF_CELLS ? 1 : Schedule::PACKS;
-        constexpr int CELLS = Schedule::THREADS * PACKS * N;
-        using R = Run<index_t, operand::COUNT, LAYOUT, N>;
-        const index_t from = index_t(blockIdx.x) * CELLS;
-        const Finder<index_t, CELLS, N, operand::COUNT, R::ROWS> finder(from, args.outer, args.outer_stride);
-        R run[PACKS];
-        int live[PACKS];
-#pragma unroll
-        for (int k = 0; k < PACKS; ++k) {
-            run[k].first = from + index_t((k * Schedule::THREADS + threadIdx.x) * N);
-            live[k] = live_of<N>(run[k].first, args.outer.count);
-            finder.find(run[k], live[k] ? run[k].first : from, live[k], args.outer, args.outer_stride);
+    // The values of cells.
+    template <int N, int PACKS> struct Cells {
+        Pack<T, N> dy_slice[PACKS];
+        Pack<T, N> gate_slice[PACKS];
+        Pack<T, N> up_slice[PACKS];
+        Pack<T, N> dgate_pack[PACKS];
+        Pack<T, N> dup_pack[PACKS];
+
+        template <class Read> __device__ void reads(const Args& args, const Read& read) {
+            read(dy_slice, args.dy_, operand::dy_);
+            read(gate_slice, args.gate_, operand::gate_);
+            read(up_slice, args.up_, operand::up_);
         }
-        if (live[0] > 0) kernel_cells<T>(args, run, live);
-    }
-}
+        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
+            lanes.each([&](const auto& lane) {
+                const acc_t dy_ = acc_t(lane.value(dy_slice));
+                const acc_t gate_ = acc_t(lane.value(gate_slice));
+                const acc_t up_ = acc_t(lane.value(up_slice));
+                const acc_t p_ = acc_t(0.5) * math::erfc(-gate_ * acc_t(0.7071067811865476));
+                lane.of(dgate_pack) = T(dy_ * up_ * (p_ + gate_ * (acc_t(0.3989422804014327) *
+                    math::exp_for<T>(acc_t(-0.5) * gate_ * gate_))));
+                lane.of(dup_pack) = T(dy_ * (gate_ * p_));
+            });
+        }
+        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
+            write(dgate_pack, args.dgate_, operand::dgate_);
+            write(dup_pack, args.dup_, operand::dup_);
+        }
+    };
+};
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-// Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
-// flight, fewer if each element has its own offset.
-constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
-constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
-// 16 lanes of two rows need more registers.
-template <typename T> constexpr int MAX_BLOCKS = PACKED || sizeof(T) > 1 ? 8 : 6;
-// Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
-template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;
-template <typename T>
-constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
-template <typename T> constexpr int BLOCKS_PER_SM = BARACUDA_WIDE ? 1 : ONE_PACK ? MAX_BLOCKS<T> : SUMS<T>;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, BLOCKS_PER_SM<Element>)
-    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
-    kernel<Element, Schedule>(args);
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
+    walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +1 14 +6 13 +1 1 -1 1 -1 1 -1 1 -1 1 +10 2 +1 4 +2 1 +7 2 -2 2 -2 2 +3 1
-// @lines -1 1 +4 4 +5 1 -1 1 -1 1 +6 1 +2 1 -1 1 -1 1 +4 2 +1 6 +2 1 -1 1 -1 1 +2 1 +6 2 +111 3 +11 17 +1 22
+// @lines templates/map.cu.jinja:1 3 +1 1 -1 1 +4 4 +6 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 +10 2 +1 2 +1 1 -1 1 -1 1 +2 1
+// @lines -1 2 +1 1 +1 1 -1 1 -1 1 +1 2 +9 1 +4 1 -1 1 -1 1 +6 1 +2 1 -1 1 -1 1 +4 3 +1 1 -1 1 +2 2 +1 10

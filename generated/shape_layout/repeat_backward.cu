@@ -2,192 +2,71 @@
 //
 // Gradient of repeat, which sums over the copies of each element.
 //     dx[c] = sum over k of dy[c + k * input_shape], axis by axis
-#include <baracuda/map/singles.cuh>
+#include <baracuda/map/walk.cuh>
 
 namespace baracuda {
 
-// Set by the plan at compile time: the schedule, and the layout of the caller's arrays.
-using Element = BARACUDA_ELEMENT;
-struct Schedule {
-    static constexpr int BARACUDA_SCHEDULE;
-};
-constexpr Walk WALK = Walk::BARACUDA_WALK;
-constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
-using index_t = CellIndex<BARACUDA_WIDE>::type;
-using index_value = CellIndex<BARACUDA_WIDE>::value;
-
-// What has an offset for each cell: the tensors, and the indices that the program reads.
 namespace operand {
 enum : int { dy_, dx_, COUNT };
 }
 
-template <typename T> struct kernel_args {
-    long long stage;
-    long long vectorized;  // bit o: packs of operand o are contiguous and aligned
-    Space outer;
-    long long outer_stride[operand::COUNT][MAX_AXES];
-    Space inner;  // the axes that are summed, or along which outputs are copied
-    long long inner_stride[operand::COUNT][MAX_AXES];
-    Cut cut;
-    const T* dy_;
-    T* dx_;
-    acc_of<T>* dx_parts;  // [splits, output cells]
+struct Program {
+    using T = Element;
+    using acc_t = acc_of<T>;
+    template <template <class> class Of> struct Reduced {
+        Of<Sum<acc_t, false>> dx_;
+        template <class F, class... Lists> __device__ static void each(const F& f, Lists&... of) {
+            f(of.dx_...);
+        }
+    };
+    struct Args : MapArgs<operand::COUNT> {
+        const T* dy_;
+        T* dx_;
+        Reduced<PartsOf> parts;
+    };
+
+    // The terms of sums, and the values of their cells.
+    template <int N, int PACKS> struct Terms {
+        Pack<T, N> dy_slice[PACKS];
+
+        template <class Read> __device__ void reads(const Args& args, const Read& read) {
+            read(dy_slice, args.dy_, operand::dy_);
+        }
+        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
+            lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
+                const acc_t dy_ = acc_t(lane.value(dy_slice));
+                term.dx_ = dy_;
+            });
+        }
+        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
+        }
+    };
+
+    // The outputs of sums.
+    template <int N, int PACKS> struct Epilogue {
+        Pack<T, N> dx_pack[PACKS];
+
+        template <class Read> __device__ void reads(const Args& args, const Read& read) {
+        }
+        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
+            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
+                const acc_t dx_ = reduced.dx_;
+                lane.of(dx_pack) = T(dx_);
+            });
+        }
+        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
+            write(dx_pack, args.dx_, operand::dx_);
+        }
+    };
 };
-
-// The values of cells, and the terms of sums.
-template <typename T, int N, int PACKS>
-__device__ void kernel_terms(
-    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS],
-        const int (&live)[PACKS], acc_of<T> (*dx_term)[N]) {
-    using acc_t = acc_of<T>;
-    Pack<T, N> dy_slice[PACKS];
-    read(dy_slice, args.dy_, run, operand::dy_, args.vectorized, live);
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-            const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
-            dx_term[k][i] = dy_;
-        }
-    }
-}
-
-// The epilogue: outputs of sums.
-template <typename T, int N, int PACKS>
-__device__ void kernel_epilogue(
-    const kernel_args<T>& args, const Run<index_t, operand::COUNT, LAYOUT, N> (&run)[PACKS],
-        const int (&live)[PACKS], const acc_of<T> (&dx_sum)[N]) {
-    using acc_t = acc_of<T>;
-    Pack<T, N> dx_pack[PACKS];
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-            [[maybe_unused]] const acc_t dx_ = dx_sum[i];
-            dx_pack[k].lane[i] = T(dx_);
-        }
-    }
-    write<false>(dx_pack, args.dx_, run, operand::dx_, args.vectorized, live);
-}
-
-// Block (x, y): group x of owners, split y of their terms. An owner is an output cell (ROWS) or a pack of them
-// (COLUMNS), and `slices` threads share its terms: a thread takes every slices-th pack of terms (ROWS) or term
-// (COLUMNS), PACKS at a time. The order of additions depends on the problem's shape alone.
-template <typename T, class Schedule> __device__ void kernel_sums(const kernel_args<T>& args) {
-    using acc_t = acc_of<T>;
-    constexpr bool ROWS = WALK == Walk::ROWS;
-    constexpr int N = 16 / sizeof(T), OUTPUTS = ROWS ? 1 : N, PACKS = Schedule::PACKS;
-    constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
-    const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
-    const OutputCells<index_t, LAYOUT, OUTPUTS> cells(share, args.outer.count);
-    Terms<index_t, operand::COUNT, LAYOUT, N, ROWS> terms(
-        cells.first, cells.cell_stride, cells.live, args.outer, args.outer_stride);
-    const Units<index_t> units(args.cut, share);
-    const index_t end = cells.live ? units.end : 0;
-    Compensated<acc_t> dx_part[OUTPUTS];
-    for (index_t unit = units.begin; unit < end; unit += index_t(units.step) * PACKS) {
-        acc_t dx_term[PACKS][N] = {};
-#pragma unroll
-        for (int k = 0; k < PACKS; k += GROUP) {
-            Run<index_t, operand::COUNT, LAYOUT, N> run[GROUP];
-            int valid[GROUP];
-            terms.place(run, valid, unit + index_t(k) * units.step, units.step, end, args.inner, args.inner_stride);
-            kernel_terms<T>(args, run, valid, dx_term + k);
-            pair_up<GROUP>(dx_term, k);
-        }
-        add_terms(dx_part, dx_term);
-    }
-    acc_t dx_sum[OUTPUTS] = {};
-    reduce_slices(dx_sum, dx_part, share);
-    if (share.slice != 0 || !cells.live) return;
-    if (args.cut.splits > 1) {
-        baracuda::write_parts(args.dx_parts + blockIdx.y * args.outer.count + cells.first, dx_sum,
-            cells.cell_stride, cells.live);
-        return;
-    }
-    Run<index_t, operand::COUNT, LAYOUT, OUTPUTS> run[1];  // found again here, to keep registers free in the loop
-    run[0].find(cells.first, cells.cell_stride, cells.live, args.outer, args.outer_stride);
-    const int live[1] = {cells.live};
-    kernel_epilogue<T>(args, run, live, dx_sum);
-}
-
-// One thread for each output cell, which adds all of its terms, TERMS at a time.
-template <typename T, class Schedule> __device__ void kernel_singles(const kernel_args<T>& args) {
-    using acc_t = acc_of<T>;
-    using R = Run<index_t, operand::COUNT, LAYOUT, 1>;
-    constexpr int THREADS = Schedule::THREADS, TERMS = Schedule::PACKS * 8 / sizeof(T);
-    const index_t cell = index_t(blockIdx.x) * THREADS + threadIdx.x, terms = index_t(args.cut.units);
-    const int live[1] = {live_of<1>(cell, args.outer.count)};
-    R origin[1];
-    origin[0].find(cell, index_t(1), live[0], args.outer, args.outer_stride);
-    TermPlaces<index_t, THREADS, operand::COUNT> places;
-    Compensated<acc_t> dx_part;
-    for (index_t from = 0; from < terms; from += THREADS) {
-        places.find(from, args.inner, args.inner_stride);
-        const int count = !live[0] ? 0 : terms - from < index_t(THREADS) ? int(terms - from) : THREADS;
-        for (int term = 0; term < count; term += TERMS) {
-            R run[TERMS];
-            int valid[TERMS];
-            places.place(run, valid, origin[0], term, count - term);
-            acc_t dx_term[TERMS][1] = {};
-            kernel_terms<T>(args, run, valid, dx_term);
-            pair_up<TERMS>(dx_term, 0);
-            dx_part.add(dx_term[0][0]);
-        }
-    }
-    if (!live[0]) return;
-    acc_t dx_sum[1] = {};
-    dx_sum[0] = dx_part.total();
-    kernel_epilogue<T>(args, origin, live, dx_sum);
-}
-
-// Adds the splits of each output cell with `slices` threads.
-template <typename T, class Schedule> __device__ void kernel_reduce_splits(const kernel_args<T>& args) {
-    using acc_t = acc_of<T>;
-    const Share<Schedule::THREADS, false> share(args.cut.reduce_bits);
-    const index_t first = index_t(blockIdx.x) * share.owners + share.owner;
-    const int live[1] = {live_of<1>(first, args.outer.count)};
-    acc_t dx_sum[1] = {};
-    baracuda::reduce_parts(dx_sum, args.dx_parts + first, args.cut.splits, args.outer.count, live[0], share);
-    if (share.slice != 0 || !live[0]) return;
-    Run<index_t, operand::COUNT, LAYOUT, 1> run[1];
-    run[0].find(first, index_t(1), 1, args.outer, args.outer_stride);
-    kernel_epilogue<T>(args, run, live, dx_sum);
-}
-
-// Without sums: a block's cells are contiguous, and neighbouring threads take neighbouring packs. A thread has one
-// pack, or PACKS single cells if the layout is strided.
-template <typename T, class Schedule> __device__ void kernel(const kernel_args<T>& args) {
-    if constexpr (WALK == Walk::SINGLES) kernel_singles<T, Schedule>(args);
-    if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
-        if (args.stage == 0) kernel_sums<T, Schedule>(args);
-        if (args.stage == 1) {
-            wait_on_dependent_grids();
-            kernel_reduce_splits<T, Schedule>(args);
-        }
-    }
-}
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-// Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
-// flight, fewer if each element has its own offset.
-constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
-constexpr bool ONE_PACK = STORED && LAYOUT != Layout::STRIDED;
-// 16 lanes of two rows need more registers.
-template <typename T> constexpr int MAX_BLOCKS = PACKED || sizeof(T) > 1 ? 8 : 6;
-// Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
-template <typename T> constexpr int SINGLES = sizeof(T) > 4 ? 6 : 8;
-template <typename T>
-constexpr int SUMS = PACKED ? 4 : WALK == Walk::SINGLES ? SINGLES<T> : WALK == Walk::COLUMNS ? 3 : 1;
-template <typename T> constexpr int BLOCKS_PER_SM = BARACUDA_WIDE ? 1 : ONE_PACK ? MAX_BLOCKS<T> : SUMS<T>;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, BLOCKS_PER_SM<Element>)
-    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
-    kernel<Element, Schedule>(args);
+extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
+    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
+    walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:1 3 +1 1 +1 14 +6 13 +1 1 -1 1 +8 1 +1 2 +1 4 -1 1 +2 1 +7 2 +8 4 +5 1 +12 1 +1 2 +19 2
-// @lines -71 4 -1 1 +2 1 +12 1 +4 4 +9 1 +5 1 +4 2 +15 1 +3 2 +2 14 +1 1 +1 1 +1 1 +1 6 +1 1 +1 1 +1 1 +1 1 +1 2 +1 2
-// @lines +1 1 -1 1 +2 18 +1 1 +1 7 +1 1 +1 1 +1 2 +1 3 +1 2 +1 9 +1 2 +2 6 +1 3 +1 8 +20 22
+// @lines templates/map.cu.jinja:1 3 +1 1 +4 4 +6 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +8 1 +1 2 +1 2 +1 2 +4 1 +1
+// @lines 1 +1 2 +9 1 +4 1 +12 1 +1 3 +4 3 -54 2 +4 2 +1 1 +3 2 +9 1 +8 1 +5 1 +4 3 +1 1 +2 2 +1 10

@@ -186,6 +186,7 @@ def program_options(source: KernelSource, arch: str, *, include: Path | None = I
         prec_sqrt=True,
         define_macro=list(source.defines) or None,
         include_path=[os.fspath(include)] if include else None,
+        device_as_default_execution_space=True,  # of generic lambdas, whose functions take no annotation
         no_source_include=True,  # else the folder of `name`, seen from the working directory, is searched too
         minimal=True,  # without textures and the runtime's own functions, which take a third of reading a light kernel
         ptxas_options="-v",  # reports what a block occupies

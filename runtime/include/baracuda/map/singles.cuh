@@ -1,7 +1,7 @@
 // Sums without packs: one thread adds an output cell's terms one by one.
 #pragma once
 
-#include <baracuda/map/map.cuh>
+#include <baracuda/map/reduce.cuh>
 
 namespace baracuda {
 

@@ -1,0 +1,255 @@
+// The kernel of a map: walks over cells and over the terms of reductions, for a program that holds an op's math.
+//
+// A program has up to three structs of packs, whose `reads` and `writes` name the tensors of each pack, and whose
+// `compute` makes a lane: Cells, stored; Terms, reduced and perhaps stored; and Epilogue, made of what was reduced.
+// Reduced<Of> lists the reductions: `each` calls a function with every wanted one of several such lists.
+#pragma once
+
+#include <baracuda/map/singles.cuh>
+
+namespace baracuda {
+
+// Set by the plan at compile time: the schedule, and the layout of the caller's arrays.
+using Element = BARACUDA_ELEMENT;
+struct Schedule {
+    static constexpr int BARACUDA_SCHEDULE;
+};
+constexpr Walk WALK = Walk::BARACUDA_WALK;
+constexpr Layout LAYOUT = layout_of(Layout::BARACUDA_LAYOUT, WALK);
+using index_t = CellIndex<BARACUDA_WIDE>::type;
+using index_value = CellIndex<BARACUDA_WIDE>::value;
+
+// What the arguments of a kernel begin with. What has an offset for each cell is an operand: tensors and indices.
+template <int OPERANDS_> struct MapArgs {
+    static constexpr int OPERANDS = OPERANDS_;
+    long long stage;
+    long long vectorized;  // bit o: packs of operand o are contiguous and aligned
+    Space outer;
+    long long outer_stride[OPERANDS][MAX_AXES];
+    Space inner;  // the axes that are reduced, or along which outputs are copied
+    long long inner_stride[OPERANDS][MAX_AXES];
+    Cut cut;
+};
+template <class Args, int N> using RunOf = Run<index_t, Args::OPERANDS, LAYOUT, N>;
+
+// Lane i of pack k.
+template <class R> struct Lane {
+    const R& run;
+    int k, i;
+    template <class Packs> __device__ auto value(const Packs& packs) const { return value_of(packs[k], i); }
+    template <class Packs> __device__ auto& of(Packs& packs) const { return packs[k].lane[i]; }
+    __device__ index_value index(int operand) const {
+        index_value value;
+        run.index(value, operand, i);
+        return value;
+    }
+};
+// The lanes of a thread's packs. `use` calls the program for a lane with what it has of the reductions there.
+template <class R, int N, int PACKS, class Use> struct Lanes {
+    const R (&run)[PACKS];
+    const Use& use;
+    template <class Compute> __device__ void each(const Compute& compute) const {
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k)
+#pragma unroll
+            for (int i = 0; i < N; ++i) use(compute, Lane<R>{run[k], k, i});
+    }
+};
+
+template <int N, class Packs, class Args, int PACKS, class Use>
+__device__ void compute_cells(Packs& packs, const Args& args, const RunOf<Args, N> (&run)[PACKS],
+                              const int (&live)[PACKS], const Use& use) {
+    packs.reads(args, [&](auto& pack, const auto* data, int operand) {
+        read(pack, data, run, operand, args.vectorized, live);
+    });
+    packs.compute(args, Lanes<RunOf<Args, N>, N, PACKS, Use>{run, use});
+}
+
+template <int N, class Packs, class Args, int PACKS>
+__device__ void write_cells(const Packs& packs, const Args& args, const RunOf<Args, N> (&run)[PACKS],
+                            const int (&live)[PACKS]) {
+    packs.writes(args, [&](const auto& pack, auto* data, int operand) {
+        write<false>(pack, data, run, operand, args.vectorized, live);
+    });
+}
+
+// Values of cells, each stored once, or along the axes of copies.
+template <class Program, int N, class Args, int PACKS>
+__device__ void store_packs(const Args& args, const RunOf<Args, N> (&run)[PACKS], const int (&live)[PACKS]) {
+    typename Program::template Cells<N, PACKS> packs;
+    compute_cells<N>(packs, args, run, live, [](const auto& compute, const auto& lane) { compute(lane); });
+    constexpr bool COPIES = WALK == Walk::COPIES;
+    const index_t end = COPIES ? end_of_split<index_t>(args.cut) : 1;
+#pragma unroll 1
+    for (index_t copy[1] = {COPIES ? index_t(blockIdx.y * args.cut.per_split) : 0}; copy[0] < end; ++copy[0]) {
+        index_t to[1][Args::OPERANDS] = {};
+        if (COPIES) locate<0>(to, copy, args.inner, args.inner_stride);
+        packs.writes(args, [&](const auto& pack, auto* data, int operand) {
+            write<true>(pack, data + offset_of(to[0][operand]), run, operand, args.vectorized, live);
+        });
+    }
+}
+
+// Without reductions: a block's cells are contiguous, and neighbouring threads take neighbouring packs. A thread has
+// one pack, or PACKS single cells if the layout is strided.
+template <class Program, class Args> __device__ void store_cells(const Args& args) {
+    constexpr bool PACKS_OF_CELLS = LAYOUT != Layout::STRIDED;
+    constexpr int N = PACKS_OF_CELLS ? 16 / sizeof(Element) : 1, PACKS = PACKS_OF_CELLS ? 1 : Schedule::PACKS;
+    constexpr int CELLS = Schedule::THREADS * PACKS * N;
+    using R = RunOf<Args, N>;
+    const index_t from = index_t(blockIdx.x) * CELLS;
+    const Finder<index_t, CELLS, N, Args::OPERANDS, R::ROWS> finder(from, args.outer, args.outer_stride);
+    R run[PACKS];
+    int live[PACKS];
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+        run[k].first = from + index_t((k * Schedule::THREADS + threadIdx.x) * N);
+        live[k] = live_of<N>(run[k].first, args.outer.count);
+        finder.find(run[k], live[k] ? run[k].first : from, live[k], args.outer, args.outer_stride);
+    }
+    if (live[0] > 0) store_packs<Program, N>(args, run, live);
+}
+
+// Terms [from, from + GROUP) of a step; what is stored of their cells is written.
+template <class Program, int N, class Args, int GROUP, class Terms>
+__device__ void compute_terms(const Args& args, const RunOf<Args, N> (&run)[GROUP], const int (&live)[GROUP],
+                              Terms& terms, int from) {
+    using Reduced = typename Program::template Reduced<ValueOf>;
+    typename Program::template Terms<N, GROUP> packs;
+    compute_cells<N>(packs, args, run, live, [&](const auto& compute, const auto& lane) {
+        Reduced term;
+        compute(lane, term);
+        const bool exists = is_live<LAYOUT>(lane.i, live[lane.k]);
+        Reduced::each([&](auto& all, auto& one) { all.set(from + lane.k, lane.i, one, exists); }, terms, term);
+    });
+    write_cells<N>(packs, args, run, live);
+}
+
+// The outputs of an owner's N cells, once their reductions are known.
+template <class Program, int N, class Args, class Values>
+__device__ void store_values(const Args& args, const RunOf<Args, N> (&run)[1], const int (&live)[1], Values& values) {
+    using Reduced = typename Program::template Reduced<ValueOf>;
+    typename Program::template Epilogue<N, 1> packs;
+    compute_cells<N>(packs, args, run, live, [&](const auto& compute, const auto& lane) {
+        Reduced reduced = {};
+        Reduced::each([&](auto& one, auto& all) { one = all.of[lane.i]; }, reduced, values);
+        compute(lane, reduced);
+    });
+    write_cells<N>(packs, args, run, live);
+}
+
+// Block (x, y): group x of owners, split y of their terms. An owner is an output cell (ROWS) or a pack of them
+// (COLUMNS), and `slices` threads share its terms: a thread takes every slices-th pack of terms (ROWS) or term
+// (COLUMNS), PACKS at a time. The order of reduction depends on the problem's shape alone.
+template <class Program, class Args> __device__ void reduce_terms(const Args& args) {
+    constexpr bool ROWS = WALK == Walk::ROWS;
+    constexpr int N = 16 / sizeof(Element), OUTPUTS = ROWS ? 1 : N, PACKS = Schedule::PACKS;
+    constexpr int GROUP = LAYOUT == Layout::PACKED ? PACKS : LAYOUT == Layout::FLAT ? PACKS / 2 : ROWS ? 1 : PACKS;
+    using Parts = typename Program::template Reduced<Owned<OUTPUTS>::template Parts>;
+    const Share<Schedule::THREADS, ROWS> share(args.cut.slice_bits);
+    const OutputCells<index_t, LAYOUT, OUTPUTS> cells(share, args.outer.count);
+    Terms<index_t, Args::OPERANDS, LAYOUT, N, ROWS> places(cells.first, cells.cell_stride, cells.live, args.outer,
+                                                           args.outer_stride);
+    const Units<index_t> units(args.cut, share);
+    const index_t end = cells.live ? units.end : 0;
+    Parts parts;
+    for (index_t unit = units.begin; unit < end; unit += index_t(units.step) * PACKS) {
+        typename Program::template Reduced<Step<PACKS, N>::template Terms> terms;
+#pragma unroll
+        for (int k = 0; k < PACKS; k += GROUP) {
+            RunOf<Args, N> run[GROUP];
+            int valid[GROUP];
+            places.place(run, valid, unit + index_t(k) * units.step, units.step, end, args.inner, args.inner_stride);
+            compute_terms<Program, N>(args, run, valid, terms, k);
+            Parts::each([&](auto& term) { term.template pair_up<GROUP>(k); }, terms);
+        }
+        Parts::each([&](auto& part, auto& term) { part.add(term); }, parts, terms);
+    }
+    typename Program::template Reduced<Owned<OUTPUTS>::template Values> values;
+    Parts::each([&](auto& value, auto& part) { value.reduce_slices(part, share); }, values, parts);
+    if (share.slice != 0 || !cells.live) return;
+    if (args.cut.splits > 1) {
+        const long long first = blockIdx.y * args.outer.count + cells.first;
+        const auto write = [&](auto& value, auto& to) { value.write(to + first, cells.cell_stride, cells.live); };
+        return Parts::each(write, values, args.parts);
+    }
+    RunOf<Args, OUTPUTS> run[1];  // found again here, to keep registers free in the loop
+    run[0].find(cells.first, cells.cell_stride, cells.live, args.outer, args.outer_stride);
+    const int live[1] = {cells.live};
+    store_values<Program, OUTPUTS>(args, run, live, values);
+}
+
+// One thread for each output cell, which reduces all of its terms, TERMS at a time.
+template <class Program, class Args> __device__ void reduce_singles(const Args& args) {
+    using R = RunOf<Args, 1>;
+    using Parts = typename Program::template Reduced<Owned<1>::template Parts>;
+    constexpr int THREADS = Schedule::THREADS, TERMS = Schedule::PACKS * 8 / sizeof(Element);
+    const index_t cell = index_t(blockIdx.x) * THREADS + threadIdx.x, count = index_t(args.cut.units);
+    const int live[1] = {live_of<1>(cell, args.outer.count)};
+    R origin[1];
+    origin[0].find(cell, index_t(1), live[0], args.outer, args.outer_stride);
+    TermPlaces<index_t, THREADS, Args::OPERANDS> places;
+    Parts parts;
+    for (index_t from = 0; from < count; from += THREADS) {
+        places.find(from, args.inner, args.inner_stride);
+        const int left = !live[0] ? 0 : count - from < index_t(THREADS) ? int(count - from) : THREADS;
+        for (int term = 0; term < left; term += TERMS) {
+            R run[TERMS];
+            int valid[TERMS];
+            places.place(run, valid, origin[0], term, left - term);
+            typename Program::template Reduced<Step<TERMS, 1>::template Terms> terms;
+            compute_terms<Program, 1>(args, run, valid, terms, 0);
+            Parts::each([&](auto& of) { of.template pair_up<TERMS>(0); }, terms);
+            Parts::each([&](auto& part, auto& of) { part.add(of); }, parts, terms);
+        }
+    }
+    if (!live[0]) return;
+    typename Program::template Reduced<Owned<1>::template Values> values;
+    Parts::each([&](auto& value, auto& part) { value.of[0] = part.of[0].total(); }, values, parts);
+    store_values<Program, 1>(args, origin, live, values);
+}
+
+// Reduces the splits of each output cell with `slices` threads.
+template <class Program, class Args> __device__ void reduce_splits(const Args& args) {
+    const Share<Schedule::THREADS, false> share(args.cut.reduce_bits);
+    const index_t first = index_t(blockIdx.x) * share.owners + share.owner;
+    const int live[1] = {live_of<1>(first, args.outer.count)};
+    using Parts = typename Program::template Reduced<Owned<1>::template Parts>;
+    Parts parts;
+    typename Program::template Reduced<Owned<1>::template Values> values;
+    const auto reduce = [&](auto& value, auto& part, auto& from) {
+        if (live[0]) part.add_splits(from + first, args.cut.splits, args.outer.count, share);
+        value.reduce_slices(part, share);
+    };
+    Parts::each(reduce, values, parts, args.parts);
+    if (share.slice != 0 || !live[0]) return;
+    RunOf<Args, 1> run[1];
+    run[0].find(first, index_t(1), 1, args.outer, args.outer_stride);
+    store_values<Program, 1>(args, run, live, values);
+}
+
+template <class Program, class Args> __device__ void walk(const Args& args) {
+    if constexpr (WALK == Walk::CELLS || WALK == Walk::COPIES) store_cells<Program>(args);
+    if constexpr (WALK == Walk::SINGLES) reduce_singles<Program>(args);
+    if constexpr (WALK == Walk::ROWS || WALK == Walk::COLUMNS) {
+        if (args.stage == 0) reduce_terms<Program>(args);
+        if (args.stage == 1) {
+            wait_on_dependent_grids();
+            reduce_splits<Program>(args);
+        }
+    }
+}
+
+// Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
+// flight, fewer if each element has its own offset.
+__device__ constexpr int blocks_per_sm(int element_bytes) {
+    constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
+    if (BARACUDA_WIDE) return 1;
+    // 16 lanes of two rows need more registers.
+    if (STORED && LAYOUT != Layout::STRIDED) return PACKED || element_bytes > 1 ? 8 : 6;
+    // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.
+    if (WALK == Walk::SINGLES) return element_bytes > 4 ? 6 : 8;
+    return PACKED ? 4 : WALK == Walk::COLUMNS ? 3 : 1;
+}
+
+}  // namespace baracuda

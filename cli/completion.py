@@ -11,7 +11,7 @@ from click import Context, Parameter
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
 from baracuda.checking.audit.limits import DEVICES, TARGETS
-from baracuda.codegen.project import PACKAGE, plan_names, specs_folder
+from baracuda.codegen.project import PACKAGE, named, plan_names, specs_folder
 from baracuda.runtime import BaracudaError, ElementKind, MapPlan, RowPlan, as_bool
 
 from .kernels.explain import WANTED, plan_called
@@ -34,9 +34,9 @@ class Bash(BashComplete):
 
 
 def ops(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
-    """Ops that have a spec; a spec's file is named after its op."""
+    """Ops that have a spec."""
     folder = specs_folder(ctx.params.get("specs")).expanduser()  # which the shell does later
-    return _starting(incomplete, sorted(path.stem for path in folder.rglob("*.yaml")))
+    return _starting(incomplete, named(folder))
 
 
 def plans(ctx: Context, _param: Parameter, incomplete: str) -> list[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -65,9 +67,18 @@ def refuse_unknown(names: Iterable[str], ops: Collection[str]) -> None:
     for name in names:
         if name not in ops:
             ours = installed("baracuda.specs")
-            built_in = any(path.stem == name for path in ours.rglob("*.yaml"))
-            hint = f"; for the built-in {name}, pass --specs {shlex.quote(str(ours))}" if built_in else ""
+            hint = f"; for the built-in {name}, pass --specs {shlex.quote(str(ours))}" if name in named(ours) else ""
             raise Unsupported(f"no op {name!r}; {did_you_mean(name, ops)}{hint}")
+
+
+def named(specs: Path) -> list[str]:
+    """The ops of a folder, without reading all of it: files are named after their ops, and some have a gradient."""
+    names = []
+    for path in specs.rglob("*.yaml"):
+        with suppress(OSError, UnicodeDecodeError):
+            text = path.read_text(encoding="utf-8") if path.is_file() else ""
+            names += [path.stem, *([f"{path.stem}_backward"] if re.search(r"^backward:", text, re.MULTILINE) else [])]
+    return sorted(names)
 
 
 def refuse_none(loaded: Collection[str], specs: Path) -> None:

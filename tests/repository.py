@@ -20,6 +20,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 SPECS = ROOT / "specs"
 SAMPLES = ROOT / "tests" / "specs"
+LONG = ROOT / "tests" / "long_specs"  # some of SPECS, written out in full
 KERNELS = ROOT / "tests" / "host" / "kernels"
 
 

@@ -1,69 +1,111 @@
-"""The spec of a gradient, from its forward's: what its file, or the forward's `backward`, leaves out."""
+"""The spec of a gradient from its forward's, which has it under `backward`: all that is not said there follows.
+
+Without a program or kernels of its own, its program is the derivative of the forward's.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from ..program import Line, parse, to_source
 from ..program.derive import Forward, derive
 from ..program.tree import reads
+from .defaults import spelled_out, usual_docs
 from .map_program import scope_of_map
 from .scope import Programmed, kinds_of, scope_of
-from .spec import MapSpec, MapTensor, RowSpec
+from .spec import MapSpec, MapTensor, OpSpec, RowSpec
 from .wording import did_you_mean
 from .yaml_source import Loc, YamlSource
 
-_COPIED = ("category", "kind", "family", "source", "dtypes", "dims", "arch")
+Data = Mapping[str, Any]
+
+_COPIED = ("category", "kind", "family", "source", "dtypes", "dims", "settings", "terms")
+_MERGED = ("descriptor", "settings", "tests", "bench", "gradient")
+_TESTS = ("defaults", "draw", "ranges")
+_SHARED = ("dims", "shape", "shapes", "dtype", "layout", "optional")  # what two tensors that correspond have alike
+_SAVED = ", saved for the backward"
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
-
-
-def is_derived(data: Any) -> bool:
-    """Whether the file of a gradient leaves its program to be derived."""
-    return isinstance(data, dict) and isinstance(g := data.get("gradient"), dict) and g.get("derive") is True
+_ASSIGNED = re.compile(r"^\s*([a-z_][a-z0-9_]*)\s*=(?!=)", re.MULTILINE)
 
 
 def within(source: YamlSource) -> YamlSource:
     """What the file of a forward says of its `backward`, as a file of its own."""
     lines, text_lines = _below("backward", source.lines), _below("backward", source.text_lines)
-    own = source.data["backward"]
-    gradient = own.get("gradient", {})
-    if isinstance(gradient, dict):
-        gradient = {"of": source.data["op"], "derive": True, **gradient}
-    return YamlSource(source.path, {**own, "gradient": gradient}, lines, text_lines)
+    return YamlSource(source.path, source.data["backward"], lines, text_lines)
 
 
 def _below(key: str, lines: Mapping[Loc, int]) -> dict[Loc, int]:
     return {loc[1:]: number for loc, number in lines.items() if loc[:1] == (key,)}
 
 
-def completed(source: YamlSource, forward: Programmed, data: Mapping[str, Any]) -> YamlSource:
+def completed(source: YamlSource, forward: OpSpec, data: Data) -> YamlSource:
     """`source` with everything that follows from the `forward` op and its file's `data`."""
+    gradient = source.data.get("gradient")
+    if isinstance(gradient, dict) and gradient.get("of", forward.op) != forward.op:
+        text = f"this is the gradient of {forward.op!r}, whose file it is in; leave `of` out, or take another file"
+        raise source.error(("gradient", "of"), text)
     for section, known in (("cotangents", forward.outputs), ("wrt", forward.inputs)):
-        given = source.data["gradient"].get(section)
+        given = gradient.get(section) if isinstance(gradient, dict) else None
         for name in given.values() if isinstance(given, dict) else ():
             if isinstance(name, str) and name not in known:
                 text = f"op {forward.op!r} has no {name!r}; {did_you_mean(name, known)}"
                 raise source.error(("gradient", section), text)
-    return replace(source, data=_Backward(forward, data, source.data).complete())
+    complete = _Backward(forward, data, spelled_out(source.data)).complete()
+    return YamlSource(source.path, complete, source.lines, source.text_lines)
 
 
 class _Backward:
-    def __init__(self, forward: Programmed, data: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    def __init__(self, forward: OpSpec, data: Data, own: Data) -> None:
         self.forward, self.data, self.own = forward, data, own
-        gradient = own["gradient"]
+        given = own.get("gradient")
+        gradient = given if isinstance(given, dict) else {}
         floats = [name for name, t in forward.tensors.items() if not t.dtype[0].startswith("i")]
-        self.saved = [name for name in _texts(gradient.get("saved")) if name in forward.tensors]
-        outputs = [name for name in forward.outputs if name in floats and name not in self.saved]
+        outputs = [name for name in forward.outputs if name in floats]
         inputs = [name for name in forward.inputs if name in floats]
-        self.cotangents = _renamed(gradient.get("cotangents"), outputs)
-        self.wrt = _renamed(gradient.get("wrt"), inputs)
-        self.lines = self._lines()
+        self.saved = self._kept(gradient.get("saved"), list(forward.tensors), forward.outputs)
+        read = self._read if self._read is not None else {f"d{name}" for name in outputs if name not in self.saved}
+        outputs = [name for name in outputs if f"d{name}" in read]
+        self.cotangents = _renamed(gradient.get("cotangents"), outputs, floats)
+        self.wrt = _renamed(gradient.get("wrt"), [n for n in inputs if self._has(f"d{n}", self._made)], floats)
 
-    def _lines(self) -> tuple[Line, ...]:
+    @property
+    def by_hand(self) -> bool:
+        """Whether it has a program or kernels of its own."""
+        return self.forward.family == "body" or "program" in self.own
+
+    @cached_property
+    def _made(self) -> set[str] | None:
+        """What is assigned by hand, or None where anything may be."""
+        if isinstance(program := self.own.get("program"), str):
+            return {*_ASSIGNED.findall(program)}
+        return {*self.own["outputs"]} if isinstance(self.own.get("outputs"), dict) else None
+
+    @cached_property
+    def _read(self) -> set[str] | None:
+        """What is read by hand, or None where anything may be."""
+        if isinstance(program := self.own.get("program"), str):
+            return _names(program) - {*_ASSIGNED.findall(program)}
+        return {*self.own["inputs"]} if self.by_hand and isinstance(self.own.get("inputs"), dict) else None
+
+    @staticmethod
+    def _has(name: str, names: set[str] | None) -> bool:
+        return names is None or name in names
+
+    def _kept(self, given: Any, known: list[str], outputs: Iterable[str]) -> list[str]:
+        """What the forward saves: as is `given`, or the outputs that are read."""
+        if isinstance(given, list):
+            return [name for name in given if isinstance(name, str) and name in known]
+        return [name for name in outputs if self._read is not None and name in self._read]
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """The derivative of the forward's program, where there is none by hand."""
         spec = self.forward
+        if self.by_hand or not isinstance(spec, RowSpec | MapSpec):
+            return ()
         scope = scope_of_map(spec) if isinstance(spec, MapSpec) else scope_of(spec)
         lines, over = parse(spec.program, scope), _over(spec)
         dims = {**scope.values, **{d: over[output] for d, output in self.cotangents.items()}}
@@ -74,124 +116,149 @@ class _Backward:
         return derive(forward, self.cotangents, self.wrt, saved)
 
     def complete(self) -> dict[str, Any]:
-        """The data of the whole file; what it says itself comes first."""
-        gradient = {"cotangents": self.cotangents, "wrt": self.wrt, "saved": self.saved, **self.own["gradient"]}
-        return {**self._followed(), **self.own, "gradient": gradient}
+        """The data of the whole spec; what it says itself comes first."""
+        followed, own = self._followed(), dict(self.own)
+        for key in _MERGED:
+            if isinstance(own.get(key), dict):
+                own[key] = _merged(followed.get(key, {}), own[key])
+        own |= {key: _named(followed[key], own.get(key)) for key in ("inputs", "outputs")}
+        if isinstance(own.get("require"), list):
+            own["require"] = [*followed["require"], *own["require"]]
+        return {**followed, **own}
 
     def _followed(self) -> dict[str, Any]:
         op, data, names = self.forward.op, self.data, " and ".join(self.wrt.values())
-        program = "\n".join(f"{line.name} = {to_source(line.expr)}" for line in self.lines)
         inputs, outputs = self._inputs(), self._outputs()
-        fields = self._fields([*inputs.values(), *outputs.values()])
+        merged = [_named(followed, self.own.get(key)) for key, followed in (("inputs", inputs), ("outputs", outputs))]
+        fields = self._fields([tensor for tensors in merged for tensor in tensors.values() if isinstance(tensor, dict)])
         followed = {
             **{key: data[key] for key in _COPIED if key in data},
             "op": f"{op}_backward",
             "direction": "backward",
             "plan": f"{self.forward.plan.removesuffix('Plan')}BackwardPlan",
             "doc": f"Gradient{'s'[: len(self.wrt) != 1]} of {op} with respect to {names}.",
-            "formula": program,
-            "descriptor": {name: data["descriptor"][name] for name in fields},
-            "require": [r for r in data.get("require", []) if not self._gone(fields) & _names(r["that"])],
+            "gradient": {"of": op, "cotangents": self.cotangents, "wrt": self.wrt, "saved": self.saved},
+            "descriptor": {name: self._field(name) for name in fields},
+            "require": [r for r in self._conditions() if not self._gone(fields) & _names(r["that"])],
             "inputs": inputs,
-            "outputs": {name: self._aliasing(tensor, name, inputs) for name, tensor in outputs.items()},
-            "program": program,
-            "reproducibility": {name: self._promises(name) for name in outputs},
+            "outputs": outputs,
             "tests": self._tests(fields, inputs),
         }
+        if self.lines:
+            followed["program"] = "\n".join(f"{line.name} = {to_source(line.expr)}" for line in self.lines)
+        if "settings" in data:
+            gone = self._gone(fields)
+            followed["settings"] = {n: text for n, text in data["settings"].items() if not gone & _names(text)}
+        if "oracle" in data:
+            followed["oracle"] = f"{data['oracle']}_backward"
         if "precision" in data:
             followed["precision"] = {key: value for key, value in data["precision"].items() if key != "bound"}
         if "bench" in data:
             followed["bench"] = {**data["bench"], "cases": self._cases(data["bench"].get("cases", []), fields)}
         return followed
 
+    def _conditions(self) -> list[Any]:
+        conditions: list[Any] = spelled_out(self.data).get("require", [])
+        return conditions
+
     def _inputs(self) -> dict[str, Any]:
-        """The gradients that come in, then what the program reads, in the forward's order."""
-        read = frozenset[str]().union(*(reads(line.expr) for line in self.lines))
-        inputs = {}
+        """The gradients that come in, then what is read of the forward, in its order."""
+        read = frozenset[str]().union(*(reads(line.expr) for line in self.lines)) if self.lines else None
+        inputs: dict[str, Any] = {}
         for name, output in self.cotangents.items():
-            tensor = self._tensor(self.data["outputs"][output], f"gradient of the loss with respect to {output}")
+            tensor = _shared(self.data["outputs"][output])
             inputs[name] = tensor | ({"default": 0} if "optional" in tensor else {})
         for name in self.forward.inputs:
-            if name in read:
-                inputs[name] = {k: v for k, v in self.data["inputs"][name].items() if k != "may_alias"}
+            if self._has(name, set(read) if read is not None else self._read):
+                inputs[name] = _of_forward(self.data["inputs"][name])
         for name in self.saved:
-            if name in read and name in self.forward.outputs:
-                inputs[name] = self._tensor(self.data["outputs"][name], f"{name} as the forward saved it")
+            if name in self.forward.outputs and self._has(name, set(read) if read is not None else self._read):
+                inputs[name] = _shared(self.data["outputs"][name]) | {"doc": _saved(self.data["outputs"][name]["doc"])}
         return inputs
 
     def _outputs(self) -> dict[str, Any]:
-        inputs = self.data["inputs"]
-        return {name: self._tensor(inputs[x], f"gradient with respect to {x}") for name, x in self.wrt.items()}
+        return {name: _shared(self.data["inputs"][x]) for name, x in self.wrt.items()}
 
-    @staticmethod
-    def _tensor(data: Mapping[str, Any], doc: str) -> dict[str, Any]:
-        return {key: data[key] for key in ("dims", "dtype", "optional") if key in data} | {"doc": doc}
+    def _fields(self, tensors: Iterable[Data]) -> list[str]:
+        """The fields that something other than a condition reads; kernels by hand may read any but those of arrays
+        that are gone."""
+        fields: list[str] = [*self.data["descriptor"]]
+        flags = {str(tensor["optional"]) for tensor in tensors if tensor.get("optional")}
+        if self.forward.family == "body":
+            gone = {t.optional for t in self.forward.tensors.values() if t.optional} - flags
+            dropped = self.own.get("descriptor")
+            gone |= {n for n, v in dropped.items() if v is False} if isinstance(dropped, dict) else set()
+            return [name for name in fields if name not in gone]
+        names = _names(" ".join([*flags, str(self.data["dims"]), str(self.own.get("dims", ""))]))
+        names |= {name for line in self.lines for name in reads(line.expr)} | _names(self.own.get("program", ""))
+        return [name for name in fields if name in names]
 
-    def _aliasing(self, tensor: dict[str, Any], name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """An output may take the place of its own input, and of the first gradient that comes in."""
-        if self._sums(name):
-            return tensor
-        known = {n: inputs[n] for n in (self.wrt[name], *self.cotangents) if n in inputs}
-        shared = [n for n, t in known.items() if "optional" not in t and _storage(t) == _storage(tensor)]
-        return tensor | ({"may_alias": shared} if shared else {})
-
-    def _sums(self, name: str) -> bool:
-        """Whether the gradient is a sum over dims that its input lacks."""
-        over = _over(self.forward)
-        return any(over[output] - over[self.wrt[name]] for output in self.cotangents.values())
-
-    def _fields(self, tensors: Iterable[Mapping[str, Any]]) -> list[str]:
-        """The fields that something other than a condition reads."""
-        texts = [*(t["optional"] for t in tensors if "optional" in t)]
-        for dim in self.data["dims"].values():
-            texts += [str(dim.get("of")), str(dim.get("axes", ""))]
-        names = {name for text in texts for name in _names(text)}
-        names |= {name for line in self.lines for name in reads(line.expr)}
-        return [name for name in self.data["descriptor"] if name in names]
+    def _field(self, name: str) -> Any:
+        """A field of the forward, whose usual documentation may be another here."""
+        field, usual = self.data["descriptor"][name], usual_docs(self.data, self.data["descriptor"])
+        return {key: value for key, value in field.items() if key != "doc" or usual.get(name, {}).get(key) != value}
 
     def _gone(self, fields: list[str]) -> set[str]:
         return {*self.data["descriptor"]} - {*fields}
 
-    def _promises(self, name: str) -> list[str]:
-        """What all of the forward's outputs are promised; a sum of terms depends on how many there are."""
-        promised = [rungs or () for rungs in self.data["reproducibility"].values()]
-        kept = [rung for rung in (promised[0] if promised else ()) if all(rung in rungs for rungs in promised)]
-        dropped = {"bit_stable_across_arch"} | ({"batch_invariant"} if self._sums(name) else set())
-        return [rung for rung in kept if rung not in dropped]
-
-    def _tests(self, fields: list[str], inputs: Mapping[str, Any]) -> dict[str, Any]:
-        tests = {key: value for key, value in self.data["tests"].items() if key != "definition"}
+    def _tests(self, fields: list[str], inputs: Data) -> dict[str, Any]:
+        tests = {key: value for key, value in self.data.get("tests", {}).items() if key != "definition"}
         for key, known in (("defaults", fields), ("draw", fields), ("ranges", inputs)):
             if key in tests:
                 tests[key] = {name: value for name, value in tests[key].items() if name in known}
-        tests["finite"] = self.data["dtypes"]
-        return tests | {"cases": self._cases(tests["cases"], fields)}
+        tests.pop("finite", None)
+        if not self.by_hand:
+            tests["finite"] = list(self.forward.dtypes)
+        return tests | {"cases": self._cases(tests.get("cases", []), fields)}
 
-    def _cases(self, cases: Iterable[Mapping[str, Any]], fields: list[str]) -> list[dict[str, Any]]:
+    def _cases(self, cases: Iterable[Data], fields: list[str]) -> list[dict[str, Any]]:
         gone = self._gone(fields)
         kept = [{name: value for name, value in case.items() if name not in gone} for case in cases]
         return [case for place, case in enumerate(kept) if case not in kept[:place]]
+
+
+def _merged(followed: Data, own: Data) -> dict[str, Any]:
+    """What is said comes first, also of a field that random problems draw; what is false is left out."""
+    both = {**followed, **own}
+    both |= {key: {**followed[key], **own[key]} for key in _TESTS if _are_mappings(followed.get(key), own.get(key))}
+    return {name: value for name, value in both.items() if value is not False}
+
+
+def _named(followed: Data, own: Any) -> Any:
+    """The tensors that are named, or all that follow; what is said of one comes first."""
+    if own is None or not isinstance(own, dict):
+        return followed if own is None else own
+    return {n: {**followed.get(n, {}), **t} if isinstance(t, dict) else t for n, t in own.items()}
+
+
+def _are_mappings(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _shared(tensor: Data) -> dict[str, Any]:
+    return {key: tensor[key] for key in _SHARED if key in tensor}
+
+
+def _of_forward(tensor: Data) -> dict[str, Any]:
+    """An input of the forward, whose usual documentation is another here."""
+    return {k: v for k, v in tensor.items() if k != "may_alias" and (k, v) != ("doc", "input")}
+
+
+def _saved(doc: str) -> str:
+    return f"{doc.removesuffix(_SAVED)} as the forward saved it" if doc.endswith(_SAVED) else "output of the forward"
 
 
 def _names(text: object) -> set[str]:
     return {*_NAME.findall(str(text))}
 
 
-def _texts(given: Any) -> list[str]:
-    return [text for text in given if isinstance(text, str)] if isinstance(given, list) else []
-
-
-def _renamed(given: Any, known: list[str]) -> dict[str, str]:
-    """What the gradients of the `known` tensors are called: as is `given`, or `dx` for `x`."""
+def _renamed(given: Any, usual: list[str], known: list[str]) -> dict[str, str]:
+    """What the gradients of tensors are called: as is `given` of `known` ones, or `dx` for the `usual` `x`."""
     if not isinstance(given, dict):
-        return {f"d{name}": name for name in known}
+        return {f"d{name}": name for name in usual}
     return {name: of for name, of in given.items() if isinstance(name, str) and of in known}
 
 
 def _over(spec: Programmed) -> dict[str, frozenset[str]]:
     """The dims along which each tensor varies."""
     return {n: t.over if isinstance(t, MapTensor) else frozenset(t.dims) for n, t in spec.tensors.items()}
-
-
-def _storage(tensor: Mapping[str, Any]) -> tuple[Any, Any]:
-    return tensor.get("dims"), tensor.get("dtype")

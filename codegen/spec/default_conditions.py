@@ -9,7 +9,7 @@ from .spec import BodySpec, MapSpec, OpSpec, Requirement, RowSpec
 
 _TERM = r"(\w+|(?:len|min)\([\w, ]+\))"
 _BOUNDED = re.compile(rf"-?[\d.]+ <=? {_TERM}(?= <|$)")  # 2 <= width <= 8
-_AT_LEAST = re.compile(rf"{_TERM} (?:>=?|==) ")  # min(a, b) >= 0
+_AT_LEAST = re.compile(rf"{_TERM} (?:>=? -?[\d.]+(?= and |$)|== )")  # min(a, b) >= 0
 OF_AXIS = re.compile(r"\(normalize_axis\((\w+), len\((\w+)\)\),\)")
 
 
@@ -28,6 +28,8 @@ def implied(spec: OpSpec) -> list[Requirement]:
 def _bounded(condition: str) -> Iterator[str]:
     """What a condition bounds from below, or says to be equal to something: of `min(a, b) >= 0` both."""
     yield condition
+    if " or " in condition or " if " in condition:
+        return
     if match := _BOUNDED.match(condition) or _AT_LEAST.match(condition):
         yield match[1]
         if match[1].startswith("min("):

@@ -10,7 +10,7 @@ from typing import Any
 from ..conditions.parse import ConditionError, evaluate_condition
 from .default_conditions import OF_AXIS
 from .scope import Programmed
-from .spec import Drawn, RangeSpec, RowSpec, TestsSpec
+from .spec import Drawn, OpSpec, RangeSpec, RowSpec, TestsSpec
 
 # Of the shape that rows and columns share out, and of an index space: one element, odd and even extents, several axes,
 # more than any tile holds, nothing.
@@ -22,14 +22,19 @@ _MASK = re.compile(r"mask_axes\((\w+), len\(\w+\)\)")
 Case = dict[str, Any]
 
 
+def with_flags(spec: OpSpec) -> TestsSpec:
+    """The tests of a spec, in which bools are true that nothing gives a value."""
+    flags = [n for n, f in spec.descriptor.items() if f.type == "bool" and f.default is None and not f.same_as]
+    return spec.tests.model_copy(update={"defaults": {**dict.fromkeys(flags, True), **spec.tests.defaults}})
+
+
 def with_usual(spec: Programmed) -> TestsSpec:
     """The tests of a valid spec, with the usual problems beside those that it lists."""
-    flags = [n for n, f in spec.descriptor.items() if f.type == "bool" and f.default is None and not f.same_as]
-    tests = spec.tests.model_copy(update={"defaults": {**dict.fromkeys(flags, True), **spec.tests.defaults}})
+    tests = spec.tests
     if not tests.usual:
         return tests
     more = [case for case in _cases(spec, tests) if case not in tests.cases]
-    return tests.model_copy(update={"cases": [*tests.cases, *more], "draw": tests.draw or _draw(spec)})
+    return tests.model_copy(update={"cases": [*tests.cases, *more], "draw": {**_draw(spec), **tests.draw}})
 
 
 def _cases(spec: Programmed, tests: TestsSpec) -> Iterator[Case]:

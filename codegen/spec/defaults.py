@@ -11,11 +11,13 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from .variations import varied
 from .yaml_source import YamlSource
 
 Data = Mapping[str, Any]
 
 SHAPE = "input_shape"  # the shape whose axes dims share out, unless they name another
+FLOATS = ["f32", "f16", "bf16", "f64"]
 _CATEGORY = "custom"  # of a spec in no folder of its own
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OF_AXIS = "(normalize_axis({}, len({})),)"
@@ -26,12 +28,12 @@ def filled(source: YamlSource, display_path: str) -> YamlSource:
     if not isinstance(source.data, dict):
         return source
     data = _identified(spelled_out(source.data), PurePosixPath(display_path))
-    for complete in (_with_dims, _with_fields, _with_tensors):
+    for complete in (_with_dims, _with_fields, _with_tensors, _with_schedules):
         data = complete(data)
     if isinstance(program := data.get("program"), str):
         data.setdefault("formula", program)
     data.setdefault("source", "the formula above")
-    return replace(source, data=data)
+    return varied(replace(source, data=data))
 
 
 def spelled_out(data: Data) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def _with_fields(data: dict[str, Any]) -> dict[str, Any]:
     known = {**{n: f for n, f in first.items() if n not in fields}, **fields}
     known |= {n: f for n, f in last.items() if n not in fields}
     kinds = {n: {"type": f["type"]} for n, f in {**first, **last}.items()}
-    docs = {**_docs(data, {**known, **kinds}), **{name: {"doc": text} for name, text in flags.items()}}
+    docs = {**usual_docs(data, {**known, **kinds}), **{name: {"doc": text} for name, text in flags.items()}}
     full = {n: {**kinds.get(n, {}), **docs.get(n, {}), **f} if isinstance(f, dict) else f for n, f in known.items()}
     return {**data, "descriptor": full}
 
@@ -171,7 +173,7 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _docs(data: Data, fields: Data) -> dict[str, dict[str, str]]:
+def usual_docs(data: Data, fields: Data) -> dict[str, dict[str, str]]:
     """The usual words for extents and axes."""
     docs: dict[str, dict[str, str]] = {}
     for name, dim in entries(data, "dims").items():
@@ -196,6 +198,15 @@ def _extents(data: Data) -> str:
 def _listed_dims(tensor: Data, dims: Data) -> list[Any]:
     listed = tensor.get("dims", [*dims])
     return [dim for dim in listed if isinstance(dim, str)] if isinstance(listed, list) else []
+
+
+def _with_schedules(data: dict[str, Any]) -> dict[str, Any]:
+    """With what each schedule of a body is for: the least architecture that has a header, and every element type."""
+    body, schedules = data.get("body"), data.get("schedules")
+    if not isinstance(body, dict) or not body or not isinstance(schedules, list):
+        return data
+    usual = {"arch": min(body, key=str), "dtypes": data.get("dtypes", FLOATS)}
+    return {**data, "schedules": [{**usual, **row} if isinstance(row, dict) else row for row in schedules]}
 
 
 def _with_tensors(data: dict[str, Any]) -> dict[str, Any]:

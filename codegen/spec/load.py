@@ -11,14 +11,13 @@ from pydantic import ValidationError
 
 from baracuda.runtime import SpecError
 from baracuda.runtime.plans.sku import RUNGS
-from baracuda.runtime.values import short_repr
 
 from ..program.functions import Functions
-from .backward import completed, is_derived, within
+from .backward import completed, within
 from .checks import findings
 from .checks.finding import Place
 from .default_conditions import implied
-from .default_tests import with_usual
+from .default_tests import with_flags, with_usual
 from .defaults import filled
 from .errors import explain
 from .functions import functions_of, shipped_functions
@@ -77,7 +76,8 @@ def checked(
 def _with_defaults(spec: OpSpec, rungs: Collection[str]) -> OpSpec:
     """A valid spec, with the conditions, promises and tests that it leaves out."""
     require = [*implied(spec), *spec.require]
-    spec = spec.model_copy(update={"require": require, "reproducibility": promises_of(spec, rungs)})
+    promised = {"require": require, "reproducibility": promises_of(spec, rungs)}
+    spec = spec.model_copy(update={**promised, "tests": with_flags(spec)})
     if not isinstance(spec, RowSpec | MapSpec):
         return spec
     spec = spec.model_copy(update={"tests": spec.tests.model_copy(update={"batch": batch_of(spec)})})
@@ -108,22 +108,12 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     loaded: dict[str, Loaded] = {}
     errors: list[str] = []
     functions = functions_of(root)
-    derived: list[tuple[YamlSource, str]] = []
     for path in sorted(root.rglob("*.yaml")):
         name = f"{root.resolve().name}/{path.relative_to(root).as_posix()}"
         try:
             _refuse_path(path, root, name)
-            source = read_yaml(path)
-            if is_derived(source.data):
-                derived.append((source, name))
-            else:
-                _add(loaded, entry := checked(source, name, functions))
-                derived += [(within(source), name)] if getattr(entry.spec, "backward", None) is not None else []
-        except SpecError as error:
-            errors += str(error).splitlines()
-    for source, name in derived if not errors else ():
-        try:
-            _add(loaded, checked(_completed(source, loaded), name, functions))
+            for entry in _of_file(read_yaml(path), name, functions):
+                _add(loaded, entry)
         except SpecError as error:
             errors += str(error).splitlines()
     if not errors:  # a gradient cannot be compared with a forward op that cannot be read
@@ -136,17 +126,15 @@ def load_folder(root: Path) -> dict[str, Loaded]:
     return loaded
 
 
-def _completed(source: YamlSource, loaded: Mapping[str, Loaded]) -> YamlSource:
-    """A gradient that is derived, with what follows from its forward."""
-    if not isinstance(gradient := source.data["gradient"], dict):
-        raise source.error(("gradient",), f"'gradient' is {short_repr(gradient)}; needs a mapping")
-    of = gradient.get("of")
-    forward = loaded.get(of) if isinstance(of, str) else None
-    if forward is None:
-        raise source.error(("gradient", "of"), f"no op {of!r} in this folder; {did_you_mean(str(of), loaded)}")
-    if not isinstance(forward.spec, RowSpec | MapSpec) or forward.spec.gradient is not None:
-        raise source.error(("gradient", "of"), f"op {of!r} is no forward op with a program; write this gradient out")
-    return completed(source, forward.spec, forward.source.data)
+def _of_file(source: YamlSource, name: str, functions: Functions) -> Iterator[Loaded]:
+    """The op of a file, and its gradient where it says `backward`."""
+    yield (entry := checked(source, name, functions))
+    spec = entry.spec
+    if spec.backward is None:
+        return
+    promised = [spec.reproducibility[output] for output in spec.outputs]
+    kept = [rung for rung in RUNGS if all(rung in rungs for rungs in promised)]
+    yield checked(completed(within(source), spec, entry.source.data), name, functions, rungs=kept)
 
 
 def _add(loaded: dict[str, Loaded], entry: Loaded) -> None:

@@ -72,13 +72,14 @@ def _of_sums(spec: MapSpec) -> Iterator[Denied]:
 
 
 def _unlikely(spec: Programmed) -> Iterator[Denied]:
-    """What a program that reads how large the batch is may keep, but is not expected to."""
+    """What a program that reads how large the batch is, or an element's place in it, is not expected to keep."""
     lines = {line.name: line for line in _lines(spec)}
     batch = next((n for n, d in spec.dims.items() if isinstance(spec, MapSpec) or getattr(d, "axes", "") == "rest"), "")
     for name, output in spec.outputs.items():
         products = isinstance(spec, MapSpec) and any("*" in entry for entry in output.dims)
-        if products or Query("size", batch) in _behind(name, lines):
-            yield name, "batch_invariant", f"the size of {batch} is read"
+        queries = {Query("size", batch), Query("index", batch)}
+        if products or queries.intersection(_behind(name, lines)):
+            yield name, "batch_invariant", f"{batch} is read"
 
 
 def _of_kernels(spec: OpSpec) -> Iterator[Denied]:

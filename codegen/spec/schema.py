@@ -22,6 +22,7 @@ _FOLLOWS = {
     "RowTensor": ("doc", "dims"),
     "MapTensor": ("doc", "dims"),
     "BodyTensor": ("doc",),
+    "ScheduleSpec": ("arch", "dtypes"),
 }
 _TEXT: dict[str, Any] = {"type": "string"}
 _KIND = {"enum": ["shape", "int", "float", "bool"]}
@@ -89,7 +90,7 @@ def _shorten(definitions: dict[str, Any]) -> None:
     for name, keys in _FOLLOWS.items():
         definition = definitions[name]
         definition["required"] = [key for key in definition.get("required", []) if key not in keys]
-        for section, forms in _SHORT.items() if name.endswith("Spec") and name != "FieldSpec" else ():
+        for section, forms in _SHORT.items() if "outputs" in definition["properties"] else ():
             if section in (properties := definition["properties"]):
                 _take(properties[section], forms, listed=section in ("inputs", "outputs"))
         if "require" in definition["properties"]:

@@ -156,8 +156,6 @@ class GradientSpec(Strict):
     gamma}`."""
     saved: Annotated[tuple[Ident, ...], Field(strict=False), Once] = ()
     """Inputs here that are outputs or inputs of the forward, under the same name; for example `[rms]`."""
-    derive: bool = False
-    """Whether the program, and whatever else the file leaves out, follows from the forward's."""
 
 
 class ArchSpec(Strict):
@@ -282,6 +280,9 @@ class OpSpec(Strict):
 
     gradient: GradientSpec | None = None
     """Backward ops: whose derivative this is, which is the oracle."""
+    backward: dict[str, Any] | None = None
+    """Forward ops: the gradient op, `<op>_backward`. What it does not say follows from the forward, its program, too,
+    where it has neither that nor kernels; for example `{program: dx = y * (dy - sum(dy * y, cols))}`, or `{}`."""
     precision: PrecisionSpec = PrecisionSpec()
     """How exact it is; for example `{contraction: true}`."""
     reproducibility: Annotated[dict[Ident, Annotated[tuple[Rung, ...], Field(strict=False), Once]], Arguments] = {}
@@ -333,9 +334,6 @@ class RowSpec(OpSpec):
     reference: Text | None = None
     """The oracle of a forward op: the same in the same language, written from the definition, evaluated in float64; for
     example `y = x - sum(x, cols) / size(cols)`."""
-    backward: dict[str, Any] | None = None
-    """The gradient of a forward op, `<op>_backward`, which follows from the program; what is said here comes first, as
-    `{gradient: {saved: [rms]}}`, and `{}` leaves all to it."""
 
     @property
     def tensors(self) -> dict[str, RowTensor]:
@@ -389,9 +387,6 @@ class MapSpec(OpSpec):
     reference: Text | None = None
     """The oracle of a forward op: the same in the same language, written from the definition, evaluated in float64; for
     example `y = x`."""
-    backward: dict[str, Any] | None = None
-    """The gradient of a forward op, `<op>_backward`, which follows from the program; what is said here comes first, as
-    `{gradient: {saved: [rms]}}`, and `{}` leaves all to it."""
 
     @property
     def tensors(self) -> dict[str, MapTensor]:

@@ -57,9 +57,9 @@ class FlashSdpaDescriptor(rt.Descriptor):
 
     _elements = ("f32", "f16", "bf16", "f64")
     _requires = (
-        rt.Requirement("min(batch_size, num_heads, num_kv_heads, query_len, key_len) >= 0"),
-        rt.Requirement("min(d_k, d_v) >= 1"),
+        rt.Requirement("min(batch_size, num_heads, query_len, key_len, num_kv_heads) >= 0"),
         rt.Requirement("isfinite(scale)"),
+        rt.Requirement("min(d_k, d_v) >= 1"),
         rt.Requirement("num_heads == 0 or num_kv_heads > 0"),
         rt.Requirement("num_heads % max(num_kv_heads, 1) == 0"),
         rt.Requirement("max(d_k, d_v) <= 256", error=rt.Unsupported),

@@ -49,7 +49,7 @@ class SdpaDescriptor(rt.Descriptor):
 
     _elements = ("f32", "f16", "bf16", "f64")
     _requires = (
-        rt.Requirement("min(batch_size, num_heads, num_kv_heads, query_len, key_len, d_k, d_v) >= 0"),
+        rt.Requirement("min(batch_size, num_heads, query_len, key_len, d_k, d_v, num_kv_heads) >= 0"),
         rt.Requirement("isfinite(scale)"),
         rt.Requirement("num_heads == 0 or num_kv_heads > 0"),
         rt.Requirement("num_heads % max(num_kv_heads, 1) == 0"),

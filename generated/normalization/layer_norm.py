@@ -39,8 +39,8 @@ class LayerNormDescriptor(rt.RowDescriptor):
     _cols = "mask_axes(norm_axes_mask, len(input_shape))"
     _requires = (
         rt.Requirement("1 <= len(input_shape) <= 8", error=rt.Unsupported),
-        rt.Requirement("is_suffix_mask(norm_axes_mask, len(input_shape))"),
         rt.Requirement("min(input_shape) >= 0"),
+        rt.Requirement("is_suffix_mask(norm_axes_mask, len(input_shape))"),
         rt.Requirement("isfinite(eps) and eps >= 0"),
     )
 

@@ -23,7 +23,7 @@ class RMSNormDescriptor(rt.RowDescriptor):
     input_shape: extents of x and y, rank 1 to 8
     norm_axes_mask: bit d set: axis d is normalized; a non-empty suffix of the axes
     eps: added to the mean square; 0 makes a row of zeros NaN
-    has_gamma: whether there is a gamma
+    has_gamma: whether there is gamma
     element: type of the elements, one of f32, f16, bf16, f64
     """
 
@@ -38,8 +38,8 @@ class RMSNormDescriptor(rt.RowDescriptor):
     _cols = "mask_axes(norm_axes_mask, len(input_shape))"
     _requires = (
         rt.Requirement("1 <= len(input_shape) <= 8", error=rt.Unsupported),
-        rt.Requirement("is_suffix_mask(norm_axes_mask, len(input_shape))"),
         rt.Requirement("min(input_shape) >= 0"),
+        rt.Requirement("is_suffix_mask(norm_axes_mask, len(input_shape))"),
         rt.Requirement("isfinite(eps) and eps >= 0"),
     )
 

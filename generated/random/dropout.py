@@ -19,7 +19,7 @@ __all__ = ("DropoutDescriptor", "DropoutPlan")
 class DropoutDescriptor(rt.MapDescriptor):
     """What DropoutPlan works on. Keyword arguments:
 
-    input_shape: extents of all arrays, rank 1 to 8
+    input_shape: extents of x and y, rank 1 to 8
     p: the probability that an element becomes 0
     seed: key of the random numbers
     offset: which of the seed's sequences; another one for each call

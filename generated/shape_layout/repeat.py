@@ -37,8 +37,8 @@ class RepeatDescriptor(rt.MapDescriptor):
     _space = (("copy", "cell"),)
     _requires = (
         rt.Requirement("1 <= len(input_shape) <= 8", error=rt.Unsupported),
-        rt.Requirement("len(repeats) == len(input_shape)"),
         rt.Requirement("min(input_shape) >= 0"),
+        rt.Requirement("len(repeats) == len(input_shape)"),
         rt.Requirement("min(repeats) >= 1"),
     )
 

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from baracuda.codegen.project import installed
+from baracuda.codegen.spec.load import load_spec
 from baracuda.codegen.spec.spec import FAMILY_SPECS
-from baracuda.codegen.spec.yaml_source import read_yaml
 
 from . import mutate, payloads, places
 from .programs import program_spec
@@ -36,24 +36,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Base:
-    """A spec of this distribution: its file, and the forward's that it differentiates."""
+    """A spec of this distribution, and its data with all that follows."""
 
     path: Path
     data: Any
-    forward: Path | None
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        """The files that must be beside it."""
-        return {} if self.forward is None else {self.forward.name: self.forward.read_bytes()}
 
 
 @cache
 def bases() -> tuple[Base, ...]:
     """The specs of this distribution, some of every family."""
-    paths = {path.stem: path for path in sorted(installed("baracuda.specs").rglob("*.yaml"))}
-    specs = [(path, read_yaml(path).data) for path in paths.values()]
-    return tuple(Base(path, data, paths.get(data.get("gradient", {}).get("of"))) for path, data in specs)
+    paths = sorted(installed("baracuda.specs").rglob("*.yaml"))
+    return tuple(Base(path, load_spec(path).source.data) for path in paths)
 
 
 def spec_case(index: int, rng: Random) -> Case:
@@ -68,11 +61,11 @@ def spec_case(index: int, rng: Random) -> Case:
         case 5:  # as _BYTES says
             base = rng.choice(bases())
             data = mutate.garble(base.path.read_bytes(), rng)
-            return Case({"a.yaml": data, **base.files}, f"bytes of {base.path.name}")
+            return Case({"a.yaml": data}, f"bytes of {base.path.name}")
         case 6 | 7:
             base, data = _copy(rng)
             mutate.change(data, rng, payloads.value)
-            return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"values of {base.path.name}")
+            return Case({"a.yaml": mutate.as_yaml(data, rng)}, f"values of {base.path.name}")
         case 8:
             return _renamed(rng)
     return Case({"a.yaml": mutate.as_yaml(program_spec(rng), rng)}, "a random program")
@@ -102,7 +95,7 @@ def _injected(turn: int, rng: Random) -> Case:
 
     places.put(data, base.data["family"], path, payload, rng)
     place = ".".join(path)
-    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"a payload in {place} of {base.path.name}")
+    return Case({"a.yaml": mutate.as_yaml(data, rng)}, f"a payload in {place} of {base.path.name}")
 
 
 @cache
@@ -120,7 +113,7 @@ def _at_a_place(turn: int, rng: Random) -> Case:
 
     places.put(data, family, path, lambda old: _fitting(family, path, old, rng), rng)
     place = ".".join(path)
-    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"{place} of {base.path.name}")
+    return Case({"a.yaml": mutate.as_yaml(data, rng)}, f"{place} of {base.path.name}")
 
 
 def _fitting(family: str, path: places.Path, old: Any, rng: Random) -> Any:
@@ -141,7 +134,7 @@ def _in_all_texts(rng: Random) -> Case:
     for path in rng.sample(prose, rng.choice((1, 1, 2, len(prose)))):
         payload = payloads.EVERYWHERE if rng.random() < 0.5 else _fitting(family, path, "some text", rng)
         places.put(data, family, path, lambda _, payload=payload: payload, rng)
-    return Case({"a.yaml": mutate.as_yaml(data, rng), **base.files}, f"texts of {base.path.name}")
+    return Case({"a.yaml": mutate.as_yaml(data, rng)}, f"texts of {base.path.name}")
 
 
 def _renamed(rng: Random) -> Case:
@@ -152,4 +145,4 @@ def _renamed(rng: Random) -> Case:
     for name in rng.sample(names, min(len(names), rng.choice((1, 1, 2, 5)))):
         new = payloads.legal_name(rng) if name.islower() else rng.choice(payloads.all_names())
         text = re.sub(_WORD.format(re.escape(name)), new + ("Plan" if name == data["plan"] else ""), text)
-    return Case({"a.yaml": text.encode(), **base.files}, f"names of {base.path.name}")
+    return Case({"a.yaml": text.encode()}, f"names of {base.path.name}")

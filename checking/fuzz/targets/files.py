@@ -42,9 +42,8 @@ class Tables(Target):
         self.specs = self.folder / "specs"
         self.path, self.good = self.specs / table.relative_to(specs), table.read_bytes()
         self.path.parent.mkdir(parents=True)
-        (base,) = (base for base in bases() if base.path.stem == table.stem)
-        for name, text in {base.path.name: base.path.read_bytes(), **base.files}.items():
-            (self.specs / name).write_bytes(text)
+        (base,) = (base for base in bases() if base.path.stem == table.stem.removesuffix("_backward"))
+        (self.specs / base.path.name).write_bytes(base.path.read_bytes())
         self.path.write_bytes(self.good)
         self.judge(self.good)
 

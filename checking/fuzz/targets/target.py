@@ -90,7 +90,7 @@ class Read(Target):
         self.specs = self.folder / "specs"
         for base in bases():
             load_spec(base.path)
-        baseline = Case({base.path.name: base.path.read_bytes() for base in bases() if base.forward is None}, "ours")
+        baseline = Case({base.path.name: base.path.read_bytes() for base in bases()}, "ours")
         self.place(baseline)
         if refused := self.judge(baseline):
             raise SpecError(refused)

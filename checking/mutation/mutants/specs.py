@@ -29,8 +29,9 @@ Change = tuple[str, int, int, str]  # the operator, where the change begins and 
 def of_spec(op: str, path: Path, file: str) -> Iterator[Mutant]:
     """Every mutant of the spec of `op`, which `file` is in reports."""
     text = path.read_text(encoding="utf-8")
-    root = YAML().compose(text)
-    fields = _fields(root)
+    whole = YAML().compose(text)
+    root = whole if _value(whole, "op") == op else _section(whole, "backward")
+    fields = _fields(whole)
     seen: set[tuple[int, int, str]] = set()
     for key, section in [(key, section) for key, section in root.value if key.value in (*_DATA, *_OF_BODIES)]:
         for operator, start, end, after in _changes(text, section, fields):
@@ -42,6 +43,16 @@ def of_spec(op: str, path: Path, file: str) -> Iterator[Mutant]:
                 yield Mutant(op, SPEC, operator, file, line, code, start, before, after, use)
 
 
+def _section(root: MappingNode, name: str) -> MappingNode:
+    (section,) = (section for key, section in root.value if key.value == name)
+    assert isinstance(section, MappingNode)
+    return section
+
+
+def _value(root: MappingNode, name: str) -> str:
+    return next(str(value.value) for key, value in root.value if key.value == name)
+
+
 def _schedule(section: SequenceNode, start: int) -> str:
     """Which of the schedules the text at `start` belongs to."""
     return str(next(n for n, entry in enumerate(section.value) if entry.end_mark.index > start))
@@ -49,9 +60,8 @@ def _schedule(section: SequenceNode, start: int) -> str:
 
 def _fields(root: MappingNode) -> Mapping[str, str]:
     """For each field of the descriptor the next one of its type."""
-    (descriptor,) = (section for key, section in root.value if key.value == "descriptor")
     of_types: dict[str, list[str]] = {}
-    for name, entry in descriptor.value:
+    for name, entry in (field for key, section in root.value if key.value == "descriptor" for field in section.value):
         kind = next((value.value for key, value in getattr(entry, "value", ()) if key.value == "type"), "")
         of_types.setdefault(kind, []).append(name.value)
     return {one: other for names in of_types.values() for one, other in zip(names, names[1:] + names[:1], strict=True)}

@@ -218,7 +218,8 @@ def cases(spec: OpSpec) -> Iterator[Finding]:
             yield ("tests", "ranges", name), 0, f"unknown input {name!r}; {near(name, spec.inputs)}"
         elif not -math.inf < low < high < math.inf:
             yield ("tests", "ranges", name), 0, f"a range goes from low to high, both finite, got [{low}, {high}]"
-    needed = [n for n, f in spec.descriptor.items() if f.default is None and f.same_as is None]
+    fields = [(n, f) for n, f in spec.descriptor.items() if f.type != "bool"]  # which are true
+    needed = [n for n, f in fields if f.default is None and f.same_as is None]
     for section, cases in (("tests", spec.tests.cases), ("bench", spec.bench.cases)):
         for i, case in enumerate(cases):
             missing = [n for n in needed if n not in case and n not in spec.tests.defaults]

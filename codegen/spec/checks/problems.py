@@ -48,6 +48,8 @@ def gradient(spec: OpSpec) -> Iterator[Finding]:
     """What a gradient names is there, and each output differentiates something of its own."""
     if (grad := spec.gradient) is None:
         return
+    if spec.backward is not None:
+        yield ("backward",), 0, "a gradient has no `backward`; say it of the forward op"
     for section, names, tensors in (
         ("cotangents", grad.cotangents, spec.inputs),
         ("wrt", grad.wrt, spec.outputs),

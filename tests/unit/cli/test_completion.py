@@ -9,15 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from repository import project
 
 from baracuda.cli.completion import Bash
 from baracuda.cli.main import main
-from baracuda.codegen.project import installed, plan_names
+from baracuda.codegen.project import plan_names
 from baracuda.runtime import ElementKind
 
 VARIABLE = "_BARACUDA_GEN_COMPLETE"
 EXPLAIN = ("explain", "RMSNormPlan")
-OPS = sorted(path.stem for path in installed("baracuda.specs").rglob("*.yaml"))
+OPS = sorted(project().loaded)
 
 
 def completed(*words: str) -> list[str]:

@@ -72,7 +72,7 @@ def test_tests_of_an_op_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = "in_place and softmax_f32_row64x1x4"
     result = coverage_of("softmax", SPECS, "baracuda.generated", 0, [entry], chosen)
     files = {Path(branch.file).name for branch in result.untaken}
-    assert {"row.cuh", "row.cu.jinja"} <= files and 20 < result.percent < 90
+    assert {"row.cuh", "row.cu.jinja"} <= files and 20 < result.percent < 99
     assert {reason for branch, reason in result.untaken.items() if entry.matches("softmax", branch)} <= {"a reason"}
 
 

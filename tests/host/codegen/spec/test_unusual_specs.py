@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from repository import SPECS
+from repository import LONG
 
 import baracuda.ops as ops
 from baracuda.checking.oracles.oracle import with_saved
@@ -23,7 +23,7 @@ from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import REGISTRY, InvalidProblem, SpecError
 from baracuda.runtime.devices.named import get_device
 
-BODY = (SPECS / "convolution" / "causal_conv1d_update.yaml").read_text()
+BODY = (LONG / "causal_conv1d_update.yaml").read_text()
 MAP = """
 op: probe
 category: probes

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from repository import ROOT, SPECS
+from repository import LONG, ROOT, SPECS
 
 import baracuda.runtime as rt
 from baracuda.checking.listing.sample import sample
@@ -491,8 +491,7 @@ def test_arguments_that_cannot_work_are_refused() -> None:
 
 
 def _finding(tmp_path: Path, op: str, *edits: tuple[str, str]) -> str:
-    (source,) = SPECS.rglob(f"{op}.yaml")
-    text = source.read_text()
+    text = (LONG / f"{op}.yaml").read_text()
     for old, new in edits:
         assert old in text
         text = text.replace(old, new)
@@ -529,7 +528,7 @@ def test_specs_that_contradict_themselves(tmp_path: Path, op: str, old: str, new
 
 def test_lines_that_need_sums_read_kept_inputs_and_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What no op of ours does: two sums, one of them nameless, a mean of them, scaled by a kept input."""
-    text = (SPECS / "shape_layout" / "repeat_backward.yaml").read_text()
+    text = (LONG / "repeat_backward.yaml").read_text()
     text = text.replace("op: repeat_backward", "op: spread").replace("RepeatBackwardPlan", "SpreadPlan")
     text = text.replace("check_order: [dx, dy]\n", "").replace(
         "outputs:\n", "  gain: {dims: [cell], doc: a factor}\noutputs:\n"

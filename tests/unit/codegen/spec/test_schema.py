@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
-from repository import ROOT, few
+from repository import LONG, ROOT, few
 
 from baracuda.cli.main import main
 from baracuda.cli.make.new import new
@@ -39,7 +39,7 @@ def properties() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def a_spec() -> Data:
     """One to break, which the loader remembers."""
-    return deepcopy(read_yaml(ROOT / "specs" / "normalization" / "rms_norm.yaml").data)
+    return deepcopy(read_yaml(LONG / "rms_norm.yaml").data)
 
 
 def named_by(spec: Path) -> Path:

@@ -1,0 +1,115 @@
+"""Invariant: a gradient beside its forward says what is particular to it, and means what a file of its own would."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from repository import LONG, SPECS
+
+from baracuda.codegen.emit.generate import lower_all, texts
+from baracuda.codegen.spec.load import Loaded, load_folder
+from baracuda.codegen.spec.spec import BodySpec, RowSpec
+from baracuda.runtime import SpecError
+
+FORWARD = """\
+op: scaled
+doc: Each row times a gain, with its mean.
+descriptor: {p: {type: float, doc: a power, default: 2.0}, bias: {type: float, doc: what is added, default: 1.0}}
+require: [p > 0]
+dims: {rows: rest, cols: axis}
+inputs: {x: what is scaled, gain: {dims: [cols], dtype: [T, acc], optional: has_gain, default: 1}}
+outputs: {y: the result, centre: {dims: [rows], dtype: acc, doc: "mean of each row, saved for the backward"}}
+program: |
+  centre = mean(x, cols)
+  y = (x - centre) * gain * p + bias
+reference: |
+  centre = sum(x, cols) / size(cols)
+  y = (x - centre) * gain * p + bias
+tests: {cases: [{input_shape: [4, 9], p: 0.5}]}
+"""
+BY_HAND = """\
+backward:
+  program: |
+    g = dy * gain * p
+    dx = g - mean(g, cols)
+    dgain = sum(dy * p * (x - centre), rows)
+"""
+
+
+def pair(folder: Path, text: str) -> tuple[Loaded, Loaded]:
+    (folder / "scaled.yaml").write_text(text, encoding="utf-8")
+    forward, backward = load_folder(folder).values()
+    return forward, backward
+
+
+def test_a_program_by_hand_says_what_it_is_about(tmp_path: Path) -> None:
+    spec = pair(tmp_path, FORWARD + BY_HAND)[1].spec
+    assert isinstance(spec, RowSpec) and spec.gradient
+    assert [*spec.inputs] == ["dy", "x", "gain", "centre"] and [*spec.outputs] == ["dx", "dgain"]
+    assert spec.gradient.cotangents == {"dy": "y"} and spec.gradient.wrt == {"dx": "x", "dgain": "gain"}
+    assert spec.gradient.saved == ("centre",)
+    assert [*spec.descriptor] == ["input_shape", "axis", "p", "has_gain"]  # nothing reads the bias
+    assert "p > 0" in [r.that for r in spec.require] and {"input_shape": [4, 9], "p": 0.5} in spec.tests.cases
+    assert spec.inputs["centre"].doc == "mean of each row as the forward saved it"
+    assert spec.outputs["dx"].may_alias == ("dy", "x") and spec.outputs["dgain"].dtype == ("T", "acc")
+    assert (spec.op, spec.kind, spec.plan) == ("scaled_backward", "Scaled", "ScaledBackwardPlan")
+
+
+def test_without_a_program_it_is_derived(tmp_path: Path) -> None:
+    spec = pair(tmp_path, FORWARD + "backward: {gradient: {saved: [centre]}}\n")[1].spec
+    assert isinstance(spec, RowSpec) and [*spec.inputs] == ["dy", "x", "gain", "centre"]
+    assert [*spec.outputs] == ["dx", "dgain"] and spec.reproducibility["dx"][-1] == "bit_stable_across_arch"
+
+
+def test_what_it_says_comes_first(tmp_path: Path) -> None:
+    own = "  dtypes: [f32]\n  outputs: {dgain: {doc: mine}, dx: {may_alias: []}}\n  require: [p < 9]\n"
+    own += "  descriptor: {bias: false, unused: {type: int, doc: d, default: 0}}\n  tests: {defaults: {p: 1.5}}\n"
+    spec = pair(tmp_path, FORWARD + BY_HAND + own)[1].spec
+    assert spec.dtypes == ("f32",) and [*spec.outputs] == ["dgain", "dx"]
+    assert spec.outputs["dgain"].doc == "mine" and spec.outputs["dx"].may_alias == ()
+    assert [r.that for r in spec.require][-2:] == ["p > 0", "p < 9"] and "unused" in spec.descriptor
+    assert spec.tests.defaults["p"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("dx = g", "dx = h"), r":\d+: unknown name 'h'"),
+        (("backward:", "backward: []\nbogus:"), "'backward' is a list"),
+        (("  program:", "  kidn: A\n  program:"), "unknown key 'kidn'; did you mean 'kind'"),
+        (("  program:", "  backward: {}\n  program:"), "a gradient has no `backward`"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    text = FORWARD + BY_HAND.replace(*change)
+    (tmp_path / "scaled.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=said) as caught:
+        load_folder(tmp_path)
+    assert all(re.match(r".*scaled\.yaml:\d+: ", line) for line in str(caught.value).splitlines())
+
+
+def test_kernels_by_hand_take_what_they_name() -> None:
+    spec = load_folder(SPECS)["sdpa_backward"].spec
+    assert isinstance(spec, BodySpec) and [*spec.inputs] == ["q", "k", "v", "attn", "dy"]
+    assert not {"is_causal", "bottom_right", "has_mask"} & {*spec.descriptor}
+    assert [*spec.settings] == ["DK", "DV"] and spec.oracle == "attention.sdpa_backward"
+
+
+@cache
+def long() -> dict[str, Loaded]:
+    return load_folder(LONG)
+
+
+@pytest.mark.parametrize("op", sorted(path.stem for path in LONG.glob("*.yaml")))
+def test_specs_written_out_in_full_give_the_same_kernels(op: str) -> None:
+    """The lines that name files and templates aside."""
+    made = [kernels(folder[op]) for folder in (load_folder(SPECS), long())]
+    assert made[0] == made[1]
+
+
+def kernels(entry: Loaded) -> str:
+    (text,) = (text for name, text in texts(lower_all([entry])).items() if name.endswith(".cu"))
+    return re.sub(r"(?m)^// (@.*|edit\.)\n", "", text)

@@ -166,7 +166,8 @@ def cache(**options: Any) -> None:
 
 @main.command()
 @click.argument("op")
-@click.option("--family", type=click.Choice(["row"]), default="row", show_default=True)
+@click.option("--family", type=click.Choice(["row", "map"]), default="row", show_default=True)
+@click.option("--gradient", is_flag=True, help="With a gradient op, derived from the program.")
 @click.option("--category", default="custom", show_default=True)
 @arguments.SPECS
 def new(**options: Any) -> None:

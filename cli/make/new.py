@@ -19,38 +19,17 @@ SKELETONS = {
     "row": """\
 # yaml-language-server: $$schema=../$schema
 op: $op
-category: $category
-kind: $kind
-direction: forward
-plan: ${kind}Plan
-family: row
 doc: Each row minus its mean.
-formula: |
-  y = x - mean(x)
-source: the definition of the mean  # the paper or page that the formula is from
+source: the definition of the mean  # the paper or page that the mathematics is from
 
-# What a call is about, without its arrays. Types are shape, int, float and bool.
-descriptor:
-  input_shape: {type: shape, doc: "extents of x and y, rank 1 to 8"}
-  axis:        {type: int, doc: "the axis that a row runs along; negative counts from the back", default: -1}
-# Checked in this order; `raises` is InvalidProblem (a contradiction) or Unsupported (no kernel for it).
-require:
-  - {that: 1 <= len(input_shape) <= 8, raises: Unsupported}
-  - {that: -len(input_shape) <= axis < len(input_shape), raises: InvalidProblem}
-  - {that: min(input_shape) >= 0, raises: InvalidProblem}
-dtypes: [f32, f16, bf16, f64]  # the element type T; everything is computed in acc: f64 for f64, else f32
+# What a call is about, without its arrays, beside the shape and the axis that dims name, as
+#   eps: {type: float, doc: added to the variance, default: 1.0e-6}
+# and conditions on it, as `require: [eps >= 0]`.
+dims: {rows: rest, cols: axis}  # the axis that a row runs along; all others count rows
 
-# Which axes of input_shape a row runs along (cols); the other axes count rows.
-dims:
-  rows: {of: input_shape, axes: rest}
-  cols: {of: input_shape, axes: "(normalize_axis(axis, len(input_shape)),)"}
-# A tensor has a value for each of its `dims`, of type T unless `dtype` says otherwise. `optional: <a bool field>` makes
-# it optional, `default` says what is read instead; `may_alias` lets an output share an input's memory.
-inputs:
-  x: {dims: [rows, cols], doc: input}
-outputs:
-  y: {dims: [rows, cols], may_alias: [x], doc: the result}
-
+# A tensor has a value for each cell, or for its `dims`: `gamma: {dims: [cols], doc: gain of each column}`.
+inputs: {x: input}
+outputs: {y: the result}
 # What the kernel computes, in this order of operations.
 program: |
   y = x - mean(x, cols)
@@ -58,31 +37,51 @@ program: |
 reference: |
   y = x - sum(x, cols) / size(cols)
 
-# Bit-level guarantees of each output; each is tested.
-reproducibility:
-  y: [deterministic, bit_stable_on_same_hardware, batch_invariant, bit_stable_across_arch]
-# The lowest architecture, and the bytes that kernels for long rows may spill: start with {sm_80: {}} and enter what
-# `check` reports.
+# What kernels for long rows may spill, as `check` reports it.
 arch: {sm_80: {spill_bytes: {packed: 16, dense: 36, strided: 88, gathered: 440}}}
-
-tests:
-  cases:
-    - {input_shape: [7, 257]}
-    - {input_shape: [33, 4096]}
-    - {input_shape: [5, 24, 3], axis: 1}
-    - {input_shape: [3, 70000]}
-    - {input_shape: [4, 0]}
-bench:
-  cases:
-    - {input_shape: [32768, 4096]}
+bench: {cases: [{input_shape: [32768, 4096]}]}
 """,
+    "map": """\
+# yaml-language-server: $$schema=../$schema
+op: $op
+doc: SiLU of one array times another.
+source: Shazeer, GLU Variants Improve Transformer (2020)  # the paper or page that the mathematics is from
+
+# What a call is about, without its arrays, beside the shape that dims name, as
+#   scale: {type: float, doc: what the result is multiplied by, default: 1.0}
+# and conditions on it, as `require: [scale > 0]`.
+dims: {cell: input_shape}  # the axes of a shape; an int field is one axis, as in {row: num_rows, col: num_cols}
+
+# A tensor has a value for each cell, or for its `dims`: `bias: {dims: [col], doc: offset of each column}`.
+inputs: {gate: what the activation is of, up: the other factor}
+outputs: {y: the result}
+# What the kernel computes, in this order of operations.
+program: |
+  y = silu(gate) * up
+# The definition, written independently of the program: tests compare with it in float64.
+reference: |
+  y = gate / (1 + exp(-gate)) * up
+
+bench: {cases: [{input_shape: [8192, 14336]}]}
+""",
+}
+GRADIENT = """
+# The gradient, `${op}_backward`, derived from the program. One by hand has a `program` here, which reads `dy` and
+# assigns `dx`.
+backward:
+  arch: {sm_80: {spill_bytes: $allowed}}
+"""
+_ALLOWED = {  # what kernels of the gradients above spill
+    "row": "{packed: 20, dense: 48, strided: 88, gathered: 452}",
+    "map": "{packed: 24, flat: 8}",
 }
 
 
-def new(op: str, family: str, category: str, specs: Path) -> Path:
+def new(op: str, family: str, category: str, specs: Path, *, gradient: bool = False) -> Path:
     """Write ``<specs>/<category>/<op>.yaml`` and return it; SpecError for a bad or taken name.
 
-    Also writes the schema that its first line names, so that editors work offline with the matching version.
+    With `gradient` it has a gradient op, too. Also writes the schema that its first line names, so that editors work
+    offline with the matching version.
     """
     for what, name in (("op", op), ("category", category)):
         try:
@@ -95,8 +94,8 @@ def new(op: str, family: str, category: str, specs: Path) -> Path:
     path = specs / category / f"{op}.yaml"
     for other in specs.rglob(path.name):
         raise SpecError(f"{other}: already exists; choose another op name or edit it")
-    kind = "".join(part.capitalize() for part in op.split("_"))
-    text = Template(SKELETONS[family]).substitute(op=op, category=category, kind=kind, schema=FILE)
+    skeleton = Template(SKELETONS[family] + GRADIENT * gradient)
+    text = skeleton.substitute(op=op, schema=FILE, allowed=_ALLOWED[family])
     renew(specs, schema_text(), create=True)
     try:
         publish(path, text, create=True)  # of several that begin one op, the first has the name

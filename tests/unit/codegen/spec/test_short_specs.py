@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from baracuda.cli.make.new import SKELETONS, new
 from baracuda.codegen.spec.default_tests import with_usual
 from baracuda.codegen.spec.defaults import filled
 from baracuda.codegen.spec.load import checked, load_folder
@@ -191,6 +192,16 @@ def test_a_spec_may_be_tested_on_its_own_problems_only(tmp_path: Path) -> None:
 def test_a_field_without_a_value_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"no case to test; give eps in tests\.defaults, or list some in tests\.cases"):
         load(tmp_path, SHORT_ROW.replace("tests: {defaults: {eps: 1.0e-6}}\n", ""))
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("family", sorted(SKELETONS))
+def test_a_spec_to_start_from_is_one(family: str, gradient: bool, tmp_path: Path) -> None:
+    path = new("begun", family, "sums", tmp_path / "specs", gradient=gradient)
+    loaded = load_folder(tmp_path / "specs")
+    assert [*loaded] == ["begun", "begun_backward"][: 1 + gradient]
+    assert {entry.spec.family for entry in loaded.values()} == {family}
+    assert Draft202012Validator(json.loads(schema_text())).is_valid(read_yaml(path).data)
 
 
 def test_a_folder_is_a_category(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_killed_new_leaves_its_name_free(tmp_path: Path) -> None:
     while killed_at(event, specs := tmp_path / str(event)):
         if not (specs / spec).exists():
             new("row_center", "row", "custom", specs)
-        assert (specs / spec).read_text().rstrip().endswith("4096]}") and (specs / FILE).is_file()
+        assert (specs / spec).read_text().rstrip().endswith("4096]}]}") and (specs / FILE).is_file()
         event += 1
     assert event > 3
 

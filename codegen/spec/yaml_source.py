@@ -66,9 +66,9 @@ class YamlSource:
 
     def line(self, loc: Loc) -> int:
         """Line (from 1) of the key or item at `loc`, or of its nearest ancestor."""
-        while loc not in self.lines:
+        while loc and loc not in self.lines:
             loc = loc[:-1]
-        return self.lines[loc]
+        return self.lines.get(loc, 1)
 
     def text_line(self, loc: Loc) -> int:
         """Line (from 1) of the first character of the text at `loc`: below the key for a ``|`` block."""

@@ -12,6 +12,7 @@ import numpy as np
 from baracuda.codegen.program import Line, Name, Scope, parse
 from baracuda.codegen.program.evaluate import Arithmetic, Bounded, Space, bound, evaluate
 from baracuda.codegen.program.ops import NumPy, error_slope
+from baracuda.codegen.spec.backward import derived_program
 from baracuda.codegen.spec.scope import scope_of
 from baracuda.codegen.spec.spec import BoundSpec, MapSpec, MapTensor, RowSpec, RowTensor, TensorSpec
 from baracuda.runtime import ElementKind
@@ -88,18 +89,32 @@ def flat_shape(spec: Spec, space: Space, tensor: TensorSpec) -> tuple[int, ...]:
     return space.shape(tensor.dims)
 
 
+def derived(problem: Programmed, arrays: Mapping[str, Any], saved: Mapping[str, Any]) -> Flat:
+    """The gradients that the generator's derivative of the forward's program gives, for `saved` as it computes them."""
+    gradient = problem.spec.gradient
+    assert gradient is not None
+    forward, space, fixed = _forward(problem, arrays)
+    lines = derived_program(forward, gradient.cotangents, gradient.wrt, gradient.saved)
+    kept = {name: saved[name] for name in gradient.saved}
+    values = evaluate(lines, {**fixed, **kept, **{name: arrays[name] for name in gradient.cotangents}}, space)
+    return {name: values[name] for name in gradient.wrt if name in problem.written}
+
+
+def _forward(problem: Programmed, arrays: Mapping[str, Any]) -> tuple[Spec, Space, Flat]:
+    """The forward op of a gradient, its space, and everything that its program may read."""
+    forward, own = problem.forward, _space(problem)
+    assert isinstance(forward, RowSpec | MapSpec)
+    space = replace(own, extents=dict(zip(forward.dims, own.extents.values(), strict=True)))
+    return forward, space, _environment(forward, {**_scalars(forward), **problem.values}, space, arrays)
+
+
 def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     import autograd
 
     gradient = problem.spec.gradient
     assert gradient is not None
-    forward = problem.forward
-    assert isinstance(forward, RowSpec | MapSpec)
+    forward, space, fixed = _forward(problem, arrays)
     lines, xp = _reference_lines(forward), _differentiable()
-    values = {**_scalars(forward), **problem.values}
-    own = _space(problem)
-    space = replace(own, extents=dict(zip(forward.dims, own.extents.values(), strict=True)))
-    fixed = _environment(forward, values, space, arrays)
     wrt = {source: grad for grad, source in gradient.wrt.items() if source in fixed and grad in problem.written}
 
     def loss(*inputs: Any) -> Any:
@@ -204,4 +219,7 @@ _CASTS = ("T", "acc", "f16", "bf16", "f32", "f64")
 
 
 def _constant(value: Any, unit_roundoff: float) -> Bounded:
-    return Bounded(value, np.abs(np.asarray(value, np.float64)) * unit_roundoff)
+    wide = np.asarray(value, np.float64)
+    with np.errstate(over="ignore"):
+        exact = wide.astype(np.float32) == wide
+    return Bounded(value, np.where(exact, 0.0, np.abs(wide) * unit_roundoff))

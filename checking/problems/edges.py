@@ -103,19 +103,23 @@ def _solved(base: Problem, sku: KernelSku, text: str, side: int, place: Place) -
         return None
     low, high = 0, _LARGEST
     first, last = gap(low), gap(high)
-    if first is None or last is None or (first < 0) == (last < 0):
+    if first is None or last is None or _passed(first, side) == _passed(last, side):
         return None
-    while high - low > 1:  # to where the sign changes
+    while high - low > 1:  # to where the sign changes; of a quotient several are 0
         middle = (low + high) // 2
         value = gap(middle)
         if value is None:
             return None
-        low, high = (middle, high) if (value < 0) == (first < 0) else (low, middle)
+        low, high = (middle, high) if _passed(value, side) == _passed(first, side) else (low, middle)
     for candidate in (low, high, low - 1, high + 1):
         value = gap(candidate) if candidate >= 0 else None
         if value is not None and (value > 0) - (value < 0) == side:
             return _changed(base, place, candidate)
     return None
+
+
+def _passed(gap: Any, side: int) -> bool:
+    return bool(gap > 0 if side > 0 else gap < 0)
 
 
 def _cached(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -1,7 +1,7 @@
 """Problems in which features of a descriptor meet pairwise: a covering array over what its fields declare.
 
-Features are flags, the signs of numbers, whether a field differs from the one it is by default the same as, which of
-two fields that are drawn alike is larger, whether rows are whole packs, and how arrays lie in memory.
+Features are flags, the signs of numbers, how many times a field is smaller than the one that it is by default the same
+as, which of two fields that are drawn alike is larger, whether rows are whole packs, and how arrays lie in memory.
 """
 
 from __future__ import annotations
@@ -140,9 +140,15 @@ def _same(name: str, other: str, drawn: Sequence[Any]) -> _Feature:
     def changes(values: Values) -> list[dict[str, Any]]:
         fewer = [{name: value} for value in drawn if 0 < value < values[other] and values[other] % value == 0]
         more = [{name: values[name], other: 2 * values[name]}] if values[name] == values[other] else []
-        return [{name: values[other]}, *(fewer[-1:] or more)]
+        return [{name: values[other]}, *(fewer[-1:] or more), {name: values[name], other: 3 * values[name]}]
 
-    return _Feature(name, lambda values: values[name] == values[other], changes)
+    return _Feature(name, lambda values: _times(values[other], values[name]), changes)
+
+
+def _times(larger: int, smaller: int) -> int:
+    """1, 2 for any power of two, as which shifts and masks are right, or 3 for what only divisions are right for."""
+    times = larger // smaller if smaller > 0 and larger % smaller == 0 else 1
+    return 1 if times == 1 else 3 if times & (times - 1) else 2
 
 
 def _drawn_alike(spec: OpSpec) -> Iterator[tuple[str, str]]:

@@ -94,6 +94,18 @@ def of_each_code(sku: KernelSku) -> list[Problem]:
     return list(by_code.values())
 
 
+def most_unlike(problem: Problem) -> Problem:
+    """Of a body the problem of the same SKU whose code has most other settings; of other families itself."""
+    if problem.spec.family != "body":
+        return problem
+    own = _defines(problem)
+    return max(of_each_code(problem.plan.sku), key=lambda other: len(_defines(other) - own), default=problem)
+
+
+def _defines(problem: Problem) -> frozenset[str]:
+    return frozenset(define for source in problem.plan.sources() for define in source.defines)
+
+
 def turning(sku: KernelSku) -> Problem:
     return with_turns(subject_of(sku), sku, problems_of(sku.op, sku.symbol))
 

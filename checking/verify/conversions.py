@@ -20,10 +20,17 @@ KINDS: dict[str, np.dtype[Any]] = {
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
+# The 19 bits of a float that matrix units take: to the nearest, ties away from zero.
+_TF32, _TF32_BITS = "tf32", np.uint32(0xFFFFE000)
 TEXTS = {"host": None, "inline PTX": "sm_90"}
 _TEXT = """
 #include <baracuda/float8.cuh>
+#include <baracuda/arch/tensor_core.cuh>
 using namespace baracuda;
+struct tf32 {
+    unsigned bits;
+    __device__ explicit tf32(float x) : bits(cvt_rna_tf32_f32(x)) {}
+};
 struct Arguments { const float* x; void* y; long long count; };
 #define CONVERT(name, T)                                                \\
     extern "C" __global__ void name(Arguments a) {                      \\
@@ -34,7 +41,7 @@ struct Arguments { const float* x; void* y; long long count; };
 
 
 def check_conversions(target: str) -> None:
-    """What the headers convert for `target` rounds to the nearest, ties to even.
+    """What the headers convert for `target` rounds to the nearest, ties to even, or for TF32 away from zero.
 
     `target`: "sm_90" for what NVRTC compiles, "host" for the host device's text of the headers, "inline PTX" for GPUs'.
 
@@ -43,14 +50,26 @@ def check_conversions(target: str) -> None:
     for name in KINDS:
         if wrong := _wrong(name, target):
             raise AssertionError(f"conversion to {name} for {target}: {wrong}")
+    _check_tf32(target)
+
+
+def _check_tf32(target: str) -> None:
+    numbers = np.arange(0x3F000000, 0x42000000, 0x800, dtype=np.uint32)  # every half of a last place
+    x = np.concatenate([numbers - np.uint32(1), numbers, numbers + np.uint32(1)]).view(np.float32)
+    x = np.concatenate([x, -x])
+    got = _on(target, _TF32, x, np.dtype(np.uint32)) & _TF32_BITS
+    expected = (x.view(np.uint32) + np.uint32(0x1000)) & _TF32_BITS
+    if (wrong := got != expected).any():
+        first = int(np.argmax(wrong))
+        told = f"{float(x[first])!r} becomes {got[first]:#x}, needs {expected[first]:#x}"
+        raise AssertionError(f"conversion to TF32 for {target}: {told}; {int(wrong.sum())} of {x.size} are wrong")
 
 
 @cache
 def _wrong(name: str, target: str) -> str:
     kind = KINDS[name]
     x = _floats(kind)
-    with gpu_text(TEXTS[target]) if target in TEXTS else ptx_mode(target):
-        y = _converted(name, x, kind)
+    y = _on(target, name, x, kind)
     with np.errstate(all="ignore"):
         expected = x.astype(kind)
     both = np.isnan(expected.astype(np.float32)) & np.isnan(y.astype(np.float32))
@@ -59,6 +78,11 @@ def _wrong(name: str, target: str) -> str:
         return ""
     first = int(np.argmax(wrong))
     return f"{float(x[first])!r} becomes {y[first]}, needs {expected[first]}; {int(wrong.sum())} of {x.size} are wrong"
+
+
+def _on(target: str, name: str, x: Array, kind: np.dtype[Any]) -> Array:
+    with gpu_text(TEXTS[target]) if target in TEXTS else ptx_mode(target):
+        return _converted(name, x, kind)
 
 
 def _floats(kind: np.dtype[Any]) -> Array:

@@ -93,9 +93,14 @@ def defaults_of(spec: OpSpec) -> dict[str, Any]:
     promised = {f"{name} promises": " ".join(rungs) for name, rungs in spec.reproducibility.items()}
     places = {f"{name} in place of": " ".join(t.may_alias) for name, t in spec.outputs.items() if t.may_alias}
     places |= {f"{name} laid out": t.layout for name, t in spec.arguments.items() if t.layout != "any"}
+    schedules = spec.schedules if isinstance(spec, BodySpec) else ()
+    math: dict[str, list[str]] = {}
+    for dtype, rounded in ((dtype, schedule.math) for schedule in schedules for dtype in schedule.dtypes):
+        math.setdefault(f"{dtype} factors", []).append(rounded)
+    factors = {name: " ".join(kinds) for name, kinds in math.items()}
     layouts = spec.layouts.items() if isinstance(spec, BodySpec) else ()
     contiguous = {f"{name} along": " ".join(f"{n}[{axis}]" for n, axis in axes.items()) for name, axes in layouts}
-    return {**fields, **types, **absent, **promised, **places, **contiguous}
+    return {**fields, **types, **absent, **promised, **places, **factors, **contiguous}
 
 
 # By their names in the folder of specs.

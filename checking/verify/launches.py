@@ -1,4 +1,4 @@
-"""What hand-written kernels are launched with on both sides of each comparison that decides over them in a spec.
+"""What hand-written kernels are launched with: in a spec's cases, and on both sides of each comparison that decides.
 
 Nothing is compiled, so there is a problem for every comparison, whichever kernels a run samples.
 """
@@ -29,9 +29,10 @@ def launches_of(subject: Subject) -> dict[str, str]:
         return {}
     texts = [*spec.settings.values(), *spec.terms.values(), *(s.fits for s in spec.schedules if s.fits)]
     goals = [(gap, side) for gap in dict.fromkeys(gap for text in texts for gap in gaps_of(text)) for side in SIDES]
-    answers = {}
+    answers: dict[str, str] = {}
     for sku in _one_of_each_table(subject):
         bases = list(_of_cases(subject, sku.element))
+        answers |= {f"{sku.element} case {n}": _answer(subject, base.descriptor) for n, base in enumerate(bases)}
         for gap, side in goals:
             for number, base in enumerate(bases):
                 if (case := next(solutions(base, sku, gap, side), None)) is not None:

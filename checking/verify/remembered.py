@@ -128,6 +128,30 @@ def _require_refused(driver: RecordingDriver, plan: Any, call: _Call, usual: tup
         raise AssertionError(f"{plan.sku.symbol}: not prepared, run under capture gives {_shown(got)}; needs an error")
 
 
+def check_streams(problem: Problem) -> None:
+    """Whichever entry starts them, and whenever, kernels go to the stream that the caller passes."""
+    kind = type(problem.plan)
+    with apart(kind) as driver:
+        forget()
+        plan = kind.select(problem.descriptor)
+        base = replace(_call(problem, plan), stream=5)
+        usual = _answer(driver, plan, "run", base)
+        if not usual or isinstance(usual[0], str):  # nothing to launch, or refused
+            return
+        bound = plan.bind(**base.arrays, workspace=base.workspace, stream=5)
+        for stream, handle in ((None, 5), (7, 7), (_Stream(8), 8)):
+            driver.launches.clear()
+            bound(stream)
+            answers = {"a bound call": tuple(driver.launches)}
+            if stream is not None:
+                call = replace(base, stream=stream)
+                answers |= {entry: _answer(driver, plan, entry, call) for entry in ("run", "run_unchecked")}
+            for entry, got in answers.items():
+                if got != (due := tuple(launch._replace(stream=handle) for launch in usual)):
+                    given = f"{plan.sku.symbol}: {entry} with stream={stream}, after one with another,"
+                    raise AssertionError(f"{given} gives {_shown(got)}, needs {_shown(due)}")
+
+
 @contextmanager
 def apart(kind: Any) -> Iterator[RecordingDriver]:
     """The recording driver and the made-up libraries; what `kind` has selected is put back in the end."""

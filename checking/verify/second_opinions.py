@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from baracuda.codegen.spec.spec import BodySpec
+
 from ..oracles.definitions import adapter
 from ..oracles.oracle import with_saved
+from ..oracles.program import derived
 from ..problems.cases import drawn_cases
+from ..problems.map import MapProblem
 from ..problems.problem import Arrays, Problem
+from ..problems.row import RowProblem
 from ..problems.subject import Subject
 
 _DRAWN = 12  # problems beside the spec's cases
@@ -32,6 +37,25 @@ def check_definition(subject: Subject, count: int | None = None) -> None:
             theirs = np.asarray(defined[output])
             ours = np.asarray(problem.caller(argument, exact[output], problem.shape_of(argument))).astype(theirs.dtype)
             _require_close(f"{problem.descriptor}: {argument!r} by the reference and by {name}", ours, theirs)
+
+
+def check_derivation(subject: Subject, count: int | None = None) -> None:
+    """What the generator derives from the forward's program is the derivative of its reference.
+
+    That is so whether or not the gradient has a program of its own, which other checks compare with the same.
+    """
+    gradient = subject.spec.gradient
+    if gradient is None or isinstance(subject.spec, BodySpec):
+        return
+    for problem in _problems(subject)[:count]:
+        assert isinstance(problem, RowProblem | MapProblem)
+        arrays, hidden = problem.draw(seed=15), problem.draw_hidden(seed=15)
+        exact = with_saved(problem, arrays, problem.stored_types(), hidden)[1]
+        given = {**{name: problem.flat(name, array) for name, array in _wide(arrays).items()}, **_wide(hidden)}
+        for name, ours in derived(problem, given, exact).items():
+            theirs = np.asarray(exact[name], np.float64)
+            label = f"{problem.descriptor}: {name!r} as derived from {gradient.of} and by its reference"
+            _require_close(label, np.broadcast_to(np.asarray(ours, np.float64), theirs.shape), theirs)
 
 
 def _problems(subject: Subject) -> Sequence[Problem]:

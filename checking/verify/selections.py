@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
@@ -59,6 +60,25 @@ def check_selections(problem: Problem) -> None:
             for selection, answer in zip(selections, answers, strict=True):
                 if (got := _answer(kind, selection)) != answer:
                     raise AssertionError(f"{selection} gives after others {got}, when nothing is remembered {answer}")
+
+
+def check_pickles(problem: Problem) -> None:
+    """A plan comes back from a pickle with all that was asked of it."""
+    kind = type(problem.plan)
+    own = _Selection(problem.descriptor, PlanPreference(archs=frozenset({problem.plan.sku.arch}), tuned=False))
+    with apart(kind):
+        for asked in (own, *(replace(own, layouts=(layout,)) for layout in problem.plan.LAYOUTS)):
+            try:
+                plan = kind.select(asked.descriptor, asked.preference, layouts=asked.layouts)
+            except BaracudaError:  # no kernel for that
+                continue
+            copied = pickle.loads(pickle.dumps(plan))
+            if _asked_of(copied) != _asked_of(plan):
+                raise AssertionError(f"{asked} comes back from a pickle as {_asked_of(copied)}")
+
+
+def _asked_of(plan: Any) -> tuple[Any, ...]:
+    return plan.descriptor, plan._preference, plan.layouts, plan.skus
 
 
 def _answer(kind: Any, asked: _Selection) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from baracuda.runtime import KernelSku
 from baracuda.runtime.plans.formula import names_in
 
 from ..problems.cases import random_problems, short_problems, skus
+from ..problems.decided import decided_problems
 from ..problems.edges import edge_problems
 from ..problems.pairs import paired_problems
 from ..problems.shrunken import shrunken_problems
@@ -45,6 +46,7 @@ from .chosen import (
     few,
     large,
     middling,
+    most_unlike,
     narrowest,
     of_each_code,
     of_packs,
@@ -59,7 +61,8 @@ from .chosen import (
 )
 from .conversions import TEXTS, check_conversions
 from .defaults import check_defaults
-from .second_opinions import check_definition
+from .functions import check_functions
+from .second_opinions import check_definition, check_derivation
 
 _RANDOM = 12  # random problems per SKU on which two devices are compared
 _AGREEMENT = "agreement_with_the_host_device"
@@ -126,6 +129,8 @@ def test_edges(sku: KernelSku, memory: Memory) -> None:
         checks.check_problem(problem, memory, style=("normal", "cancelling")[turn % 2])
     for problem in windowed_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol)):
         checks.check_problem(problem, memory, variant="in a window")
+    for problem in decided_problems(subject_of(sku), sku, problems_of(sku.op, sku.symbol)):
+        checks.check_problem(problem, memory, variant="decided at equality")
 
 
 def test_feature_pairs(sku: KernelSku, memory: Memory) -> None:
@@ -217,7 +222,8 @@ if _device() != "cuda":
 if _device() in ("host", "coverage"):
 
     def test_orders(sku: KernelSku, memory: HostMemory) -> None:
-        invariance.check_orders(smallest(sku), memory)
+        for problem in dict.fromkeys([smallest(sku), middling(sku)]):  # two terms have one order
+            invariance.check_orders(problem, memory)
 
     def test_asynchrony(sku: KernelSku, memory: HostMemory) -> None:
         invariance.check_asynchrony(turning(sku), memory)
@@ -226,7 +232,8 @@ if _device() in ("host", "coverage"):
         invariance.check_asynchrony(turning(sku), memory)
 
     def test_lone_layouts(sku: KernelSku, memory: Memory) -> None:
-        for problem in dict.fromkeys([of_packs(sku), *(() if SAMPLE in os.environ else of_each_code(sku))]):
+        others = [most_unlike(of_packs(sku))] if SAMPLE in os.environ else of_each_code(sku)
+        for problem in dict.fromkeys([of_packs(sku), *others]):
             checked = _device() == "host" and problem.size <= SMALL
             with check_mode() if checked else nullcontext(memory) as chosen:
                 placements.check_lone_layouts(problem, chosen)
@@ -268,6 +275,7 @@ if _device() == "host":
         _need_nvrtc()
         for target in (*TEXTS, gpu_code.OLDEST, gpu_code.NEWEST):
             check_conversions(target)
+            check_functions(target)
 
     def _need_nvrtc() -> None:
         if find_spec("cuda.bindings") is None:
@@ -300,6 +308,7 @@ def test_declarations(subject: Subject) -> None:
 
 def test_definition(subject: Subject) -> None:
     check_definition(subject, 6 if SAMPLE in os.environ else None)
+    check_derivation(subject, 2 if SAMPLE in os.environ else None)
 
 
 def test_defaults(subject: Subject) -> None:
@@ -317,6 +326,7 @@ def test_entry_points(sku: KernelSku, memory: Memory) -> None:
 def test_remembered(subject: Subject) -> None:
     for problem in large(subject):
         remembered.check_remembered(problem)
+        remembered.check_streams(problem)
 
 
 def test_capture(subject: Subject) -> None:
@@ -328,6 +338,7 @@ def test_selections(subject: Subject) -> None:
     selections.check_served(subject)
     for problem in large(subject):
         selections.check_selections(problem)
+        selections.check_pickles(problem)
         selections.check_measured_choices(problem)
 
 

@@ -89,6 +89,10 @@ def _is_discrete(value: Any) -> bool:
     return np.asarray(value).dtype.kind in "biu"
 
 
+def _is_power_of_two(value: Any) -> bool:
+    return np.ndim(value) == 0 and bool(np.isfinite(value)) and abs(np.frexp(float(value))[0]) == 0.5
+
+
 def _wrapped(value: Any) -> Any:
     """Python's whole numbers have no end, a kernel's have 64 bits."""
     return np.int64((value + 2**63) % 2**64 - 2**63) if type(value) is int else value
@@ -204,6 +208,9 @@ class _Bounds:
             moved = np.where(np.isnan(moved), np.inf, moved)
         if not row.rounding or _is_discrete(result):
             return Bounded(result, moved)
+        if op == "mul" and any(_is_power_of_two(a.value) for a in args):  # exact, but where it becomes subnormal
+            lost = (np.abs(result) < self.how.tiny / self.how.unit_roundoff) & (result != 0)
+            return Bounded(result, moved + np.where(lost, self.how.tiny, 0.0))
         return Bounded(result, moved + row.rounding * self.how.unit_roundoff * (np.abs(result) + moved) + self.how.tiny)
 
     def _reduce(self, kind: str, arg: Bounded, dims: tuple[str, ...]) -> Bounded:

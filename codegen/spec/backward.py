@@ -57,6 +57,20 @@ def completed(source: YamlSource, forward: OpSpec, data: Data) -> YamlSource:
     return YamlSource(source.path, complete, source.lines, source.text_lines)
 
 
+def derived_program(
+    spec: Programmed, cotangents: Mapping[str, str], wrt: Mapping[str, str], saved: Iterable[str]
+) -> tuple[Line, ...]:
+    """The program of the gradient of a forward op; see `derive`."""
+    scope = scope_of_map(spec) if isinstance(spec, MapSpec) else scope_of(spec)
+    lines, over = parse(spec.program, scope), _over(spec)
+    dims = {**scope.values, **{d: over[output] for d, output in cotangents.items()}}
+    pull = {name for name, dim in spec.dims.items() if dim.axes != "rest"} if isinstance(spec, RowSpec) else ()
+    kept = {name for name in saved if name in spec.outputs}
+    dims |= {name: over[name] for name in kept}
+    forward = Forward(lines, kinds_of(spec, lines), dims, frozenset(pull))
+    return derive(forward, cotangents, wrt, kept)
+
+
 class _Backward:
     def __init__(self, forward: OpSpec, data: Data, own: Data) -> None:
         self.forward, self.data, self.own = forward, data, own
@@ -106,14 +120,7 @@ class _Backward:
         spec = self.forward
         if self.by_hand or not isinstance(spec, RowSpec | MapSpec):
             return ()
-        scope = scope_of_map(spec) if isinstance(spec, MapSpec) else scope_of(spec)
-        lines, over = parse(spec.program, scope), _over(spec)
-        dims = {**scope.values, **{d: over[output] for d, output in self.cotangents.items()}}
-        pull = {name for name, dim in spec.dims.items() if dim.axes != "rest"} if isinstance(spec, RowSpec) else ()
-        saved = {name for name in self.saved if name in spec.outputs}
-        dims |= {name: over[name] for name in saved}
-        forward = Forward(lines, kinds_of(spec, lines), dims, frozenset(pull))
-        return derive(forward, self.cotangents, self.wrt, saved)
+        return derived_program(spec, self.cotangents, self.wrt, self.saved)
 
     def complete(self) -> dict[str, Any]:
         """The data of the whole spec; what it says itself comes first."""

@@ -1,0 +1,64 @@
+"""Problems in which a program compares a field with a number that equals it, for some element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from baracuda.codegen.program import Line, parse
+from baracuda.codegen.program.evaluate import evaluate
+from baracuda.codegen.program.ops import OPS
+from baracuda.codegen.program.tree import Call, Expr, Name, reads, walk
+from baracuda.codegen.spec.scope import scope_of
+from baracuda.codegen.spec.spec import MapSpec, RowSpec
+from baracuda.runtime import KernelSku
+
+from .cases import could_serve, server
+from .map import MapProblem
+from .problem import Problem
+from .row import RowProblem
+from .subject import Subject
+
+
+def decided_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iterator[Problem]:
+    """For each comparison of a float field with numbers that rest on no tensor, one in which it is such a number.
+
+    Random numbers are such, which no drawn problem meets exactly.
+    """
+    spec, serve = subject.spec, server(subject, sku, bases)
+    if not isinstance(spec, RowSpec | MapSpec):
+        return
+    for field, lines in _compared(spec):
+        for base in sorted(bases, key=lambda problem: (not problem.several, problem.size)):
+            assert isinstance(base, RowProblem | MapProblem)
+            values = {name: base.values[name] for name, of in spec.descriptor.items() if of.type != "shape"}
+            numbers = np.ravel(evaluate(lines, values, base.space)[lines[-1].name])
+            case = {**base.case, field: float(numbers[numbers.size // 2])} if numbers.size else {}
+            problem = serve(subject, case, sku) if case and could_serve(subject, sku, case) else None
+            if problem is not None:
+                yield problem
+                break
+
+
+def _compared(spec: RowSpec | MapSpec) -> Iterator[tuple[str, list[Line]]]:
+    """Fields, and the lines that give what they are compared with, which the last of them names."""
+    fields = {name for name, of in spec.descriptor.items() if of.type == "float"}
+    known = {name for name, of in spec.descriptor.items() if of.type != "shape"}
+    before: list[Line] = []
+    for line in parse(spec.program, scope_of(spec)):
+        for field, other in _sides(line.expr):
+            if field in fields and reads(other) <= known:
+                yield field, [*before, Line("compared", other)]
+        if reads(line.expr) <= known:
+            known.add(line.name)
+            before.append(line)
+
+
+def _sides(expr: Expr) -> Iterator[tuple[str, Expr]]:
+    """Each name that is compared, with the other side."""
+    for call in walk(expr):
+        if isinstance(call, Call) and OPS[call.op].kind == "bool" and len(call.args) == 2:
+            for one, other in (call.args, call.args[::-1]):
+                if isinstance(one, Name):
+                    yield one.id, other

@@ -30,6 +30,28 @@ reference: |
   y = (x - centre) * gain * p + bias
 tests: {cases: [{input_shape: [4, 9], p: 0.5}]}
 """
+SHORTEST = {
+    "row": """\
+op: shortest
+doc: Each row less its mean.
+dims: {rows: rest, cols: axis}
+inputs: [x]
+outputs: [y]
+program: y = x - mean(x, cols)
+reference: y = x - sum(x, cols) / size(cols)
+backward: {}
+""",
+    "map": """\
+op: shortest
+doc: Squares.
+dims: {cell: input_shape}
+inputs: [x]
+outputs: [y]
+program: y = x * x
+reference: y = x ** 2
+backward: {}
+""",
+}
 BY_HAND = """\
 backward:
   program: |
@@ -62,6 +84,15 @@ def test_without_a_program_it_is_derived(tmp_path: Path) -> None:
     spec = pair(tmp_path, FORWARD + "backward: {gradient: {saved: [centre]}}\n")[1].spec
     assert isinstance(spec, RowSpec) and [*spec.inputs] == ["dy", "x", "gain", "centre"]
     assert [*spec.outputs] == ["dx", "dgain"] and spec.reproducibility["dx"][-1] == "bit_stable_across_arch"
+
+
+@pytest.mark.parametrize("family", SHORTEST)
+def test_nothing_need_be_said(family: str, tmp_path: Path) -> None:
+    """Not even what the forward promises: the strongest of the derived program's own."""
+    forward, backward = pair(tmp_path, SHORTEST[family])
+    assert backward.spec.family == forward.spec.family == family and [*backward.spec.outputs] == ["dx"]
+    assert backward.spec.reproducibility["dx"] == forward.spec.reproducibility["y"]
+    assert texts(lower_all([forward, backward]))
 
 
 def test_what_it_says_comes_first(tmp_path: Path) -> None:

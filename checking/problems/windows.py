@@ -28,15 +28,17 @@ def windowed_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem]
     """
     spec, serve = subject.spec, server(subject, sku, bases)
     windows = [name for name in spec.descriptor if is_signed(spec, name)] if isinstance(spec, BodySpec) else []
+    tried = [*((part, False) for part in _PARTS), (_PARTS[-1], True)]
     for name in windows:
+        found: list[Problem] = []
         for base in sorted(bases, key=lambda problem: (not problem.several, problem.size)):
-            tried = [*((part, False) for part in _PARTS), (_PARTS[-1], True)]
-            cases = [case for part, one in tried if (case := _limited(subject, sku, base, name, part, one))]
-            served = [serve(subject, case, sku) for case in cases]
-            problems = [problem for problem in served if problem is not None and _is_usable(problem)]
-            if problems:
-                yield from problems
+            cases = [_limited(subject, sku, base, name, part, one) for part, one in tried]
+            served = [problem for case in cases if case and (problem := serve(subject, case, sku))]
+            usable = [problem for problem in served if _is_usable(problem)]
+            found = max(found, usable, key=len)
+            if len(found) >= len(_PARTS):
                 break
+        yield from found
 
 
 def _is_usable(problem: Problem) -> bool:

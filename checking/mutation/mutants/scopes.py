@@ -72,9 +72,11 @@ def _definition(tokens: Sequence[Token]) -> Definition:
     if kinds and "(" not in head[: kinds[0]]:
         rest = tokens[start + kinds[0] + 1 : body]
         return Definition(_named(rest), tokens, body, False)
-    for i, text in enumerate(head[1:]):
-        if text == "(" and head[i] not in _NOT_NAMES:
-            return Definition(head[i], tokens, body, True)
+    at = 1
+    while at < len(head):
+        if head[at] == "(" and head[at - 1] not in _NOT_NAMES:
+            return Definition(head[at - 1], tokens, body, True)
+        at = closing(tokens, start + at) - start + 1 if head[at] == "(" else at + 1
     ends = [i for i, text in enumerate(head) if text in ("=", "[")] or [len(head)]
     return Definition(head[ends[0] - 1] if head else "", tokens, min(start + ends[0], body), False)
 

@@ -78,7 +78,10 @@ def reached_by(subject: Subject, row: Registered) -> Sequence[Definition]:
 @cache
 def _reached(source: SourceFile, defined: frozenset[str], entries: frozenset[str]) -> Sequence[Definition]:
     tokens = tokenize(_pasted(source, defined), source.path, defined)
-    return reached(list(definitions(tokens)), entries)
+    found = list(definitions(tokens))
+    missing = entries - {definition.name for definition in found} - ({_ENTRY} if len(entries) > 1 else set())
+    assert not missing, f"{source.path} defines no {', '.join(sorted(missing))}"
+    return reached(found, entries)
 
 
 def _launched(subject: Subject, sku: KernelSku) -> set[str]:

@@ -114,7 +114,7 @@ def test_what_a_kernel_reaches() -> None:
     namespace n { constexpr int A = 1, B = 2; template <typename T> struct alignas(8) S { T a; };
     template <class T> __device__ int f(S<T> s) { return g(A); }  __device__ int g(int a) { return a; }
     int unused() { return k(); } MACRO(x, y) }
-    extern "C" __global__ void __launch_bounds__(1, 1) k(int a) { if (f<int>(a)) { } }"""
+    extern "C" __global__ void __launch_bounds__(1, h(1)) k(int a) { if (f<int>(a)) { } }"""
     found = list(definitions(tokenize(text, "a.cu", frozenset())))
     assert [one.name for one in found] == ["A", "S", "f", "g", "unused", "k"]
     assert [one.name for one in reached(found, {"k"})] == ["A", "S", "f", "g", "k"]

@@ -24,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from repository import few, project
+from repository import LONG, few, project
 
 import baracuda.checking.verify as verify
 import baracuda.cli.demo.demo as demo_steps
@@ -52,7 +52,7 @@ from baracuda.runtime.devices.architecture import Architecture
 from baracuda.runtime.plans.tuned import MARK
 
 SPECS = installed("baracuda.specs")
-RMS_NORM = SPECS / "normalization" / "rms_norm.yaml"
+RMS_NORM = LONG / "rms_norm.yaml"
 EXPLAIN = ["explain", "RMSNormPlan"]
 TILES, LATER = 14, 3  # of rms_norm for an element, and those for sm_90 on
 PROJECT = project()
@@ -711,7 +711,7 @@ _AXIS = "-len(input_shape) <= axis < len(input_shape)"
         ("7, 257]", "7, 257], axis: 2", f"{_AXIS}, got axis=2, input_shape=(7, 257)"),
         ("3, 70000]", f"{'1, ' * 8}1]", f"1 <= len(input_shape) <= 8, got input_shape={(1,) * 9}"),
         ("32768, 4096]", "8, -1]", "min(input_shape) >= 0, got input_shape=(8, -1)"),
-        (_AXIS, "'axis < input_shape[2]'", "axis < input_shape[2], got axis=-1, input_shape=("),
+        ("\ndims:", "\nrequire: ['axis < input_shape[2]']\ndims:", "axis < input_shape[2], got axis=-1, input_shape=("),
     ],
     ids=["InvalidProblem", "Unsupported", "bench", "cannot be computed"],
 )
@@ -722,8 +722,9 @@ def test_a_case_that_its_spec_refuses_is_told(
     """The place, the requirement and the values, in a line, before anything is compiled or run."""
     monkeypatch.setattr(project_steps, "plan_names", lambda _: ["MinePlan"])
     path = Path(run("new", "mine").stdout.strip())
-    path.write_text(text := path.read_text().replace(old, new))
-    case = "[7, 257]" if "<" in old else new
+    cases = "tests:\n  cases:\n    - {input_shape: [7, 257]}\n    - {input_shape: [3, 70000]}\n"
+    path.write_text(text := (path.read_text() + cases).replace(old, new))
+    case = "[7, 257]" if "require" in new else new
     line = next(number for number, line in enumerate(text.splitlines(), 1) if case in line)
     result = run(command, "mine")
     assert (result.exit_code, result.stdout) == (1, "")

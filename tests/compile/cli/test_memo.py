@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from repository import LONG
 
 from baracuda.checking.audit import facts
 from baracuda.cli import memo as remembered
@@ -20,7 +21,6 @@ from baracuda.cli.kernels import audit_report
 from baracuda.cli.main import main
 from baracuda.cli.memo import Question
 from baracuda.codegen.emit.generate import TEMPLATES
-from baracuda.codegen.project import installed
 from baracuda.runtime import CompileError
 from baracuda.runtime.compile import cubin
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_kept_or_read_is_looked_at(question: Question, monkeypatc
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command line where ./specs is rms_norm of one dtype, its files generated."""
-    text = (installed("baracuda.specs") / "normalization" / "rms_norm.yaml").read_text()
+    text = (LONG / "rms_norm.yaml").read_text()
     write(tmp_path / "specs/rms_norm.yaml", text.replace("dtypes: [f32, f16, bf16, f64]", "dtypes: [f32]"))
     monkeypatch.chdir(tmp_path)
     CliRunner().invoke(main, ["generate"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from repository import LONG
 
 from baracuda.cli.kernels import diff as diff_module
 from baracuda.cli.main import main
@@ -36,7 +37,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "repository"
     specs = root / "specs" / "normalization"
     specs.mkdir(parents=True)
-    spec = (installed("baracuda.specs") / "normalization" / "rms_norm.yaml").read_text()
+    spec = (LONG / "rms_norm.yaml").read_text()
     (specs / "rms_norm.yaml").write_text(spec.replace("dtypes: [f32, f16, bf16, f64]", "dtypes: [f32]"))
     write(Project.read(root / "specs").files, root / "generated")
     shutil.copytree(INCLUDE, root / "include")

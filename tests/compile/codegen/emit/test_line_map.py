@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from repository import ROOT, project
+from repository import LONG, ROOT, project
 
 from baracuda.checking.listing.variants import rows_of, sources_of
 from baracuda.codegen.emit.line_map import render_mapped
@@ -276,7 +276,7 @@ FIELDS = {
 def test_a_kernels_line_leads_to_a_field_of_the_spec(line: str) -> None:
     """The first value of the program, else the first name that a field declares; what no name leads to has none."""
     op, _, field = FIELDS[line].partition(": ")
-    found = place_of(line, load_folder(ROOT / "specs")[op or "rms_norm_backward"])
+    found = place_of(line, load_folder(LONG)[op or "rms_norm_backward"])
     assert found.partition(": ")[2] == field
     if field:
         path, number = re.findall(r"(.*):(\d+)$", found.partition(": ")[0])[0]

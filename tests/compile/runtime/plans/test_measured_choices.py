@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from repository import SPECS
+from repository import LONG, SPECS
 
 import baracuda.cli.kernels.check as check_module
 import baracuda.generated as plans
@@ -254,7 +254,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of specs with softmax alone, its package to be generated beside it."""
     (tmp_path / "specs").mkdir()
     for name in ("softmax", "softmax_backward"):
-        shutil.copy(SPECS / "softmax" / f"{name}.yaml", tmp_path / "specs")
+        shutil.copy(LONG / f"{name}.yaml", tmp_path / "specs")
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path / "specs"
 

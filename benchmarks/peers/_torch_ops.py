@@ -22,16 +22,23 @@ Function = Callable[[Fields, Tensors], dict[str, Any]]
 
 
 def _rms_norm(fields: Fields, t: Tensors) -> dict[str, Any]:
-    return {"y": F.rms_norm(t["x"], _over(fields), t.get("gamma"), fields.get("eps", 1e-6))}
+    return {"y": F.rms_norm(t["x"], over := _over(fields), _shaped(t, "gamma", over), fields.get("eps", 1e-6))}
 
 
 def _layer_norm(fields: Fields, t: Tensors) -> dict[str, Any]:
-    return {"y": F.layer_norm(t["x"], _over(fields), t.get("gamma"), t.get("beta"), fields.get("eps", 1e-6))}
+    over = _over(fields)
+    gamma, beta = _shaped(t, "gamma", over), _shaped(t, "beta", over)
+    return {"y": F.layer_norm(t["x"], over, gamma, beta, fields.get("eps", 1e-6))}
 
 
 def _over(fields: Fields) -> tuple[int, ...]:
     shape = tuple(fields["input_shape"])
     return shape[len(shape) - fields["norm_axes_mask"].bit_count() :]
+
+
+def _shaped(t: Tensors, name: str, shape: tuple[int, ...]) -> Any:
+    """An optional array, which plans also take flat, as torch wants it."""
+    return t[name].reshape(shape) if name in t else None
 
 
 def _softmax(fields: Fields, t: Tensors) -> dict[str, Any]:

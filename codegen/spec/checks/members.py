@@ -14,7 +14,8 @@ def members(spec: BodySpec) -> Iterator[Finding]:
     yield from _duplicates("the kernel's arguments have", _arguments(spec))
     yield from _duplicates("Variant has", _variant(spec))
     numbers = [(("schedules", i, "numbers", n), n) for i, row in enumerate(spec.schedules) for n in row.numbers]
-    for place, name in (*numbers, *((("terms", name), name) for name in spec.terms)):
+    of_sections = [((section, name), name) for section in ("terms", "layouts") for name in getattr(spec, section)]
+    for place, name in (*numbers, *of_sections):
         if is_reserved_number(name):
             yield place, 0, f"{name!r} is a reserved word; choose another name"
     for i, kernel in enumerate(spec.kernels):

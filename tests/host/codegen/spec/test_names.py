@@ -190,6 +190,7 @@ BODY = (LONG / "causal_conv1d.yaml").read_text()
         ("SILU: use_silu}", "SILU: use_silu, STRIDED: use_silu}", "Variant has 'STRIDED' already"),
         ("  run: time", "  class: lanes\n  run: time", "'class' is a reserved word"),
         ("  run: time", "  lambda: lanes\n  run: time", "'lambda' is a reserved word"),
+        ("layouts:\n", "layouts:\n  not: {x: -1}\n", "'not' is a reserved word"),
         ("  run: time", "  threads: lanes\n  run: time", "'threads' means something else"),
         ("{name: main, grid", "{name: args, grid", "'causal_conv1d_args' is the type of the kernel's arguments"),
         ("channels:   {type: int", "import:   {type: int", "'import' is a reserved word"),

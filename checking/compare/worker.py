@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ from .torch_values import torch_module
 class Judge:
     """What problems of many ops share."""
 
-    def __init__(self, specs: Path, package: str, settings: Settings) -> None:
+    def __init__(self, specs: Path, package: str, ops: Sequence[str], settings: Settings) -> None:
         plans_of(package)
-        loaded = load_folder(specs)
+        loaded = load_folder(specs, ops)
         self.settings, self.memory = settings, memory_of(settings.device)
         self.subjects = {op: Subject(loaded_spec, loaded, package) for op, loaded_spec in loaded.items()}
         torch = torch_module()
@@ -60,7 +61,7 @@ def main() -> None:
     setup = json.loads(sys.stdin.readline())
     torch_module().set_num_threads(1)
     try:
-        judged = Judge(Path(setup["specs"]), setup["package"], Settings(**setup["settings"]))
+        judged = Judge(Path(setup["specs"]), setup["package"], setup["ops"], Settings(**setup["settings"]))
     except Unsupported as error:
         sys.exit(str(error))
     answer({})

@@ -55,7 +55,7 @@ def _check_names_and_cases(ops: Sequence[str], specs: Path, package: str) -> Non
     from ..problems.cases import refuse_bad_cases
     from ..problems.subject import Subject
 
-    loaded = load_folder(specs)
+    loaded = load_folder(specs, ops)
     refuse_none(loaded, specs)
     refuse_unknown(ops, loaded)
     refuse_ungenerated(ops or loaded, loaded, package)

@@ -107,7 +107,7 @@ def chosen_cases(
     """The cases of `ops`, or of all, whose label contains `case`, and of `dtypes`, if given."""
     from baracuda.benchmarks.case import SWEPT, cases_of, sweep_of
 
-    loaded = load_folder(specs)
+    loaded = load_folder(specs, ops)
     refuse_unknown(ops, loaded)
     swept = SWEPT if sweep else tuple(loaded)
     subjects = [Subject(loaded[op], loaded, package) for op in dict.fromkeys(ops or swept) if op in loaded]

@@ -59,7 +59,7 @@ def compare(
     chosen, left_out = _chosen(ops, specs)
     for line in left_out:
         click.echo(line, err=True)
-    options, judge = options_of(specs, package), cache(lambda: Judge(specs, package, settings))
+    options, judge = options_of(specs, package), cache(lambda: Judge(specs, package, chosen, settings))
     if only is not None:
         outcomes = [judge()(op, only) for op in chosen]
         _show(outcomes, settings, options, _save_failures(judge, outcomes, specs, package, repro), as_json, each=True)
@@ -73,7 +73,7 @@ def compare(
             record.add(outcome)
             step()
 
-        parameters = {"specs": str(specs.resolve()), "package": package, "settings": asdict(settings)}
+        parameters = {"specs": str(specs.resolve()), "package": package, "ops": chosen, "settings": asdict(settings)}
         run(left, parameters, jobs or len(os.sched_getaffinity(0)), judged, environment(specs, package, (), device))
     outcomes = [record.outcomes[key] for key in work]
     _show(outcomes, settings, options, _save_failures(judge, outcomes, specs, package, repro), as_json)
@@ -105,7 +105,7 @@ def _device(device: str | None) -> str:
 
 def _chosen(ops: Sequence[str], specs: Path) -> tuple[list[str], list[str]]:
     """The ops that torch can check; prints one line for each other one."""
-    loaded = load_folder(specs)
+    loaded = load_folder(specs, ops)
     refuse_unknown(ops, loaded)
     chosen, left_out = [], []
     for op in dict.fromkeys(ops or loaded):

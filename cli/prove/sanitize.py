@@ -69,7 +69,7 @@ def _work(specs: Path | None, ops: Sequence[str], tools: str) -> list[tuple[str,
     from baracuda.checking.verify.chosen import HERE
     from baracuda.codegen.spec.load import load_folder
 
-    loaded = load_folder(specs or HERE)
+    loaded = load_folder(specs or HERE, ops)
     if missing := [op for op in ops if op not in loaded]:
         raise InvalidProblem(f"no op {missing[0]!r}; known: {', '.join(loaded)}")
     return [(tool, op, element) for op in (ops or loaded) for element in loaded[op].spec.dtypes for tool in chosen]

@@ -101,8 +101,11 @@ def _finding(source: YamlSource, place: tuple[str | int, ...], below: int, text:
     return f"{file}:{source.text_line(place) + below - 1}: {text}"
 
 
-def load_folder(root: Path) -> dict[str, Loaded]:
-    """Every spec below `root` by op name; raises one SpecError with all errors."""
+def load_folder(root: Path, ops: Collection[str] = ()) -> dict[str, Loaded]:
+    """Every spec below `root` by op name; raises one SpecError with all errors.
+
+    Errors in files that none of `ops` needs, if there are any, leave only what they need.
+    """
     if not root.is_dir():
         raise SpecError(f"{root}: no such folder of specs; pass --specs, or begin one with 'baracuda-gen new'")
     loaded: dict[str, Loaded] = {}
@@ -116,14 +119,23 @@ def load_folder(root: Path) -> dict[str, Loaded]:
                 _add(loaded, entry)
         except SpecError as error:
             errors += str(error).splitlines()
+    if apart := bool(errors and ops and (needed := _needed(ops, loaded)) <= loaded.keys()):
+        errors, loaded = [], {op: entry for op, entry in loaded.items() if op in needed}
     if not errors:  # a gradient cannot be compared with a forward op that cannot be read
         errors += [line for entry in loaded.values() for line in _gradient_errors(entry, loaded)]
     errors += _plan_clashes(loaded.values())
     if not errors:
-        loaded, errors = _tuned(loaded, read_tables(root))
+        tables = read_tables(root)
+        loaded, errors = _tuned(loaded, {op: by_arch for op, by_arch in tables.items() if op in loaded or not apart})
     if errors:
         raise report(errors)
     return loaded
+
+
+def _needed(ops: Collection[str], loaded: Mapping[str, Loaded]) -> set[str]:
+    """`ops`, and the forward ops of gradients among them."""
+    gradients = [loaded[op].spec.gradient for op in ops if op in loaded]
+    return {*ops, *(gradient.of for gradient in gradients if gradient)}
 
 
 def _of_file(source: YamlSource, name: str, functions: Functions) -> Iterator[Loaded]:

@@ -289,9 +289,9 @@ def test_what_a_process_died_of_is_kept_and_what_cannot_be_drawn_is_not(tmp_path
     """All that is known of either is its number."""
     pytest.importorskip("torch")
     outcome = Outcome("softmax", 0, failure="the process died with -11", fatal=True)
-    file = Judge(SPECS, PACKAGE, Settings(0, "host", 1024, 1)).keep(outcome, tmp_path)
+    file = Judge(SPECS, PACKAGE, (), Settings(0, "host", 1024, 1)).keep(outcome, tmp_path)
     assert file is not None and read(file).facts["saw"] == outcome.failure
-    assert Judge(SPECS, PACKAGE, Settings(0, "host", -1, 1)).keep(outcome, tmp_path) is None
+    assert Judge(SPECS, PACKAGE, (), Settings(0, "host", -1, 1)).keep(outcome, tmp_path) is None
 
 
 def test_results_by_the_name_of_the_definition() -> None:

@@ -217,3 +217,19 @@ def test_a_header_of_a_name_that_no_file_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "op.yaml").write_text(BODY.replace("convolution/causal_conv1d_update.cuh", "f" * 300 + ".cuh"))
     with pytest.raises(SpecError, match="needs a length <= 64"):
         load_folder(tmp_path)
+
+
+def test_errors_in_files_that_an_op_does_not_need_leave_it_alone(tmp_path: Path) -> None:
+    """The op that is asked for and its forward op are read; without ops every error counts."""
+    for name in ("softmax", "softmax_backward", "repeat"):
+        (tmp_path / f"{name}.yaml").write_text((LONG / f"{name}.yaml").read_text())
+    (tmp_path / "broken.yaml").write_text("op: broken\n")
+    (tmp_path / "tuned" / "sm_80").mkdir(parents=True)
+    (tmp_path / "tuned" / "sm_80" / "broken.json").write_text("[]")
+    assert [*load_folder(tmp_path, ["softmax_backward"])] == ["softmax", "softmax_backward"]
+    for named in ((), ("broken",), ("repeat", "nothing")):
+        with pytest.raises(SpecError, match=r"broken.yaml:1: 'doc' is missing; add it"):
+            load_folder(tmp_path, named)
+    (tmp_path / "softmax.yaml").unlink()
+    with pytest.raises(SpecError, match=r"broken.yaml:1: 'doc' is missing"):
+        load_folder(tmp_path, ["softmax_backward"])

@@ -73,7 +73,7 @@ class Question:
         there are the caller's own templates, as plans generated from these may import anything.
         """
         sources = [_files_of(folder) for folder in self.tools]
-        patterns = "**/*.yaml", "tuned/*/*.json", "*.txt"  # what `load_folder` reads
+        patterns = "**/*.yaml", "**/*.cuh", "**/*.py", "tuned/*/*.json", "*.txt"  # what `load_folder` reads
         specs = [sorted(self.specs.glob(pattern)) for pattern in patterns]
         folders = *zip(self.tools, sources, strict=True), *((self.specs, paths) for paths in specs)
         contents = [[(path.relative_to(folder), _content(path)) for path in paths] for folder, paths in folders]

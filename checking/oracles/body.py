@@ -51,7 +51,7 @@ def _factors(sku: KernelSku) -> float:
 
 
 def _values(spec: BodySpec) -> Any:
-    reference: Definition = definition(spec.oracle)
+    reference: Definition = definition(spec.oracle, spec.folder)
     assert reference.values is not None, f"{spec.oracle} has no values"
     return reference.values
 
@@ -68,7 +68,7 @@ def tolerances(
             off = np.abs(arrays[name] - exact[name])
         slack[name] = np.where(np.isnan(off), 0.0, off)
     with np.errstate(all="ignore"):
-        errors = definition(spec.oracle).errors(problem.values, arrays, slack, units)
+        errors = definition(spec.oracle, spec.folder).errors(problem.values, arrays, slack, units)
     declared = spec.precision.bound.get(element.value, BoundSpec())  # type: ignore[call-overload]
     noise = float(np.finfo(wide_type(element)).eps) / units.acc
     lost = _LOST * element.row.acc.row.smallest_normal

@@ -91,7 +91,7 @@ def _skips_zeros(problem: Problem) -> bool:
     """Whether 0 times NaN may be 0: in gradients of hand-written kernels, and by some definitions."""
     if not isinstance(problem, BodyProblem):
         return False
-    return problem.spec.gradient is not None or definition(problem.spec.oracle).skips_zeros
+    return problem.spec.gradient is not None or definition(problem.spec.oracle, problem.spec.folder).skips_zeros
 
 
 def _finite_only(problem: Problem, name: str) -> bool:

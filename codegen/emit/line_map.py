@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from jinja2 import Environment
 from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 
-from baracuda.runtime.compile.line_map import Place, line_map
+from baracuda.runtime.compile.line_map import Place, line_map, placed_lines
 
 _OURS = Path(__file__).resolve().parents[2] / "templates"
 _COLUMNS = 120
@@ -41,6 +41,17 @@ def render_mapped(env: Environment, template: str, **context: Any) -> str:
         return text
     places = zip(marks.places_of(marked), lines, strict=False)
     return text + "\n" * (not text.endswith("\n")) + line_map(place for place, parts in places for _ in parts)
+
+
+def with_headers(text: str, headers: Mapping[str, Sequence[tuple[Place, str]]]) -> str:
+    """A file of `render_mapped`, with the lines of `headers` where it includes them in quotes."""
+    placed = placed_lines(text) or [(Place("", 0), line) for line in text.splitlines()]
+    lines = list[tuple[Place, str]]()
+    for place, line in placed:
+        name = line.removeprefix('#include "').removesuffix('"') if line.startswith('#include "') else None
+        lines += headers.get(name, [(place, line)]) if name else [(place, line)]
+    text_of = "".join(f"{line}\n" for _, line in lines)
+    return text_of + (line_map(place for place, _ in lines) if placed_lines(text) else "")
 
 
 def wrapped(line: str) -> list[str]:

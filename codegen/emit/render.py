@@ -6,7 +6,7 @@ and `join` give code only if all parts are code. So text of a spec never reaches
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,15 @@ from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
+from baracuda.runtime.compile.line_map import Place
+
+from ..lower.body_op import BodyOp
 from ..lower.op import Op
 from ..spec.tuned import generated_text
 from ..text import Code, Text, laid_out, printed, python
 from . import device, docs
 from .declared import annotation, array_names, declared_of, default
-from .line_map import render_mapped
+from .line_map import render_mapped, with_headers
 from .templates import FAMILIES
 
 _NOTHING = Code("")
@@ -100,6 +103,10 @@ def environments(folders: tuple[Path, ...]) -> Mapping[str, jinja2.Environment]:
     return {language: environment(folders, language) for language in ("cu", "py", "pyi")}
 
 
+def _own_headers(op: Op) -> Mapping[str, Sequence[tuple[Place, str]]]:
+    return {header.path: header.lines for header in op.headers if header.lines} if isinstance(op, BodyOp) else {}
+
+
 def render(envs: Mapping[str, jinja2.Environment], op: Op) -> dict[str, str]:
     """The text of each file of `op`, by its path below the output folder."""
     texts = {}
@@ -107,7 +114,7 @@ def render(envs: Mapping[str, jinja2.Environment], op: Op) -> dict[str, str]:
         suffix = Path(template.removesuffix(".jinja")).suffix
         env = envs[suffix[1:]]
         if suffix == ".cu":
-            text = render_mapped(env, template, op=op)
+            text = with_headers(render_mapped(env, template, op=op), _own_headers(op))
         else:
             text = env.get_template(template).render(op=op, declared=declared_of(op))
         texts[f"{op.category}/{op.name}{suffix}"] = text

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePosixPath
 
 from baracuda.runtime import BodyKernel, Box, Schedule
 
 from ..conditions.parse import on_one_line, read_condition
+from ..spec.beside import header_beside
 from ..spec.names import SCHEDULE_NAMES
-from ..spec.spec import BodySpec, KernelSpec
+from ..spec.spec import Arch, BodySpec, KernelSpec
 from ..text import Name, Text, names
-from .body_op import BodyOp, Maps, Row, Scratch, Setting
+from .body_op import BodyOp, Header, Maps, Row, Scratch, Setting
 from .op import Pinned, Tensor
 from .shared import first_arch, lower_tensor, scalar, shared_fields
 
@@ -39,7 +41,7 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
     architectures = tuple(arch for arch in spec.body if arch != first)
     return BodyOp(
         **shared,
-        headers=(*((Name(arch), spec.body[arch]) for arch in architectures), (None, spec.body[first])),
+        headers=tuple(_header(spec, spec_path, arch) for arch in (*architectures, first)),
         bodies=architectures,
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n not in flags),
         settings=tuple(_setting(n, text, spec) for n, text in spec.settings.items()),
@@ -54,6 +56,13 @@ def lower_body(spec: BodySpec, spec_path: str) -> BodyOp:
             for arch, boxes in spec.tensor_maps.items()
         ),
         pinned=tuple(Pinned(Name(plan), Name(p.arch), Text(p.doc)) for plan, p in spec.pinned.items()),
+    )
+
+
+def _header(spec: BodySpec, spec_path: str, arch: Arch) -> Header:
+    path, shown = spec.body[arch], spec_path.removesuffix(PurePosixPath(spec_path).name)
+    return Header(
+        None if arch == first_arch(spec) else Name(arch), path, tuple(header_beside(spec.folder, path, shown))
     )
 
 

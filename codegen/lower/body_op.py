@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from baracuda.runtime import BodyKernel, Box, Schedule
+from baracuda.runtime.compile.line_map import Place
 
 from ..text import Name
 from .op import Op, Scalar
@@ -49,11 +50,20 @@ class Maps:
     boxes: tuple[Box, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the kernels of an architecture are in."""
+
+    arch: Name | None  # None: of all others
+    path: str
+    lines: tuple[tuple[Place, str], ...]  # of a header of the project's own, which becomes part of the source
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyOp(Op):
     """An op with hand-written kernels."""
 
-    headers: tuple[tuple[Name | None, str], ...]  # by architecture; the last one is portable
+    headers: tuple[Header, ...]  # by architecture; the last one is portable
     bodies: tuple[str, ...]  # architectures with a header of their own
     scalars: tuple[Scalar, ...]
     settings: tuple[Setting, ...]

@@ -22,7 +22,7 @@ from .defaults import filled
 from .errors import explain
 from .functions import functions_of, shipped_functions
 from .promises import batch_of, promises_of
-from .spec import BodySpec, MapSpec, OpSpec, RowSpec, spec_of
+from .spec import BodySpec, Context, MapSpec, OpSpec, RowSpec, spec_of
 from .tuned import FOLDER, Tables, problems_of, read_tables
 from .wording import did_you_mean
 from .yaml_source import YamlSource, read_yaml
@@ -61,7 +61,7 @@ def checked(
     source = filled(source, display_path)
     try:
         model = spec_of(source.data.get("family") if isinstance(source.data, dict) else None)
-        spec = model.model_validate(source.data, context=known)
+        spec = model.model_validate(source.data, context=Context(known, source.path.parent))
     except ValidationError as error:
         raise explain(error, source, model) from None
     errors = findings(spec)

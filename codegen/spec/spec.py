@@ -6,6 +6,8 @@ The text below a key is its description in the JSON Schema, which editors show; 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator
@@ -238,6 +240,14 @@ class BenchSpec(Strict):
     * batch_size * num_heads * query_len * key_len * (d_k + d_v)`."""
 
 
+@dataclass(frozen=True)
+class Context:
+    """What a spec is validated in."""
+
+    functions: Functions = field(default_factory=dict)
+    folder: Path | None = None
+
+
 class OpSpec(Strict):
     """One operation in one direction: what the specs of all families say."""
 
@@ -296,15 +306,20 @@ class OpSpec(Strict):
     bench: BenchSpec = BenchSpec(cases=[])
     """Problems worth measuring."""
 
-    _functions: Functions = PrivateAttr(default_factory=dict)
+    _context: Context = PrivateAttr(default_factory=lambda: Context())
 
-    def model_post_init(self, context: Functions | None) -> None:
-        self._functions = context or {}
+    def model_post_init(self, context: Context | None) -> None:
+        self._context = context or Context()
 
     @property
     def functions(self) -> Functions:
-        """What its programs may call besides the language's own: the context that it was validated in."""
-        return self._functions
+        """What its programs may call besides the language's own."""
+        return self._context.functions
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the headers and oracles of a project are: the folder of the spec's file."""
+        return self._context.folder
 
     @property
     def tensors(self) -> Mapping[str, TensorSpec]:
@@ -480,8 +495,8 @@ class BodySpec(OpSpec):
     """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {shape:
     "(batch_size, seq_len)", doc: the result}}`."""
     body: dict[Arch, Annotated[str, Field(pattern=r"^([a-z0-9_]+/)?[a-z0-9_]+\.cuh$", max_length=64)]]
-    """Architecture -> the header below `runtime/include/baracuda` that its kernels are in; one without its own takes
-    the least one's; for example `{sm_80: scan.cuh}`."""
+    """Architecture -> the header that its kernels are in, beside the spec or below `runtime/include/baracuda`; one
+    without its own takes the least one's; for example `{sm_80: scan.cuh}`."""
     settings: Annotated[dict[Macro, Expression], Field(max_length=32)] = {}
     """MACRO -> expression over fields: constants of the kernel, `Variant::WIDTH`, of which one is compiled for each
     value in use; for example `{WIDTH: width}`."""
@@ -502,7 +517,8 @@ class BodySpec(OpSpec):
     pinned: Annotated[dict[PlanName, PinnedSpec], Field(max_length=8)] = {}
     """Plan class, which ends in `Plan` -> the architecture among whose schedules alone it selects."""
     oracle: Annotated[str, Field(pattern=r"^[a-z0-9_]+\.[a-z0-9_]+$", max_length=130)]
-    """`module.function` of a definition in `checking/oracles/references`; for example `scans.scan`."""
+    """`module.function` of a definition in a Python file beside the spec or in `checking/oracles/references`; for
+    example `scans.scan`."""
 
     @property
     def tensors(self) -> dict[str, BodyTensor]:

@@ -3,6 +3,7 @@
 // Flash attention: tiled, with an online softmax, so that scores never reach memory.
 //     s[i, j] = scale * q[i] . k[j], then softcap * tanh(s / softcap), minus slope * |i + shift - j|, plus mask
 //     y = softmax(s) v over the keys j that query i sees, lse = log(sum(exp(s)))
+#include <baracuda/element.cuh>
 #include <baracuda/strided.cuh>
 #if defined(BARACUDA_SM_90A)
 #include <baracuda/attention/flash_forward_sm90.cuh>
@@ -67,6 +68,6 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
     BARACUDA_SYMBOL(__grid_constant__ const flash_sdpa_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +2 2 +3 4 +2 8 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 2 +3 1 +1
-// @lines 1 +1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 10
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 2 +2 1 +6 1 -6 1 +4 1 +2 2 +2 8 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1
+// @lines 1 +1 2 +3 1 +1 1 +1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 10

@@ -3,6 +3,7 @@
 // Gradients of flash attention; probabilities are recomputed from the forward's log-sum-exp.
 //     p = exp(s - lse), dp = dy v^T, ds = p * (dp - sum over d_v of dy * y) * the slope of softcap
 //     dq = scale * ds k, dk = scale * ds^T q, dv = p^T dy, the last two summed over the heads that k and v serve
+#include <baracuda/element.cuh>
 #include <baracuda/strided.cuh>
 #if defined(BARACUDA_SM_90A)
 #include <baracuda/attention/flash_backward_sm90.cuh>
@@ -72,6 +73,6 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
     BARACUDA_SYMBOL(__grid_constant__ const flash_sdpa_backward_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +2 2 +3 4 +2 8 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 2 +3 1 +1
-// @lines 1 +1 1 -1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 10
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 2 +2 1 +6 1 -6 1 +4 1 +2 2 +2 8 +1 1 -1 1 +2 1 -1 1 -1 1 -1 1 +2 1 -1
+// @lines 1 +1 2 +3 1 +1 1 +1 1 -1 1 -1 1 -1 1 +1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1
+// @lines 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 +1 10

@@ -3,6 +3,7 @@
 // Scaled dot-product attention that materialises the attention matrix, for any sizes.
 //     attn = softmax(scale * q k^T + mask) over the keys that a query sees
 //     y = attn v
+#include <baracuda/element.cuh>
 #include <baracuda/strided.cuh>
 #include <baracuda/attention/sdpa.cuh>
 
@@ -50,5 +51,5 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
     BARACUDA_SYMBOL(__grid_constant__ const sdpa_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 8 +1 1 +2 1 -1 1 -1 1 +2 1 -1 1 +1 2 +3 1 +8 1 -1 1 -1 1 -1
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 2 +9 2 +5 8 +1 1 +2 1 -1 1 -1 1 +2 1 -1 1 +1 2 +3 1 +8 1 -1 1 -1 1 -1
 // @lines 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 +1 10

@@ -3,6 +3,7 @@
 // Gradients of attention from the probabilities that its forward saved.
 //     ds = attn * (dy v^T - sum over keys of attn * (dy v^T))
 //     dq = scale * ds k, dk = scale * ds^T q, dv = attn^T dy, dmask = ds
+#include <baracuda/element.cuh>
 #include <baracuda/strided.cuh>
 #include <baracuda/attention/sdpa_backward.cuh>
 
@@ -51,5 +52,5 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
     BARACUDA_SYMBOL(__grid_constant__ const sdpa_backward_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 8 +1 1 +2 1 -1 1 +2 1 -1 1 +1 2 +3 1 +8 1 -1 1 -1 1 -1 1 -1
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 2 +9 2 +5 8 +1 1 +2 1 -1 1 +2 1 -1 1 +1 2 +3 1 +8 1 -1 1 -1 1 -1 1 -1
 // @lines 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +1 10

@@ -3,6 +3,7 @@
 // Causal depthwise convolution along a sequence, with an optional SiLU.
 //     pre[b, c, t] = bias[c] + sum over k < width of weight[c, k] * x[b, c, t - (width - 1 - k)]
 //     y = pre, or pre * sigmoid(pre)
+#include <baracuda/element.cuh>
 #include <baracuda/strided.cuh>
 #include <baracuda/convolution/causal_conv1d.cuh>
 
@@ -52,5 +53,5 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
     BARACUDA_SYMBOL(__grid_constant__ const causal_conv1d_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 8 +1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 -1 1 +1 1 +1 1 -1
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 2 +9 2 +5 8 +1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 -1 1 +1 1 +1 1 -1
 // @lines 1 -1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 10

@@ -4,6 +4,7 @@
 //     g = dy * act'(pre)
 //     dx[t] = sum over k of weight[k] * g[t + width - 1 - k]
 //     dw[c, k] = sum over b, t of x[b, c, t - (width - 1 - k)] * g[b, c, t], db[c] = sum over b, t of g[b, c, t]
+#include <baracuda/element.cuh>
 #include <baracuda/strided.cuh>
 #include <baracuda/convolution/causal_conv1d_backward.cuh>
 
@@ -62,6 +63,6 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
     BARACUDA_SYMBOL(__grid_constant__ const causal_conv1d_backward_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 1 +5 2 +6 8 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 -1
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 -1 1 +1 2 +9 2 +5 8 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 +2 1 -1 1 -1
 // @lines 1 +1 1 +1 1 -1 1 -1 1 -1 1 -1 2 +1 1 +8 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1
 // @lines 1 -1 1 -1 1 +2 1 +1 10

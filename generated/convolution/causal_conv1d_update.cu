@@ -3,6 +3,7 @@
 // A decoding step of the causal depthwise convolution, which continues from a state.
 //     pre[b, c, t] = bias[c] + sum over k < width of weight[c, k] * (state, x)[b, c, t - (width - 1 - k)]
 //     y = pre, or pre * sigmoid(pre); the state becomes the last values of (state, x)
+#include <baracuda/element.cuh>
 #include <baracuda/strided.cuh>
 #include <baracuda/convolution/causal_conv1d_update.cuh>
 
@@ -45,5 +46,5 @@ extern "C" __global__ void __launch_bounds__(BARACUDA_THREADS, BARACUDA_BLOCKS_P
     BARACUDA_SYMBOL(__grid_constant__ const causal_conv1d_update_args<Element> args) {
     BARACUDA_KERNEL<Element, Schedule, Variant>(args);
 }
-// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 1 +5 2 +6 8 +1 1 +2 1 -1 1 -1 1 +2 1 +1 1 +1 1 -1 2 +1 1 +8 1 -1 1 -1
+// @lines templates/body.cu.jinja:1 3 +1 1 -1 1 +1 2 +9 2 +5 8 +1 1 +2 1 -1 1 -1 1 +2 1 +1 1 +1 1 -1 2 +1 1 +8 1 -1 1 -1
 // @lines 1 -1 1 -1 1 +2 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 10

@@ -45,21 +45,26 @@ def with_line_directives(text: str) -> str:
 
     Text without the comment, or with another number of lines than the comment speaks of, is returned as it is.
     """
-    comment = _COMMENT.search(text)
-    if comment is None:
+    if not (placed := placed_lines(text)):
         return text
-    *lines, _ = text[: comment.start()].split("\n")
-    places = _places(comment[0])
-    if len(lines) != len(places):
-        return text
-    output, expected, unbroken = [], Place("", 0), _unbroken(text[: comment.start()])
-    for index, (line, place) in enumerate(zip(lines, places, strict=True)):
+    output, expected, unbroken = [], Place("", 0), _unbroken("".join(f"{line}\n" for _, line in placed))
+    for index, (place, line) in enumerate(placed):
         if place != expected and index not in unbroken:
             output.append(f'#line {place.line} "{place.file}"\n')
             expected = place
         output.append(f"{line}\n")
         expected = expected._replace(line=expected.line + 1)
     return "".join(output)
+
+
+def placed_lines(text: str) -> list[tuple[Place, str]]:
+    """The lines of a generated file and where they come from; none without a comment that speaks of all of them."""
+    comment = _COMMENT.search(text)
+    if comment is None:
+        return []
+    *lines, _ = text[: comment.start()].split("\n")
+    places = _places(comment[0])
+    return list(zip(places, lines, strict=True)) if len(lines) == len(places) else []
 
 
 def _places(comment: str) -> list[Place]:

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+from baracuda.codegen.spec.beside import file_beside
 
 Fields = Mapping[str, Any]  # the descriptor's, by name
 Arrays = Mapping[str, Any]  # present arguments, in the caller's shapes
@@ -45,9 +51,18 @@ class Definition:
     skips_zeros: bool = False
 
 
-def definition(name: str) -> Definition:
-    """The definition that a spec names "module.function"."""
+def definition(name: str, folder: Path | None = None) -> Definition:
+    """The definition that a spec names "module.function": in a file in its folder, else in one of these modules."""
     module, function = name.split(".")
-    reference = getattr(import_module(f".{module}", __name__), function)
-    assert isinstance(reference, Definition)
-    return reference
+    own = file_beside(folder, f"{module}.py")
+    found = getattr(import_module(f".{module}", __name__) if own is None else _module(own), function)
+    return Definition(found.errors, found.values, found.skips_zeros)  # a file may have imported another copy of this
+
+
+@cache
+def _module(path: Path) -> ModuleType:
+    found = spec_from_file_location(f"oracles_of_{path.parent.name}_{path.stem}", path)
+    assert found is not None and found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module

@@ -14,12 +14,13 @@ from ...conditions.kinds import WORD, Kind, kind_of
 from ...conditions.parse import ConditionError, evaluate_condition
 from ...conditions.parse import fields_of as fields_read
 from ...program.ops import OPS
+from ..beside import file_beside, header_beside
 from ..names import SCHEDULE_NAMES
 from ..spec import BodySpec, BodyTensor, arch_number
 from . import budgets, table
 from .finding import Finding, Place, Rule, expression, fields_of, near
 from .members import members
-from .oracles import definitions
+from .oracles import definitions, definitions_in
 
 # How test values of a tensor may be drawn, where any will not do; see verify/body_problem.py.
 DRAWN = ("offsets", "mask", "slopes")
@@ -168,8 +169,8 @@ def references(spec: BodySpec) -> Iterator[Finding]:
     for arch, header in spec.body.items():
         if arch not in spec.arch:
             yield ("body", arch), 0, f"{arch!r} is not under arch; {near(arch, spec.arch)}"
-        if not (INCLUDE / "baracuda" / header).is_file():
-            yield ("body", arch), 0, f"no header baracuda/{header}"
+        if not (header_beside(spec.folder, header) or (INCLUDE / "baracuda" / header).is_file()):
+            yield ("body", arch), 0, f"no header {header!r} beside the spec, and no baracuda/{header}"
     for name, tensor in spec.inputs.items():
         if tensor.test is not None and tensor.test not in DRAWN:
             yield ("inputs", name, "test"), 0, f"unknown way to draw {tensor.test!r}; {near(tensor.test, DRAWN)}"
@@ -187,9 +188,11 @@ def _axis(tensor: BodyTensor, axis: int, place: Place) -> Iterator[Finding]:
 def oracle(spec: BodySpec) -> Iterator[Finding]:
     """The definition is one of those installed; of a forward op it has values."""
     module, function = spec.oracle.split(".")
-    functions = definitions().get(module)
+    own = file_beside(spec.folder, f"{module}.py")
+    functions = definitions().get(module) if own is None else definitions_in(own)
     if functions is None:
-        yield ("oracle",), 0, f"no module {module!r} of oracles is installed; {near(module, definitions())}"
+        text = f"no {module}.py is beside the spec, and no module {module!r} of oracles is installed"
+        yield ("oracle",), 0, f"{text}; {near(module, definitions())}"
     elif function not in functions:
         yield ("oracle",), 0, f"no oracle {function!r} in module {module!r}; {near(function, functions)}"
     elif spec.gradient is None and not functions[function]:
@@ -215,8 +218,9 @@ def contradictions(spec: BodySpec) -> Iterator[Finding]:
 
 def _called(spec: BodySpec) -> list[str]:
     """The library functions and matrix instructions in the headers that the kernels' headers include."""
-    lines = "".join(f"#include <baracuda/{header}>\n" for header in spec.body.values())
-    texts = [(INCLUDE / name).read_text(encoding="utf-8") for name, _ in header_digests(lines, INCLUDE)]
+    own = {header: header_beside(spec.folder, header) for header in spec.body.values()}
+    texts = ["\n".join(text for _, text in lines) or f"#include <baracuda/{name}>" for name, lines in own.items()]
+    texts += [(INCLUDE / name).read_text(encoding="utf-8") for name, _ in header_digests("\n".join(texts), INCLUDE)]
     functions = {found for text in texts for found in _LIBRARY.findall(text)}
     return [*sorted(functions), *(["mma"] if any(map(_MMA.search, texts)) else [])]
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,22 @@ def test_the_tests_that_follow_from_its_specs_pass(project: Path) -> None:
     """All of them with `make test-all`; a sampled run takes one check of each op, element type and code path."""
     chosen = ("--", "-k", "test_accuracy and bf16 or test_explicit_formula and f32") if SAMPLE in os.environ else ()
     assert " passed" in python("-c", COMMAND, "test", "--package", "fused_norms", *chosen, folder=project)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_kernel_beside_its_spec(tmp_path: Path, wrong: bool) -> None:
+    """A device header and a definition of the project's own are all that it takes; the tests see a wrong header."""
+    shutil.copytree(EXAMPLES / "running_sum" / "specs", tmp_path / "specs")
+    header = tmp_path / "specs" / "step.cuh"
+    header.write_text(header.read_text().replace("sum + value", "sum - value" if wrong else "sum + value"))
+    python("-c", COMMAND, "generate", "--out", "own_plans", folder=tmp_path)
+    chosen = ("--package", "own_plans", "--", "-k", "test_accuracy and bf16 or test_explicit_formula and f32")
+    done = partial(python, "-c", COMMAND, "test", *chosen, folder=tmp_path)
+    if wrong:
+        with pytest.raises(AssertionError, match="failed"):
+            done()
+    else:
+        assert " passed" in done()
 
 
 def test_its_wheel_is_all_that_is_needed(project: Path, tmp_path: Path) -> None:

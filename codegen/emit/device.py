@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
@@ -16,7 +16,7 @@ from ..program import Expr, kind_of
 from ..program.cuda import to_cuda
 from ..program.kinds import Kinds
 from ..program.ops import OPS
-from ..program.tree import Call
+from ..program.tree import Call, Query
 from ..text import Code, Name, python
 
 Optional = Tensor | ColumnSum | Sum
@@ -25,12 +25,14 @@ _VALUE = {"float": Code("acc_t"), "int": Code("i64"), "bool": Code("bool")}
 _WORD = {"float": Code("double"), "int": Code("long long"), "bool": Code("long long")}
 _STORED = {"T": "T", "acc": "acc_of<T>", "i64": "i64", "i32": "int"}
 _STRUCT = {"element": Code("PerElement"), "row": Code("PerRow"), "col": Code("PerCol"), "array": Code("Strided")}
-# How each row reduction starts, steps, reduces and ends.
+_OPERANDS = {("element", "in"): "ElementInput", ("element", "out"): "ElementOutput", ("row", "in"): "RowInput"}
+_OPERANDS |= {("element", "inout"): "ElementUpdated", ("col", "in"): "ColumnInput"}
+# How each row reduction starts and steps.
 _REDUCTIONS = {
-    "sum": ("acc_t(0)", "{part} + {term}", "Sum<acc_t>", "{total}"),
-    "mean": ("acc_t(0)", "{part} + {term}", "Sum<acc_t>", "mean_of({total}, space)"),
-    "max": ("-math::infinity<acc_t>()", "math::maximum({part}, {term})", "Max<acc_t>", "{total}"),
-    "min": ("math::infinity<acc_t>()", "math::minimum({part}, {term})", "Min<acc_t>", "{total}"),
+    "sum": ("acc_t(0)", "{part} + {term}"),
+    "mean": ("acc_t(0)", "{part} + {term}"),
+    "max": ("-math::infinity<acc_t>()", "math::maximum({part}, {term})"),
+    "min": ("math::infinity<acc_t>()", "math::minimum({part}, {term})"),
 }
 _LOOSE = ("+", "-", "<", "<=", ">", ">=", "==", "!=", "and", "or")  # bind no tighter than the addition of a sum
 _BODY = {
@@ -101,24 +103,22 @@ def struct(tensor: Tensor) -> Code:
     return _STRUCT[tensor.over]
 
 
-def in_registers(tensor: Tensor) -> Code:
-    """The constant that says whether a row's thread has all of its elements in registers."""
-    return Code("ROW_INVARIANT" if tensor.over == "col" else "IN_REGISTERS")
+def operand(part: Tensor | ColumnSum) -> Code:
+    """What a row program calls a tensor, or the sum of a value down each column."""
+    return Code(f"{part.name}_{'sum' if isinstance(part, ColumnSum) else 'tensor'}")
 
 
-def base(tensor: Tensor) -> Code:
-    """The address of the tensor's elements in a row."""
-    return Code(f"{tensor.name}_row" if tensor.over == "element" else f"args.{tensor.local}.data")
+def operands(parts: Iterable[Tensor | ColumnSum]) -> Code:
+    return Code(", ".join(map(operand, parts)))
 
 
-def overread(tensor: Tensor) -> Code:
-    """Whether whole packs around a row may be read: not if other blocks may be updating theirs."""
-    return Code("false" if tensor.role == "inout" else f"MISALIGNED && args.{tensor.local}.overreadable(row)")
-
-
-def reread_layout(tensor: Tensor) -> Code:
-    """The layout of reads in a misaligned pass: of a tensor that is updated, a thread reads its own columns only."""
-    return Code("MISALIGNED ? Layout::STRIDED : LAYOUT" if tensor.role == "inout" else "LAYOUT")
+def operand_type(part: Tensor | ColumnSum) -> Code:
+    """The type that this is a name of."""
+    if isinstance(part, ColumnSum):
+        kind, member = "ColumnSum", f"{part.name}_parts"
+    else:
+        kind, member = _OPERANDS[part.over, part.role], str(part.local)
+    return Code(f"{kind}<&kernel_args::{member}{', ' * bool(part.optional)}{has(part)}>")
 
 
 @pass_context
@@ -135,9 +135,8 @@ def start(reduction: Reduction) -> Code:
 @pass_context
 def step(context: Context, part: Reduction | ColumnSum) -> Code:
     """The new value of a thread's part after one more element; a sum of products rounds once."""
-    kinds, columns = _kinds(context), isinstance(part, ColumnSum)
-    kind = "sum" if isinstance(part, ColumnSum) else part.kind
-    total = f"{part.name}_sum[k][i]" if columns else f"{part.name}_part"
+    kinds = _kinds(context)
+    kind, total = ("sum", f"{operand(part)}::part(e)") if isinstance(part, ColumnSum) else (part.kind, part.local)
     match part.arg:
         case Call(op="mul", args=(a, b)) if kind in ("sum", "mean") and _are_floats(a, b, kinds=kinds):
             return Code(f"math::fma({to_cuda(a, kinds)}, {to_cuda(b, kinds)}, {total})")
@@ -146,10 +145,40 @@ def step(context: Context, part: Reduction | ColumnSum) -> Code:
     return Code(_REDUCTIONS[kind][1].format(part=total, term=_term(part.arg, kinds)))
 
 
-def finish(reduction: Reduction) -> Code:
-    """The reduction's value, from the parts of all threads of the row."""
-    _, _, functor, result = _REDUCTIONS[reduction.kind]
-    return Code(result.format(total=f"baracuda::reduce_row<Tile, {functor}>({reduction.name}_part, phase)"))
+@pass_context
+def member(context: Context, part: Query | Scalar | Tensor | Reduction | Value) -> Code:
+    """The declaration of what a row program holds."""
+    match part:
+        case Query(what="size", of=of):
+            return Code(f"const i64 {of}_size = args.space.{'rows' if of == context['op'].rows else 'cols'}")
+        case Query(of=of):
+            return Code(f"i64 {of}_index")
+        case Scalar():
+            return Code(f"const {value_type(part)} {part.local} = {value_type(part)}(args.{part.local})")
+        case Reduction():
+            return Code(f"acc_t {part.local}")
+    return Code(f"{value_type(part)} {part.local}")
+
+
+def read(tensor: Tensor, where: str) -> Code:
+    """The tensor's value of the row or element `where`."""
+    return Code(f"{unless_absent(tensor)}{value_type(tensor)}({operand(tensor)}::in({where}))")
+
+
+@pass_context
+def assignment(context: Context, part: Query | Tensor | Reduction | Value) -> Code:
+    """How a row program gets a value of a row."""
+    match part:
+        case Query(of=of):
+            return Code(f"{of}_index = row.index")
+        case Tensor():
+            value = read(part, "row")
+        case Reduction(kind=kind):
+            reduced = f", args.{part.name}_reduced" if context["op"].column_sums else ""
+            value = Code(f"row.{kind}({part.local}{reduced})")
+        case Value():
+            value = to_cuda(part.expr, _kinds(context))
+    return Code(f"{part.local} = {value}")
 
 
 def body_doc(name: str) -> Code:
@@ -204,7 +233,7 @@ def _kinds(context: Context) -> Kinds:
 
 _FILTERS: tuple[Callable[..., Code], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
-    *(const, struct, in_registers, base, overread, reread_layout, cuda, start, step, finish),
+    *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment),
     *(body_doc, body_struct, beside_lane, stored_value, term, monoid),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

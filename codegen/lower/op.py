@@ -12,6 +12,7 @@ from typing import Any
 from baracuda.runtime import Extent, Gradient, Measurement, RowPlan, Tile
 
 from ..program import Expr
+from ..program.tree import Query
 from ..spec.names import in_kernel
 from ..spec.spec import arch_number
 from ..text import Name, Text
@@ -271,7 +272,7 @@ class RowOp(Op):
     passes: tuple[Pass, ...]
     columns: Columns
     tiles: tuple[tuple[Name, tuple[Tile, ...]], ...]  # of each element type
-    row_index: bool  # does the program read index(rows)?
+    queries: tuple[Query, ...]  # sizes of dims, and the index of the row, as far as the program reads them
     kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
 
     @property
@@ -284,20 +285,22 @@ class RowOp(Op):
         return tuple(c.optional for c in self.column_sums)
 
     @property
-    def element_tensors(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in self.tensors if t.over == "element")
+    def operands(self) -> tuple[Tensor, ...]:
+        """Tensors of elements, and what is read of rows and columns."""
+        return tuple(t for t in self.tensors if t.over == "element" or t.role != "out")
 
     @property
-    def element_inputs(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in self.element_tensors if t.role != "out")
+    def members(self) -> tuple[Query | Scalar | Tensor | Reduction | Value, ...]:
+        """What holds for all rows, and what is known of a row at some time."""
+        of_rows = (part for number in range(len(self.passes)) for part in self.known_before(number))
+        return (*(q for q in self.queries if q.what == "size"), *self.scalars, *of_rows)
 
-    @property
-    def row_inputs(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in self.tensors if t.over == "row" and t.role != "out")
-
-    @property
-    def column_inputs(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in self.tensors if t.over == "col" and t.role != "out")
+    def known_before(self, number: int) -> tuple[Query | Tensor | Reduction | Value, ...]:
+        """What becomes known of a row before pass `number` along it."""
+        if number:
+            return (*self.passes[number - 1].reductions, *self.passes[number].row_values)
+        read = (t for t in self.tensors if t.over == "row" and t.role != "out")
+        return (*(q for q in self.queries if q.what == "index"), *read, *self.passes[0].row_values)
 
     @property
     def last(self) -> Pass:

@@ -30,6 +30,8 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
     plan = schedule(lines, spec, tensors, kinds, rows, cols)
     arguments = tuple(tensors[name] for name in spec.arguments)
     shapes = {name: f"[{', '.join(t.dims)}]" for name, t in spec.arguments.items()}
+    read_of_dims = Query("size", rows), Query("size", cols), Query("index", rows)
+    queries = {e for x in plan.lines for e in walk(x.expr) if isinstance(e, Query)}
     shared = shared_fields(spec, spec_path, arguments, shapes)
     return RowOp(
         **shared,
@@ -44,7 +46,7 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
         passes=plan.passes,
         columns=plan.columns,
         tiles=tuple(_tiles(spec, arguments, len(plan.passes[-1].column_sums))),
-        row_index=any(isinstance(e, Query) and (e.what, e.of) == ("index", rows) for x in lines for e in walk(x.expr)),
+        queries=tuple(q for q in read_of_dims if q in queries),
         kinds=plan.kinds,
     )
 

@@ -14,6 +14,7 @@ from .op import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
+    lines: tuple[Line, ...]  # the program's, with a line for each reduction
     passes: tuple[Pass, ...]
     columns: Columns
     names_read: frozenset[str]
@@ -171,7 +172,7 @@ class _Scheduler:
         sums = self._column_sums(column_stores)
         passes = tuple(self._pass(number, last, stores, sums) for number in range(last + 1))
         used = {n.id for line in self.lines for n in walk(line.expr) if isinstance(n, Name)}
-        return Schedule(passes, self._columns(column_stores, sums), frozenset(used), self.kinds)
+        return Schedule(self.lines, passes, self._columns(column_stores, sums), frozenset(used), self.kinds)
 
     def _check_output(self, line: Line) -> None:
         allowed = frozenset(self.spec.outputs[line.name].dims)

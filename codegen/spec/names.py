@@ -36,7 +36,7 @@ LANGUAGE = frozenset((*CALLED, *REDUCTIONS, *QUERIES, *CASTS))
 KEYWORDS = frozenset(_CPP.split()) | frozenset(keyword.kwlist)
 
 # What follows a spec's name in a kernel, and what it is then.
-_PARTS = "at index next overread pack part parts prefetch reduced row size slice sum term type"
+_PARTS = "index pack parts reduced size slice sum tensor type"
 PARTS = frozenset(_PARTS.split())
 
 

@@ -3,24 +3,17 @@
 // Gradients of RMSNorm with respect to its input and its gain.
 //     dx     = dy * gamma / rms - x * sum(dy * gamma * x) / (rms^3 * cols)
 //     dgamma = sum over rows of dy * x / rms
-#include <baracuda/row/row.cuh>
+#include <baracuda/row/walk.cuh>
 
 namespace baracuda {
 
-// Set by the plan at compile time: the schedule, and the layout of the caller's arrays.
-using Element = BARACUDA_ELEMENT;
-struct Schedule {
-    static constexpr int BARACUDA_SCHEDULE;
-};
-constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
-constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // maximum number of axes that rows lie along
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_DGAMMA = BARACUDA_HAS_DGAMMA;
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 template <typename T> using rms_type = BARACUDA_TYPE_RMS;
 template <typename T> using dgamma_type = BARACUDA_TYPE_DGAMMA;
 
-template <typename T> struct kernel_args {
+struct kernel_args {
     long long stage;
     Space space;
     PerElement<const T, ROW_AXES> dy_;
@@ -30,292 +23,72 @@ template <typename T> struct kernel_args {
     PerElement<T, ROW_AXES> dx_;
     PerCol<dgamma_type<T>, LAYOUT> dgamma_;
     long long parts;  // partial sums of each column
-    acc_of<T>* dgamma_parts;  // [parts, cols]
-    acc_of<T>* proj_reduced;  // [rows], of wide rows
+    acc_t* dgamma_parts;  // [parts, cols]
+    acc_t* proj_reduced;  // [rows], of wide rows
     unsigned* tickets;  // one for each strip of wide rows
 };
 
-// Block b works on rows b * ROWS to (b + 1) * ROWS; a persistent block goes on with rows (b + blocks) * ROWS, ...
-// LANES threads share a row; thread t of them owns packs t, t + LANES, ... of VEC columns. A row that fits in the tile
-// stays in registers: each tensor is read once and written once. A persistent block prefetches the next packed row into
-// shared memory. Dense rows may be misaligned: threads own the same columns, and recompute what they store in aligned
-// packs.
-template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
-    using acc_t = acc_of<T>;
-    using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool IN_REGISTERS = WALK == Walk::REGISTERS || WALK == Walk::STRIP;
-    constexpr bool PREFETCH = IN_REGISTERS && Tile::PERSISTENT && LAYOUT == Layout::PACKED;
-    constexpr bool MISALIGNED = LAYOUT == Layout::DENSE;  // aligned packs differ from the packs of columns
-    // Every block has its own rows: no loop.
-    constexpr bool SINGLE_ITERATION = false;
-    // Values of columns stay in registers.
-    constexpr bool ROW_INVARIANT = IN_REGISTERS;
-    constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
-    constexpr index_t CHUNK_STRIDE = index_t(Tile::LANES) * VEC, TILE = CHUNK_STRIDE * CHUNKS;
-    const Space& space = args.space;
-    const long long rows_size = space.rows;
-    [[maybe_unused]] const long long cols_size = space.cols;
-    const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y
-                            : SINGLE_ITERATION              ? blockIdx.x + (long long)blockIdx.y * gridDim.x
-                                                : blockIdx.x / Tile::CLUSTER;
-    const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
-    // The block's columns: all of the row, an even share in a cluster, or one strip.
-    const ColumnRange<index_t> columns = WALK == Walk::STRIP ? ColumnRange<index_t>::of(blockIdx.x, TILE, space.cols)
-                                                         : block_columns<Tile, VEC, index_t>(space.cols);
-    const index_t first_col = columns.first;
-    const auto column = [lane](index_t tile, int k) { return tile + k * CHUNK_STRIDE + lane * VEC; };
-    [[maybe_unused]] int phase = 0;
-    Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];
-    [[maybe_unused]] acc_t dgamma_sum[CHUNKS][VEC] = {};
-    if constexpr (ROW_INVARIANT) {
-        if (HAS_GAMMA) read<LAYOUT>(gamma_slice, args.gamma_.data, args.gamma_.col_stride, space, column(first_col,
-            0), CHUNK_STRIDE, {columns.end}, false);
+// The passes along a row: what is known before each of them, and what it does with an element.
+struct Program : RowProgram<kernel_args> {
+    using RowProgram::RowProgram;
+    static constexpr int PASSES = 2;
+    using dy_tensor = ElementInput<&kernel_args::dy_>;
+    using x_tensor = ElementInput<&kernel_args::x_>;
+    using gamma_tensor = ColumnInput<&kernel_args::gamma_, HAS_GAMMA>;
+    using rms_tensor = RowInput<&kernel_args::rms_>;
+    using dx_tensor = ElementOutput<&kernel_args::dx_>;
+    using dgamma_sum = ColumnSum<&kernel_args::dgamma_parts, HAS_DGAMMA>;
+    using Tensors = List<dy_tensor, x_tensor, gamma_tensor, rms_tensor, dx_tensor>;
+    using Stores = List<dx_tensor>;
+    using Sums = List<dgamma_sum>;
+
+    acc_t rms_;
+    acc_t r_;
+    acc_t proj_;
+
+    template <class R> __device__ void before(Pass<0>, [[maybe_unused]] const R& row) {
+        rms_ = acc_t(rms_tensor::in(row));
+        r_ = acc_t(1) / rms_;
+        proj_ = acc_t(0);
+    }
+    __device__ static List<dy_tensor, x_tensor, gamma_tensor> reads(Pass<0>);
+    template <class E> __device__ void element(Pass<0>, const E& e) {
+        const acc_t dy_ = acc_t(dy_tensor::in(e));
+        const acc_t x_ = acc_t(x_tensor::in(e));
+        const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_tensor::in(e));
+        const acc_t xhat_ = x_ * r_;
+        const acc_t wdy_ = dy_ * gamma_;
+        proj_ = math::fma(xhat_, wdy_, proj_);
     }
 
-    DYN_SHARED(unsigned char, dynamic);
-    unsigned char* shared = dynamic;
-    [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> dy_prefetch(shared);
-    [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> x_prefetch(shared);
-    static_assert(!PREFETCH || reserves(0
-        + decltype(dy_prefetch)::SHARED_BYTES
-        + decltype(x_prefetch)::SHARED_BYTES
-        ), "the launch reserves the packs");
-    const auto fetch = [&](long long row) {
-        if (row >= rows_size) return;
-        const T* const dy_row = args.dy_.row(space, row);
-        const T* const x_row = args.x_.row(space, row);
-#pragma unroll
-        for (int k = 0; k < CHUNKS; ++k) {
-            if (column(first_col, k) >= columns.end) continue;
-            dy_prefetch.fetch(k, dy_row + column(first_col, k));
-            x_prefetch.fetch(k, x_row + column(first_col, k));
-        }
-    };
-    const auto rms_at = [&](long long row) {
-        return row < rows_size ? acc_t(args.rms_.at(space, row)) : acc_t(0.0);
-    };
-    const long long row_in_block = threadIdx.x / Tile::LANES;
-    if constexpr (Tile::CLUSTER > 1) ClusterExchange<Tile>::init();
-    if constexpr (PREFETCH) fetch(block * Tile::ROWS + row_in_block);
-    acc_t rms_next = rms_at(block * Tile::ROWS + row_in_block);
-    for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
-        const long long row = first + row_in_block;
-        [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
-        const bool live = row < rows_size;
-        const index_t cols = live ? IN_REGISTERS ? columns.end : index_t(space.cols) : 0;
-        const acc_t rms_ = rms_next;
-        rms_next = rms_at(next);
-        const T* const dy_row = args.dy_.row(space, row);
-        const T* const x_row = args.x_.row(space, row);
-        T* const dx_row = args.dx_.row(space, row);
-        [[maybe_unused]] const bool dy_overread = MISALIGNED && args.dy_.overreadable(row);
-        Pack<T, VEC> dy_slice[CHUNKS];
-        [[maybe_unused]] const bool x_overread = MISALIGNED && args.x_.overreadable(row);
-        Pack<T, VEC> x_slice[CHUNKS];
-        if constexpr (PREFETCH) {
-            cp_async_wait_all();
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                if (column(first_col, k) >= cols) continue;
-                dy_prefetch.read(k, dy_slice[k]);
-                x_prefetch.read(k, x_slice[k]);
-            }
-            fetch(next);
-        } else if constexpr (IN_REGISTERS) {
-            read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, {cols},
-                dy_overread);
-            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, {cols},
-                x_overread);
-        }
-        [[maybe_unused]] const acc_t r_ = acc_t(1) / rms_;
-
-        [[maybe_unused]] acc_t proj_part = acc_t(0);
-        if constexpr (IN_REGISTERS) keep_packed(dy_slice);
-        if constexpr (IN_REGISTERS) keep_packed(x_slice);
-        if constexpr (ROW_INVARIANT && HAS_GAMMA) keep_packed(gamma_slice);
-        for (index_t tile = first_col; WALK != Walk::STRIP && (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (!IN_REGISTERS) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
-                    dy_overread);
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
-                    x_overread);
-            }
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                const index_t col = column(tile, k);
-                if (col >= cols) break;
-                [[maybe_unused]] const index_t left = cols - col;
-                if constexpr (!ROW_INVARIANT) gamma_slice[k] = {};
-                if constexpr (!ROW_INVARIANT && HAS_GAMMA)
-                    read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
-#pragma unroll
-                for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
-                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
-                    const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
-                    const acc_t xhat_ = x_ * r_;
-                    const acc_t wdy_ = dy_ * gamma_;
-                    proj_part = math::fma(xhat_, wdy_, proj_part);
-                }
-            }
-            if constexpr (IN_REGISTERS) break;
-        }
-        const acc_t proj_ = WALK == Walk::STRIP ? args.proj_reduced[row]
-            : mean_of(baracuda::reduce_row<Tile, Sum<acc_t>>(proj_part, phase), space);
-        if (WALK == Walk::REDUCE) {
-            if (lane == 0) args.proj_reduced[row] = proj_;
-            continue;
-        }
-
-        if constexpr (IN_REGISTERS) keep_packed(dy_slice);
-        if constexpr (IN_REGISTERS) keep_packed(x_slice);
-        if constexpr (ROW_INVARIANT && HAS_GAMMA) keep_packed(gamma_slice);
-        for (index_t tile = first_col; (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (!IN_REGISTERS) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
-                    dy_overread);
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
-                    x_overread);
-            }
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                const index_t col = column(tile, k);
-                if (col >= cols) break;
-                [[maybe_unused]] const index_t left = cols - col;
-                if constexpr (!ROW_INVARIANT) gamma_slice[k] = {};
-                if constexpr (!ROW_INVARIANT && HAS_GAMMA)
-                    read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
-                Pack<T, VEC> dx_pack;
-#pragma unroll
-                for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
-                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
-                    const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
-                    const acc_t xhat_ = x_ * r_;
-                    const acc_t wdy_ = dy_ * gamma_;
-                    if (HAS_DGAMMA) dgamma_sum[k][i] = math::fma(dy_, xhat_, dgamma_sum[k][i]);
-                    dx_pack.lane[i] = T(r_ * math::fma(-xhat_, proj_, wdy_));
-                }
-                if (!MISALIGNED) write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, first_col, cols);
-            }
-            if constexpr (IN_REGISTERS) break;
-        }
-        if constexpr (MISALIGNED) {
-            // In-place outputs: all threads have read before any of them stores.
-            Tile::row_barrier();
-        if constexpr (IN_REGISTERS && !MISALIGNED) keep_packed(dy_slice);
-        if constexpr (IN_REGISTERS && !MISALIGNED) keep_packed(x_slice);
-        if constexpr (ROW_INVARIANT && !MISALIGNED && HAS_GAMMA) keep_packed(gamma_slice);
-        constexpr bool REREAD = !IN_REGISTERS || MISALIGNED;
-        const int skew = MISALIGNED ? misalignment<VEC>(dx_row + first_col) : 0;
-        Pack<gamma_type<T>, VEC> gamma_slice[CHUNKS];  // other columns than those of the sums
-        for (index_t tile = first_col - skew; (!REREAD || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (REREAD) {
-                read<LAYOUT>(dy_slice, dy_row, args.dy_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols, 0,
-                    index_t(MISALIGNED ? first_col : 0)}, dy_overread);
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols, 0,
-                    index_t(MISALIGNED ? first_col : 0)}, x_overread);
-            }
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                const index_t col = column(tile, k);
-                if (col >= cols) break;
-                [[maybe_unused]] const index_t left = cols - col;
-                if constexpr ((!ROW_INVARIANT || MISALIGNED)) gamma_slice[k] = {};
-                if constexpr ((!ROW_INVARIANT || MISALIGNED) && HAS_GAMMA)
-                    read<LAYOUT>(gamma_slice[k], args.gamma_.data, args.gamma_.col_stride, space, col, cols, false);
-                Pack<T, VEC> dx_pack;
-#pragma unroll
-                for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && !MISALIGNED && i >= left) continue;
-                    const acc_t dy_ = acc_t(value_of(dy_slice[k], i));
-                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
-                    const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));
-                    const acc_t xhat_ = x_ * r_;
-                    const acc_t wdy_ = dy_ * gamma_;
-                    dx_pack.lane[i] = T(r_ * math::fma(-xhat_, proj_, wdy_));
-                }
-                write<LAYOUT>(dx_pack, dx_row, args.dx_.col_stride, space, col, first_col, cols);
-            }
-            if constexpr (!REREAD) break;
-        }
-
-        }
-        if constexpr (SINGLE_ITERATION) break;
+    template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
+        proj_ = row.mean(proj_, args.proj_reduced);
+    }
+    __device__ static List<dy_tensor, x_tensor, gamma_tensor> reads(Pass<1>);
+    template <class E> __device__ void element(Pass<1>, const E& e) {
+        const acc_t dy_ = acc_t(dy_tensor::in(e));
+        const acc_t x_ = acc_t(x_tensor::in(e));
+        const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_tensor::in(e));
+        const acc_t xhat_ = x_ * r_;
+        const acc_t wdy_ = dy_ * gamma_;
+        if constexpr (E::SUMS && HAS_DGAMMA) dgamma_sum::part(e) = math::fma(dy_, xhat_, dgamma_sum::part(e));
+        dx_tensor::store(e, T(r_ * math::fma(-xhat_, proj_, wdy_)));
     }
 
-    if constexpr (IN_REGISTERS) {
-#pragma unroll
-        for (int k = 0; k < CHUNKS; ++k) {
-            const index_t start = first_col + k * CHUNK_STRIDE;
-            if (HAS_DGAMMA) reduce_rows<Tile>(dgamma_sum[k], [&](int place, acc_t sum) {
-                if (start + place < columns.end) args.dgamma_parts[block * space.cols + start + place] = sum;
-            });
-        }
+    template <class S> __device__ void column(long long col, const S& sums) const {
+        const acc_t dgamma_ = dgamma_sum::total(sums);
+        if (HAS_DGAMMA) args.dgamma_.at(args.space, col) = dgamma_type<T>(dgamma_);
     }
-    if (WALK == Walk::REDUCE && block == 0)
-        for (long long strip = threadIdx.x; strip * Tile::LANES * VEC < space.cols; strip += Tile::THREADS)
-            args.tickets[strip] = 0;
-}
-
-// Adds the partial sums of columns [first, end), THREADS / SLICES columns at a time, in a fixed order.
-template <typename T, class Tile, int SLICES>
-__device__ void kernel_columns(const kernel_args<T>& args, long long first, long long end) {
-    using acc_t = acc_of<T>;
-    constexpr int COLUMNS = Tile::THREADS / SLICES;
-    const Space& space = args.space;
-    [[maybe_unused]] const long long rows_size = space.rows, cols_size = space.cols;
-    for (; first < end; first += COLUMNS) {
-        const long long col = first + threadIdx.x % COLUMNS;
-        acc_t dgamma_ = 0;
-        if (HAS_DGAMMA) dgamma_ = baracuda::reduce_parts<Tile::THREADS, SLICES>(args.dgamma_parts + col, args.parts,
-            space.cols, col < end);
-        if (threadIdx.x >= COLUMNS || col >= end) continue;
-        if (HAS_DGAMMA) args.dgamma_.at(space, col) = dgamma_type<T>(dgamma_);
-    }
-}
-
-// Rows in registers: stage 0 works on rows, stage 1 adds partial sums of columns. Wide rows with column sums: stage 0
-// computes the row reductions, stage 1 does the last pass strip by strip, and the last block of a strip adds its
-// columns.
-template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
-    if (args.stage == 0) launch_dependent_grids();
-    else wait_on_dependent_grids();
-    if constexpr (Tile::WIDE) {
-        constexpr long long STRIP = Tile::LANES * (16 / sizeof(T));
-        if (args.stage == 0) return kernel_rows<T, Tile, Walk::REDUCE>(args);
-        kernel_rows<T, Tile, Walk::STRIP>(args);
-        if (is_last_block(args.tickets + blockIdx.x, gridDim.y))
-            kernel_columns<T, Tile, 1>(args, blockIdx.x * STRIP, min((blockIdx.x + 1) * STRIP, args.space.cols));
-    } else if (args.stage == 0) {
-        kernel_rows<T, Tile, Walk::REGISTERS>(args);
-    } else {
-        constexpr int COLUMNS = Tile::THREADS / REDUCE_SLICES;
-        const long long first = (long long)blockIdx.x * COLUMNS;
-        kernel_columns<T, Tile, REDUCE_SLICES>(args, first, min(first + COLUMNS, args.space.cols));
-    }
-}
+};
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-using KernelTile = TileOf<Schedule>;
-// Other layouts take more registers.
-constexpr int BLOCKS_PER_SM = LAYOUT <= Layout::DENSE ? Schedule::BLOCKS_PER_SM : 1;
-
-extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::THREADS, BLOCKS_PER_SM)
-    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
-    kernel<Element, KernelTile>(args);
+extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile::THREADS, BLOCKS_PER_SM)
+    BARACUDA_SYMBOL(__grid_constant__ const kernel_args args) {
+    run<Program, ScheduledTile>(args);
 }
-// @lines templates/row.cu.jinja:77 3 +1 1 -1 1 +1 11 +1 1 -1 1 +2 1 -1 1 -1 2 +1 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1
-// @lines +1 1 +2 1 +1 1 +1 22 +3 11 +1 1 +2 1 +1 1 +1 1 -1 1 +2 2 +1 2 +2 1 -1 1 +2 1 +1 1 -1 1 +1 3 +1 1 -1 1 +1 3 +1
-// @lines 1 -1 1 +1 2 +2 2 +1 1 +1 2 +1 1 +2 1 +1 5 +4 2 +2 1 -1 1 -1 1 +2 2 -2 2 +2 5 +1 1 -1 1 +1 3 +1 1 -1 1 -1 1 -1
-// @lines 1 +2 1 +3 2 +15 1 -260 1 -1 1 -1 1 +10 2 +2 1 -1 1 -1 1 -1 1 +4 6 +1 3 +5 3 +4 1 -1 1 -1 1 +3 1 -1 1 +3 1 +8 1
-// @lines +5 3 +207 1 -1 1 -27 1 +1 1 +1 3 -256 1 -1 1 -1 1 +10 2 +2 1 -1 1 -1 1 -1 1 +4 6 +1 3 +3 1 +1 3 +4 1 -1 1 -1 1
-// @lines +3 1 -1 1 +6 1 +3 1 +1 1 +1 1 +3 3 +197 1 +1 1 +1 1 -270 1 -1 1 -1 1 +2 2 +1 1 +4 2 +2 1 -1 1 -1 1 -1 1 +4 6
-// @lines +1 3 +3 1 +1 3 +4 1 -1 1 -1 1 +3 1 -1 1 +10 1 +1 1 +2 1 +2 4 +203 1 +8 3 +1 4 +1 3 +1 5 +1 2 +1 7 +3 2 +1 2 -1
-// @lines 1 +2 1 +8 1 +2 3 +1 4 +1 15 +3 14
+// @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 4 +1 1 -1 1 +2 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +6 1 +1
+// @lines 1 +2 1 +1 1 +1 6 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 2 +2 1 +1 1 -1 1 +5 1 +1 1 +1 2 +4 1 -1 1 -1
+// @lines 1 +2 1 -1 1 +2 1 +7 2 -34 1 +1 1 +7 1 +1 2 +4 1 -1 1 -1 1 +2 1 -1 1 +5 1 +2 1 +1 2 +3 1 +1 1 +9 1 +2 1 +1 10

@@ -2,199 +2,70 @@
 //
 // Softmax along one axis.
 //     y = exp(x - max(x)) / sum(exp(x - max(x)))
-#include <baracuda/row/row.cuh>
+#include <baracuda/row/walk.cuh>
 
 namespace baracuda {
 
-// Set by the plan at compile time: the schedule, and the layout of the caller's arrays.
-using Element = BARACUDA_ELEMENT;
-struct Schedule {
-    static constexpr int BARACUDA_SCHEDULE;
-};
-constexpr Layout LAYOUT = Layout::BARACUDA_LAYOUT;
-constexpr int ROW_AXES = BARACUDA_ROW_AXES;  // maximum number of axes that rows lie along
-
-template <typename T> struct kernel_args {
+struct kernel_args {
     long long stage;
     Space space;
     PerElement<const T, ROW_AXES> x_;
     PerElement<T, ROW_AXES> y_;
 };
 
-// Block b works on rows b * ROWS to (b + 1) * ROWS; a persistent block goes on with rows (b + blocks) * ROWS, ...
-// LANES threads share a row; thread t of them owns packs t, t + LANES, ... of VEC columns. A row that fits in the tile
-// stays in registers: each tensor is read once and written once. A persistent block prefetches the next packed row into
-// shared memory. Dense rows may be misaligned: threads own the same columns, and recompute what they store in aligned
-// packs.
-template <typename T, class Tile, Walk WALK> __device__ void kernel_rows(const kernel_args<T>& args) {
-    using acc_t = acc_of<T>;
-    using index_t = typename ColumnIndex<Tile::WIDE>::type;
-    constexpr bool IN_REGISTERS = WALK == Walk::REGISTERS || WALK == Walk::STRIP;
-    constexpr bool PREFETCH = IN_REGISTERS && Tile::PERSISTENT && LAYOUT == Layout::PACKED;
-    constexpr bool MISALIGNED = LAYOUT == Layout::DENSE;  // aligned packs differ from the packs of columns
-    // Every block has its own rows: no loop.
-    constexpr bool SINGLE_ITERATION = ROW_AXES == 1 && !Tile::PERSISTENT;
-    // Values of columns stay in registers.
-    constexpr bool ROW_INVARIANT = false;
-    constexpr int VEC = 16 / sizeof(T), CHUNKS = WALK == Walk::STRIP ? 1 : Tile::CHUNKS;
-    constexpr index_t CHUNK_STRIDE = index_t(Tile::LANES) * VEC, TILE = CHUNK_STRIDE * CHUNKS;
-    const Space& space = args.space;
-    const long long rows_size = space.rows;
-    [[maybe_unused]] const long long cols_size = space.cols;
-    const int lane = threadIdx.x % Tile::LANES;
-    const long long block = WALK == Walk::STRIP ? blockIdx.y
-                            : SINGLE_ITERATION              ? blockIdx.x + (long long)blockIdx.y * gridDim.x
-                                                : blockIdx.x / Tile::CLUSTER;
-    const long long blocks = WALK == Walk::STRIP ? gridDim.y : gridDim.x / Tile::CLUSTER;
-    // The block's columns: all of the row, an even share in a cluster, or one strip.
-    const ColumnRange<index_t> columns = WALK == Walk::STRIP ? ColumnRange<index_t>::of(blockIdx.x, TILE, space.cols)
-                                                         : block_columns<Tile, VEC, index_t>(space.cols);
-    const index_t first_col = columns.first;
-    const auto column = [lane](index_t tile, int k) { return tile + k * CHUNK_STRIDE + lane * VEC; };
-    [[maybe_unused]] int phase = 0;
-    if constexpr (ROW_INVARIANT) {
+// The passes along a row: what is known before each of them, and what it does with an element.
+struct Program : RowProgram<kernel_args> {
+    using RowProgram::RowProgram;
+    static constexpr int PASSES = 3;
+    using x_tensor = ElementInput<&kernel_args::x_>;
+    using y_tensor = ElementOutput<&kernel_args::y_>;
+    using Tensors = List<x_tensor, y_tensor>;
+    using Stores = List<y_tensor>;
+    using Sums = List<>;
+
+    acc_t e_max_;
+    acc_t y_sum_;
+    acc_t y_once_;
+
+    template <class R> __device__ void before(Pass<0>, [[maybe_unused]] const R& row) {
+        e_max_ = -math::infinity<acc_t>();
+    }
+    __device__ static List<x_tensor> reads(Pass<0>);
+    template <class E> __device__ void element(Pass<0>, const E& e) {
+        const acc_t x_ = acc_t(x_tensor::in(e));
+        e_max_ = math::maximum(e_max_, x_);
     }
 
-    DYN_SHARED(unsigned char, dynamic);
-    unsigned char* shared = dynamic;
-    [[maybe_unused]] const Prefetch<T, VEC, CHUNKS, Tile::THREADS> x_prefetch(shared);
-    static_assert(!PREFETCH || reserves(0
-        + decltype(x_prefetch)::SHARED_BYTES
-        ), "the launch reserves the packs");
-    const auto fetch = [&](long long row) {
-        if (row >= rows_size) return;
-        const T* const x_row = args.x_.row(space, row);
-#pragma unroll
-        for (int k = 0; k < CHUNKS; ++k) {
-            if (column(first_col, k) >= columns.end) continue;
-            x_prefetch.fetch(k, x_row + column(first_col, k));
-        }
-    };
-    const long long row_in_block = threadIdx.x / Tile::LANES;
-    if constexpr (Tile::CLUSTER > 1) ClusterExchange<Tile>::init();
-    if constexpr (PREFETCH) fetch(block * Tile::ROWS + row_in_block);
-    for (long long first = block * Tile::ROWS; first < rows_size; first += blocks * Tile::ROWS) {
-        const long long row = first + row_in_block;
-        [[maybe_unused]] const long long next = row + blocks * Tile::ROWS;
-        const bool live = row < rows_size;
-        const index_t cols = live ? IN_REGISTERS ? columns.end : index_t(space.cols) : 0;
-        const T* const x_row = args.x_.row(space, row);
-        T* const y_row = args.y_.row(space, row);
-        [[maybe_unused]] const bool x_overread = MISALIGNED && args.x_.overreadable(row);
-        Pack<T, VEC> x_slice[CHUNKS];
-        if constexpr (PREFETCH) {
-            cp_async_wait_all();
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                if (column(first_col, k) >= cols) continue;
-                x_prefetch.read(k, x_slice[k]);
-            }
-            fetch(next);
-        } else if constexpr (IN_REGISTERS) {
-            read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(first_col, 0), CHUNK_STRIDE, {cols},
-                x_overread);
-        }
-
-        [[maybe_unused]] acc_t e_max_part = -math::infinity<acc_t>();
-        if constexpr (IN_REGISTERS) keep_packed(x_slice);
-        for (index_t tile = first_col; WALK != Walk::STRIP && (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (!IN_REGISTERS) {
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
-                    x_overread);
-            }
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                const index_t col = column(tile, k);
-                if (col >= cols) break;
-                [[maybe_unused]] const index_t left = cols - col;
-#pragma unroll
-                for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
-                    e_max_part = math::maximum(e_max_part, x_);
-                }
-            }
-            if constexpr (IN_REGISTERS) break;
-        }
-        const acc_t e_max_ = baracuda::reduce_row<Tile, Max<acc_t>>(e_max_part, phase);
-
-        [[maybe_unused]] acc_t y_sum_part = acc_t(0);
-        if constexpr (IN_REGISTERS) keep_packed(x_slice);
-        for (index_t tile = first_col; WALK != Walk::STRIP && (IN_REGISTERS || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (!IN_REGISTERS) {
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols},
-                    x_overread);
-            }
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                const index_t col = column(tile, k);
-                if (col >= cols) break;
-                [[maybe_unused]] const index_t left = cols - col;
-#pragma unroll
-                for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && i >= left) continue;
-                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
-                    const acc_t e_ = math::exp_for<T>(x_ - e_max_);
-                    y_sum_part = y_sum_part + e_;
-                }
-            }
-            if constexpr (IN_REGISTERS) break;
-        }
-        const acc_t y_sum_ = baracuda::reduce_row<Tile, Sum<acc_t>>(y_sum_part, phase);
-        [[maybe_unused]] const acc_t y_once_ = acc_t(1) / y_sum_;
-
-        {
-        if constexpr (IN_REGISTERS && !MISALIGNED) keep_packed(x_slice);
-        constexpr bool REREAD = !IN_REGISTERS || MISALIGNED;
-        const int skew = MISALIGNED ? misalignment<VEC>(y_row + first_col) : 0;
-        for (index_t tile = first_col - skew; (!REREAD || column(tile, 0) < cols); tile += TILE) {
-            if constexpr (REREAD) {
-                read<LAYOUT>(x_slice, x_row, args.x_.col_stride, space, column(tile, 0), CHUNK_STRIDE, {cols, 0,
-                    index_t(MISALIGNED ? first_col : 0)}, x_overread);
-            }
-#pragma unroll
-            for (int k = 0; k < CHUNKS; ++k) {
-                const index_t col = column(tile, k);
-                if (col >= cols) break;
-                [[maybe_unused]] const index_t left = cols - col;
-                Pack<T, VEC> y_pack;
-#pragma unroll
-                for (int i = 0; i < VEC; ++i) {
-                    if (LAYOUT != Layout::PACKED && !MISALIGNED && i >= left) continue;
-                    const acc_t x_ = acc_t(value_of(x_slice[k], i));
-                    const acc_t e_ = math::exp_for<T>(x_ - e_max_);
-                    y_pack.lane[i] = T(e_ * y_once_);
-                }
-                write<LAYOUT>(y_pack, y_row, args.y_.col_stride, space, col, first_col, cols);
-            }
-            if constexpr (!REREAD) break;
-        }
-
-        }
-        if constexpr (SINGLE_ITERATION) break;
+    template <class R> __device__ void before(Pass<1>, [[maybe_unused]] const R& row) {
+        e_max_ = row.max(e_max_);
+        y_sum_ = acc_t(0);
     }
-}
+    __device__ static List<x_tensor> reads(Pass<1>);
+    template <class E> __device__ void element(Pass<1>, const E& e) {
+        const acc_t x_ = acc_t(x_tensor::in(e));
+        const acc_t e_ = math::exp_for<T>(x_ - e_max_);
+        y_sum_ = y_sum_ + e_;
+    }
 
-// Rows in registers: stage 0 works on rows, stage 1 adds partial sums of columns. Wide rows with column sums: stage 0
-// computes the row reductions, stage 1 does the last pass strip by strip, and the last block of a strip adds its
-// columns.
-template <typename T, class Tile> __device__ void kernel(const kernel_args<T>& args) {
-    kernel_rows<T, Tile, Tile::WIDE ? Walk::WIDE : Walk::REGISTERS>(args);
-}
+    template <class R> __device__ void before(Pass<2>, [[maybe_unused]] const R& row) {
+        y_sum_ = row.sum(y_sum_);
+        y_once_ = acc_t(1) / y_sum_;
+    }
+    __device__ static List<x_tensor> reads(Pass<2>);
+    template <class E> __device__ void element(Pass<2>, const E& e) {
+        const acc_t x_ = acc_t(x_tensor::in(e));
+        const acc_t e_ = math::exp_for<T>(x_ - e_max_);
+        y_tensor::store(e, T(e_ * y_once_));
+    }
+};
 
 }  // namespace baracuda
 
 using namespace baracuda;
 
-using KernelTile = TileOf<Schedule>;
-// Other layouts take more registers.
-constexpr int BLOCKS_PER_SM = LAYOUT <= Layout::DENSE ? Schedule::BLOCKS_PER_SM : 1;
-
-extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(KernelTile::THREADS, BLOCKS_PER_SM)
-    BARACUDA_SYMBOL(__grid_constant__ const kernel_args<Element> args) {
-    kernel<Element, KernelTile>(args);
+extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile::THREADS, BLOCKS_PER_SM)
+    BARACUDA_SYMBOL(__grid_constant__ const kernel_args args) {
+    run<Program, ScheduledTile>(args);
 }
-// @lines templates/row.cu.jinja:77 3 +1 1 +1 12 +6 3 +1 1 -1 1 +15 22 +3 11 +6 1 +4 2 +1 2 +2 1 +2 1 +1 1 +1 3 +1 1 +1
-// @lines 3 +1 1 +1 2 +7 2 +1 1 +4 5 +8 1 -1 1 +2 2 +2 5 +1 1 +1 3 +1 1 -1 1 +2 2 +19 1 -260 1 +10 2 +2 1 -1 1 +4 6 +9 3
-// @lines +4 1 +7 1 +8 1 +5 3 +207 2 -18 1 -260 1 +10 2 +2 1 -1 1 +4 6 +9 3 +4 1 +3 1 +3 1 +8 1 +5 3 +207 1 -34 2 +21 1
-// @lines -266 1 +2 2 +6 2 +2 1 -1 1 +4 6 +7 1 +1 3 +4 1 +3 1 +10 1 +1 1 +2 1 +2 4 +203 1 +8 2 +17 2 +34 4 +17 1 +1 14
+// @lines templates/row.cu.jinja:1 3 +1 1 +1 4 +7 3 +1 1 -1 1 +15 6 +1 1 -1 1 +1 4 +1 1 -1 1 -1 2 +2 1 +7 1 +1 1 +1 2 +4
+// @lines 1 +5 1 +7 2 -34 1 +1 1 +5 1 +1 1 +1 2 +4 1 +2 1 +2 1 +7 2 -34 1 +1 1 -1 1 +7 1 +1 2 +4 1 +2 1 +8 1 +1 1 +21 10

@@ -59,6 +59,7 @@ template <Layout LAYOUT> __device__ long long column_offset(long long col, const
 
 // A tensor with a value for each element, row or column. Rows lie along at most AXES axes.
 template <typename T, int AXES> struct PerElement {
+    using element_t = T;
     T* data;
     long long row_stride[MAX_AXES], col_stride[MAX_AXES];
     long long overread_from, overread_to;  // rows whose neighbouring two packs on either side are in the tensor
@@ -68,6 +69,7 @@ template <typename T, int AXES> struct PerElement {
     __device__ bool overreadable(long long row) const { return row >= overread_from && row < overread_to; }
 };
 template <typename T, int AXES> struct PerRow {
+    using element_t = T;
     T* data;
     long long row_stride[MAX_AXES];
     __device__ T& at(const Space& space, long long row) const {
@@ -75,6 +77,7 @@ template <typename T, int AXES> struct PerRow {
     }
 };
 template <typename T, Layout LAYOUT> struct PerCol {
+    using element_t = T;
     T* data;
     long long col_stride[MAX_AXES];
     __device__ T& at(const Space& space, long long col) const {

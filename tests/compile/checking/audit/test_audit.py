@@ -24,6 +24,7 @@ from baracuda.checking.audit.vectors import pointers
 from baracuda.checking.listing import planned
 from baracuda.checking.listing.sample import sample
 from baracuda.checking.listing.variants import rows_of, sources_of, variants_of
+from baracuda.checking.mutation.mutants.inline_headers import with_headers
 from baracuda.cli.kernels.audit_report import Audit
 from baracuda.cli.kernels.check import every_arch
 from baracuda.codegen.lower.op import Allowance, RowOp
@@ -399,13 +400,14 @@ def test_committed_kernels_keep_their_contracts(monkeypatch: pytest.MonkeyPatch)
     ("old", "new", "rule"),
     [
         (r"__launch_bounds__\([^)]*, BLOCKS_PER_SM\)", "__launch_bounds__(256, 6)", "spills"),
-        (r"args\.dgamma_parts\[(.*?)\] = (.*?);", r"atomicAdd(&args.dgamma_parts[\1], \2);", "float atomics"),
-        (r"_slice\[k\], i\)", "_slice[k], int((i + rows_size) % VEC))", "local memory"),
+        (r"S::parts\(args\)\[(.*?)\] = (.*?);", r"atomicAdd(&S::parts(args)[\1], \2);", "float atomics"),
+        (r"(packs<ElementInput>\(e\.elements\)\[e\.k\], )e\.i\)", r"\1int((e.i + e.row) % 8))", "local memory"),
     ],
 )
 def test_an_edited_generated_kernel_is_caught(old: str, new: str, rule: str) -> None:
-    """Edits to the text of a real kernel show in the audit of its binary."""
+    """Edits to the text of a real kernel, headers included, show in the audit of its binary."""
     source = kernel("rms_norm_backward", "bf16")[2]
-    text = re.sub(old, new, source.text)
-    assert text != source.text
+    unchanged = with_headers(source.text, source.path)
+    text = re.sub(old, new, unchanged)
+    assert text != unchanged
     assert rule in broken(look(replace(source, text=text)), "rms_norm_backward")

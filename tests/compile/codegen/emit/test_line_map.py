@@ -226,17 +226,17 @@ def broken(folder: Path, line: str, replacement: str) -> tuple[str, Registered, 
 
 
 # A part of one line of the template, what is there instead, and the generated line that is wrong then.
-IN_A_LOOP = f"{20 * ' '}const {{{{ t | value_type }}}} {{{{ t.local }}}} = "
+IN_A_LOOP = '{{ t | read("e") }};'
 MISTAKES = {
     "once": (
-        "    const int lane = ",
-        "    const int lane = lost + ",
-        "    const int lane = lost + threadIdx.x % Tile::LANES;",
+        "    static constexpr int PASSES = ",
+        "    static constexpr int PASSES = lost + ",
+        "    static constexpr int PASSES = lost + 2;",
     ),
     "in a loop": (
         IN_A_LOOP,
-        IN_A_LOOP + "{{ 'lost + ' if t.name == 'gamma' }}",
-        f"{20 * ' '}const acc_t gamma_ = lost + !HAS_GAMMA ? acc_t(1.0) : acc_t(value_of(gamma_slice[k], i));",
+        "{{ 'lost + ' if t.name == 'gamma' }}" + IN_A_LOOP,
+        f"{8 * ' '}const acc_t gamma_ = lost + !HAS_GAMMA ? acc_t(1.0) : acc_t(gamma_tensor::in(e));",
     ),
 }
 
@@ -260,11 +260,11 @@ def test_errors_name_the_templates_line_and_show_the_generated_one(tmp_path: Pat
 # What the line of a mistake in `{{ v.expr | cuda }}` gives a value, and where the specs say so; and lines without such.
 FIELDS = {
     "acc_t xhat_ = lost + x_ * r_;": "rms_norm_backward: program: xhat = x * r",
-    "proj_part = lost(xhat_, wdy_, proj_part);": "rms_norm_backward: program: proj = mean(xhat * wdy, cols)",
-    "dx_pack.lane[i] = T(lost + r_ * wdy_);": "rms_norm_backward: program: dx = r * fma(-xhat, proj, wdy)",
-    "read<LAYOUT>(gamma_slice, args.gamma_.data, lost);": "rms_norm_backward: inputs.gamma",
+    "proj_ = lost(xhat_, wdy_, proj_);": "rms_norm_backward: program: proj = mean(xhat * wdy, cols)",
+    "dx_tensor::store(e, T(lost + r_ * wdy_));": "rms_norm_backward: program: dx = r * fma(-xhat, proj, wdy)",
+    "using gamma_tensor = ColumnInput<&kernel_args::lost>;": "rms_norm_backward: inputs.gamma",
     "constexpr bool HAS_GAMMA = lost;": "rms_norm_backward: descriptor.has_gamma",
-    "acc_t(lost(args.rms_.at(space, row)));": "rms_norm_backward: inputs.rms",
+    "acc_t(lost(rms_tensor::in(row)));": "rms_norm_backward: inputs.rms",
     "args.y_.at(space, row) = lost;": "rms_norm: program: y = x * (1 / rms) * gamma",
     "if (threadIdx.x == lost) return;": "",
     "static constexpr int BLOCK_K = lost;": "",
@@ -302,7 +302,7 @@ def test_errors_show_the_specs_field_below_the_templates_line(tmp_path: Path, mi
 
 def test_findings_name_the_templates_line(tmp_path: Path) -> None:
     """What a kernel does wrong when it runs is reported where a person would change it."""
-    place, row, _ = broken(tmp_path, "        const bool live = ", "        __trap(); const bool live = ")
+    place, row, _ = broken(tmp_path, "        {{ v | assignment }};", "        __trap(); {{ v | assignment }};")
     descriptor = RMSNormDescriptor(input_shape=(2, 8), norm_axes_mask=2, eps=1e-6, has_gamma=False, element="f32")
     plan = RMSNormPlan(descriptor, row, frozenset(["packed"]))
     x = np.ones((2, 8), np.float32)

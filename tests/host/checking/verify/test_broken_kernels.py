@@ -28,9 +28,9 @@ DEFECTS = {
     "barrier missing": (r"= value;\n        Tile::row_barrier\(\);", "= value;", BLOCK),
     "barrier missing, wide rows": (r"= value;\n        Tile::row_barrier\(\);", "= value;", WIDE),
     "scratch not alternated": (r"\[phase & 1\]\.of_warp", "[0].of_warp", BLOCK),
-    "accumulator too narrow": (r"(\w+_part) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
-    "column sum too narrow": (r"(\w+_sum\[k\]\[i\]) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
-    "guard dropped": (r"if \(col >= cols\) break;", "", WARP),
+    "accumulator too narrow": (r"(\w+_) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
+    "column sum too narrow": (r"(\w+_sum::part\(e\)) = (math::fma\([^;]+);", r"\1 = acc_t(T(\2));", BLOCK),
+    "guard dropped": (r"if \(col >= at\.cols\) break;", "", WARP),
     "read guard dropped": (
         r"if \(col \+ i >= from && col \+ i < cols\)\n +(load_element.*;)\n.*else .*",
         r"\1",
@@ -38,15 +38,19 @@ DEFECTS = {
     ),
     "write guard dropped": (r"if \(col \+ i >= from && col \+ i < cols\) row\[", "row[", WARP),
     "row offset of the wrong tensor": (
-        r"args\.dy_\.row\(space, row\)",
-        "(args.dy_.data + (args.x_.row(space, row) - args.x_.data))",
+        r"\.data = O::of\(args\)\.row\(args\.space, row\);",
+        ".data = O::of(args).data + (args.x_.row(args.space, row) - args.x_.data);",
         WARP,
     ),
-    "column stride of the wrong tensor": (r"dx_row, args\.dx_\.col_stride", "dx_row, args.x_.col_stride", BLOCK),
-    "row stride ignored": (r"args\.rms_\.at\(space, row\)", "args.rms_.data[row]", WARP),
+    "column stride of the wrong tensor": (
+        r"(packs<O>\(stored\)\[0\], .*)O::of\(args\)\.col_stride",
+        r"\1args.x_.col_stride",
+        BLOCK,
+    ),
+    "row stride ignored": (r"O::of\(args\)\.at\(args\.space, row\)", "O::of(args).data[row]", WARP),
     "rows skipped": (r"first \+= blocks \* Tile::ROWS", "first += (blocks + 1) * Tile::ROWS", WARP),
-    "rows beyond the end": (r"const bool live = row < rows_size;", "const bool live = true;", WARP),
-    "reads ahead of the wrong row": (r"fetch\(next\);", "fetch(row);", WARP),
+    "rows beyond the end": (r"const bool live = row < args\.space\.rows;", "const bool live = true;", WARP),
+    "reads ahead of the wrong row": (r"fetch\(ahead, next\);", "fetch(ahead, row);", WARP),
     "copies not waited for": (r"cp_async_wait_all\(\);", "", WARP),
     "rows of a block left out": (r"group < GROUPS; \+\+group", "group + 1 < GROUPS; ++group", WARP),
     "joined from the wrong byte": (r"skew \* int\(sizeof\(T\)\)", "(skew ^ 1) * int(sizeof(T))", WARP),
@@ -58,7 +62,7 @@ DEFECTS = {
     "mean over the wrong size": (r"\* space\.per_col", "/ (1 / space.per_col + 1)", WARP),
     "constant slightly wrong": (r"acc_t\(1\) / rms_", "acc_t(1.000001) / rms_", WARP),
     "strip finished too early": (r"\+ 1 == blocks", "+ 2 == blocks", WIDE),
-    "gathered by the wrong row": (r"_reduced\[row\] = ", "_reduced[row ^ 1] = ", WIDE),
+    "gathered by the wrong row": (r"reduced\[index\] = ", "reduced[index ^ 1] = ", WIDE),
 }
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import baracuda.runtime as rt
+from baracuda.checking.verify import run
+from baracuda.codegen.emit.generate import generate
 from baracuda.generated import RMSNormBackwardDescriptor, RMSNormBackwardPlan
 
 
@@ -22,3 +27,35 @@ def test_a_launch_reserves_what_is_prefetched_and_no_more(beside: int) -> None:
     device.load(source)
     with pytest.raises(rt.CompileError, match="the launch reserves the packs"):
         device.load(replace(source, defines=defines, dynamic_shared=bytes_there))
+
+
+GAIN = """op: gain
+doc: Columns times their gains.
+formula: y = x * gamma
+source: none
+
+descriptor:
+  axis: {doc: the axis of the columns}
+dims: {rows: rest, cols: axis}
+inputs:
+  x: what is multiplied
+  gamma: {dims: [cols], doc: gain of each column}
+outputs: {y: the result}
+program: y = x * gamma
+reference: y = x * gamma
+
+tests:
+  cases:
+    - {input_shape: [5, 97], axis: 1}
+"""
+
+
+def test_a_misaligned_row_in_place_that_is_not_reduced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No barrier stands between what one thread reads and another stores, so no thread reads what others store."""
+    specs = tmp_path / "specs"
+    specs.mkdir()
+    (specs / "gain.yaml").write_text(GAIN)
+    generate(specs, tmp_path / "gains")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    assert run(specs, "gains", check=True, extra=["-k", "in_place and f32_row"]) == 0

@@ -22,7 +22,7 @@ _FUNCTIONS = {
     **{"__shfl_xor_sync": "__shfl_down_sync", "__shfl_down_sync": "__shfl_xor_sync"},
 }
 _PLACES = frozenset({"threadIdx", "blockIdx", "gridDim", "blockDim"})
-_SIBLING = re.compile(r"\w+?(_row|_slice|_pack|_part|_sum|_parts|_reduced|_type)")
+_SIBLING = re.compile(r"\w+?(_tensor|_slice|_pack|_sum|_parts|_reduced|_type)")
 
 
 def tensor(code: Code) -> Iterator[Edit]:
@@ -69,7 +69,7 @@ def _others(code: Code, name: str, member: str) -> list[str]:
 
 
 def sibling(code: Code) -> Iterator[Edit]:
-    """Another name with the same ending: `x_slice` for `dy_slice`."""
+    """Another name with the same ending: `x_tensor` for `dy_tensor`."""
     for at, token in code.each():
         match = _SIBLING.fullmatch(token.text)
         if match is None or code.is_declared(at):

@@ -121,7 +121,7 @@ def test_what_a_kernel_reaches() -> None:
 
 
 KINDS = {"x": "PerElement", "y": "PerElement", "m": "PerRow", "n": "PerRow", "w": "PerCol"}
-SIBLINGS = ("x_row", "y_row", "x_slice", "rows_size", "cols_size", "f")
+SIBLINGS = ("x_tensor", "y_tensor", "x_slice", "rows_size", "cols_size", "f")
 MUTATED: dict[str, tuple[str, set[str]]] = {
     "comparison": ("if (a < b<c>(d) && e == f) { }", {"< -> <=", "== -> !="}),
     "connective": (
@@ -177,7 +177,7 @@ MUTATED: dict[str, tuple[str, set[str]]] = {
             "args.m.at(s, r) -> args.m.data[&args.n.at(s, r) - args.n.data]",
         },
     ),
-    "sibling": ("T* const x_row = f; read(x_slice, x_row);", {"x_row -> y_row"}),
+    "sibling": ("T x_tensor = f; read(x_slice, x_tensor);", {"x_tensor -> y_tensor"}),
     "twin": (
         "a = space.rows + rows_size * Tile::LANES + blockIdx.x; long long rows = cols_size;",
         {"rows -> cols", "rows_size -> cols_size", "cols_size -> rows_size", "LANES -> ROWS", "x -> y"},
@@ -361,7 +361,7 @@ def test_a_mutant_that_crashes_or_hangs_is_killed(monkeypatch: pytest.MonkeyPatc
     assert verdict.judged_apart(lambda: verdict.Verdict("survived")) == verdict.Verdict("survived")
 
 
-@pytest.mark.parametrize("op", ["repeat", "causal_conv1d_update", "flash_sdpa"])
+@pytest.mark.parametrize("op", ["repeat", "rms_norm", "causal_conv1d_update", "flash_sdpa"])
 def test_mutants_are_of_what_a_kernel_is_compiled_from(op: str) -> None:
     """Each kernel's source is changed where the mutant says, in the headers of its own architecture."""
     loaded = load_folder(ROOT / "specs")

@@ -29,6 +29,7 @@ class Tensor:
     role: str  # "in", "out" or "inout"
     shape: tuple[int, ...]
     kind: ElementKind
+    drawn: tuple[float, float] | None = None  # the range that its numbers are from
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +83,8 @@ class Case:
         """The present arguments with default shapes and types."""
         shapes = plan.shapes()
         present = [(n, a) for n, a in plan.ARGUMENTS.items() if plan.present(n)]
-        return [Tensor(n, a.role, tuple(shapes[n][0]), plan.elements_of(n)[0]) for n, a in present]
+        drawn = self.spec.tests.ranges
+        return [Tensor(n, a.role, tuple(shapes[n][0]), plan.elements_of(n)[0], drawn.get(n)) for n, a in present]
 
     def flops(self) -> int | None:
         """Additions and multiplications, if the spec counts them."""

@@ -94,17 +94,24 @@ class TorchMachine:
         return facts
 
     def random(self, tensor: Tensor) -> Any:
-        """Standard normal numbers."""
-        dtype = self._dtype(tensor.kind)
+        """Numbers of the range that tests draw from, else standard normal ones."""
+        dtype, drawn = self._dtype(tensor.kind), tensor.drawn
         if not dtype.is_floating_point:
-            raise AssertionError(f"no benchmark draws {tensor.kind} for {tensor.name!r}")
+            if drawn is None:
+                raise AssertionError(f"no benchmark draws {tensor.kind} for {tensor.name!r} without tests.ranges")
+            low, high = map(int, drawn)
+            return self.torch.randint(low, high + 1, tensor.shape, dtype=dtype, device=self.place)
         wide = self.torch.float64 if dtype == self.torch.float64 else self.torch.float32
         draw = wide if dtype.itemsize == 1 else dtype
-        return self.torch.randn(tensor.shape, dtype=draw, device=self.place).to(dtype)
+        if drawn is None:
+            return self.torch.randn(tensor.shape, dtype=draw, device=self.place).to(dtype)
+        return self.torch.empty(tensor.shape, dtype=draw, device=self.place).uniform_(*drawn).to(dtype)
 
     def poisoned(self, tensor: Tensor) -> Any:
-        """NaN everywhere, which a comparison cannot overlook."""
-        return self.torch.full(tensor.shape, float("nan"), dtype=self._dtype(tensor.kind), device=self.place)
+        """NaN everywhere, or the largest whole number, which a comparison cannot overlook."""
+        dtype = self._dtype(tensor.kind)
+        poison = float("nan") if dtype.is_floating_point else self.torch.iinfo(dtype).max
+        return self.torch.full(tensor.shape, poison, dtype=dtype, device=self.place)
 
     def scratch(self, nbytes: int) -> Any:
         """Workspace of plans, as dirty as the caller's may be."""

@@ -9,6 +9,10 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 MODULES = {
+    "AdamWDescriptor": "optimizer.adamw",
+    "AdamWMasterDescriptor": "optimizer.adamw_master",
+    "AdamWMasterPlan": "optimizer.adamw_master",
+    "AdamWPlan": "optimizer.adamw",
     "AlibiBackwardDescriptor": "attention.alibi_backward",
     "AlibiBackwardPlan": "attention.alibi_backward",
     "AlibiDescriptor": "attention.alibi",
@@ -23,6 +27,8 @@ MODULES = {
     "DropoutBackwardPlan": "random.dropout_backward",
     "DropoutDescriptor": "random.dropout",
     "DropoutPlan": "random.dropout",
+    "EMADescriptor": "optimizer.ema",
+    "EMAPlan": "optimizer.ema",
     "FlashSdpaBackwardDescriptor": "attention.flash_sdpa_backward",
     "FlashSdpaBackwardPlan": "attention.flash_sdpa_backward",
     "FlashSdpaDescriptor": "attention.flash_sdpa",
@@ -39,6 +45,8 @@ MODULES = {
     "LayerNormBackwardPlan": "normalization.layer_norm_backward",
     "LayerNormDescriptor": "normalization.layer_norm",
     "LayerNormPlan": "normalization.layer_norm",
+    "LionDescriptor": "optimizer.lion",
+    "LionPlan": "optimizer.lion",
     "LogSoftmaxBackwardDescriptor": "softmax.log_softmax_backward",
     "LogSoftmaxBackwardPlan": "softmax.log_softmax_backward",
     "LogSoftmaxDescriptor": "softmax.log_softmax",
@@ -51,6 +59,8 @@ MODULES = {
     "RepeatBackwardPlan": "shape_layout.repeat_backward",
     "RepeatDescriptor": "shape_layout.repeat",
     "RepeatPlan": "shape_layout.repeat",
+    "SGDDescriptor": "optimizer.sgd",
+    "SGDPlan": "optimizer.sgd",
     "SdpaBackwardDescriptor": "attention.sdpa_backward",
     "SdpaBackwardPlan": "attention.sdpa_backward",
     "SdpaDescriptor": "attention.sdpa",
@@ -104,6 +114,16 @@ if TYPE_CHECKING:
     from .normalization.rms_norm import RMSNormPlan as RMSNormPlan
     from .normalization.rms_norm_backward import RMSNormBackwardDescriptor as RMSNormBackwardDescriptor
     from .normalization.rms_norm_backward import RMSNormBackwardPlan as RMSNormBackwardPlan
+    from .optimizer.adamw import AdamWDescriptor as AdamWDescriptor
+    from .optimizer.adamw import AdamWPlan as AdamWPlan
+    from .optimizer.adamw_master import AdamWMasterDescriptor as AdamWMasterDescriptor
+    from .optimizer.adamw_master import AdamWMasterPlan as AdamWMasterPlan
+    from .optimizer.ema import EMADescriptor as EMADescriptor
+    from .optimizer.ema import EMAPlan as EMAPlan
+    from .optimizer.lion import LionDescriptor as LionDescriptor
+    from .optimizer.lion import LionPlan as LionPlan
+    from .optimizer.sgd import SGDDescriptor as SGDDescriptor
+    from .optimizer.sgd import SGDPlan as SGDPlan
     from .quantization.fp8_quantize import Fp8QuantizeDescriptor as Fp8QuantizeDescriptor
     from .quantization.fp8_quantize import Fp8QuantizePlan as Fp8QuantizePlan
     from .random.dropout import DropoutDescriptor as DropoutDescriptor

@@ -16,6 +16,8 @@ from numpy.typing import DTypeLike
 import baracuda.runtime as rt
 
 __all__ = [
+    "adamw",
+    "adamw_master",
     "alibi",
     "alibi_backward",
     "causal_conv1d",
@@ -23,6 +25,7 @@ __all__ = [
     "causal_conv1d_update",
     "dropout",
     "dropout_backward",
+    "ema",
     "flash_sdpa",
     "flash_sdpa_backward",
     "fp8_quantize",
@@ -30,6 +33,7 @@ __all__ = [
     "geglu_backward",
     "layer_norm",
     "layer_norm_backward",
+    "lion",
     "log_softmax",
     "log_softmax_backward",
     "repeat",
@@ -38,11 +42,51 @@ __all__ = [
     "rms_norm_backward",
     "sdpa",
     "sdpa_backward",
+    "sgd",
     "softmax",
     "softmax_backward",
     "swiglu",
     "swiglu_backward",
 ]
+
+def adamw(
+    p: rt.Array,
+    g: rt.Array,
+    m: rt.Array,
+    v: rt.Array,
+    lr: rt.Array,
+    step: rt.Array,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.01,
+    stream: rt.Stream = None,
+) -> Any:
+    """AdamW, Adam with decoupled weight decay, on lists of arrays; m and v are f32 beside 16-bit parameters.
+
+    Arrays are as in `AdamWPlan.run`, other keywords as in `AdamWDescriptor`. Returns a named tuple of .
+    """
+
+def adamw_master(
+    w: rt.Array,
+    g: rt.Array,
+    m: rt.Array,
+    v: rt.Array,
+    lr: rt.Array,
+    step: rt.Array,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.01,
+    p: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """AdamW on lists of f32 parameters, of which it also writes what a model of another type reads.
+
+    Arrays are as in `AdamWMasterPlan.run`, other keywords as in `AdamWMasterDescriptor`. Returns p.
+    """
 
 def alibi(
     scores: rt.Array,
@@ -158,6 +202,18 @@ def dropout_backward(
     """Gradient of dropout: the same elements, scaled alike; nothing is saved.
 
     Arrays are as in `DropoutBackwardPlan.run`, other keywords as in `DropoutBackwardDescriptor`. Returns dx.
+    """
+
+def ema(
+    average: rt.Array,
+    x: rt.Array,
+    decay: rt.Array,
+    *,
+    stream: rt.Stream = None,
+) -> Any:
+    """Exponential moving averages of the arrays of a list, such as a model's parameters.
+
+    Arrays are as in `EMAPlan.run`, other keywords as in `EMADescriptor`. Returns a named tuple of .
     """
 
 class _flash_sdpa(NamedTuple):
@@ -314,6 +370,22 @@ def layer_norm_backward(
     named tuple of dx, dgamma, dbeta, or the only one requested.
     """
 
+def lion(
+    p: rt.Array,
+    g: rt.Array,
+    m: rt.Array,
+    lr: rt.Array,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    weight_decay: float = 0.0,
+    stream: rt.Stream = None,
+) -> Any:
+    """Lion on lists of arrays: the sign of an average of gradients, with decoupled weight decay.
+
+    Arrays are as in `LionPlan.run`, other keywords as in `LionDescriptor`. Returns a named tuple of .
+    """
+
 def log_softmax(
     x: rt.Array,
     *,
@@ -443,6 +515,23 @@ def sdpa_backward(
 
     Arrays are as in `SdpaBackwardPlan.run`, other keywords as in `SdpaBackwardDescriptor`. Returns a named tuple of
     dq, dk, dv, dmask, or the only one requested.
+    """
+
+def sgd(
+    p: rt.Array,
+    g: rt.Array,
+    m: rt.Array,
+    lr: rt.Array,
+    *,
+    momentum: float = 0.9,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+    stream: rt.Stream = None,
+) -> Any:
+    """Stochastic gradient descent with momentum on lists of arrays.
+
+    Arrays are as in `SGDPlan.run`, other keywords as in `SGDDescriptor`. Returns a named tuple of .
     """
 
 def softmax(

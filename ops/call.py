@@ -78,9 +78,9 @@ class Caller:
                 yield a.name, shapes[a.name][0], usual if chosen is None else element_of(chosen, f"{a.name}_dtype")
 
     def _result(self, outputs: Mapping[str, Any]) -> Any:
-        """The only output, or a named tuple."""
-        if len(outputs) == 1:
-            return next(iter(outputs.values()))
+        """The only output, or a named tuple; None where every result is in place."""
+        if len(outputs) < 2:
+            return next(iter(outputs.values()), None)
         return _named(self.__name__, *outputs)(*outputs.values())
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import baracuda.runtime as rt
 from baracuda.runtime.arrays.tensor import by_ancestry
 from baracuda.runtime.devices.named import default_device
+from baracuda.runtime.families.list.intake import one_by_one
 
 from .call import Caller, Output, element_of
 from .memory import Allocate, allocator
@@ -60,13 +61,14 @@ class Function(Caller):
     def __call__(self, *inputs: Any, stream: Any = None, **keywords: Any) -> Any:
         arrays, others = self._sorted(inputs, keywords)
         fields = {name: self._taken(name, value) for name, value in others.items() if value is not None}
-        views = {name: rt.view(a, name) for name, a in arrays.items() if a is not None and name in self._inputs}
+        viewed = self.signature.plan.viewed
+        views = {name: viewed(a, name) for name, a in arrays.items() if a is not None and name in self._inputs}
         self._check_given(views)
         self._refuse_gradients(arrays)
         like, device = self._place(arrays, views)
         prepared = self._plan(views, fields, device)
-        allocate = allocator(like, device)
-        outputs = {n: self._passed_or_new(arrays.get(n), allocate, shape, kind) for n, shape, kind in prepared.outputs}
+        allocate = allocator(next(one_by_one(like)), device)
+        outputs = {o[0]: self._passed_or_new(arrays.get(o[0]), allocate, like, o) for o in prepared.outputs}
         scratch = prepared.workspace_bytes
         workspace = allocate((scratch,), rt.ElementKind.U8) if scratch else None
         prepared.plan.run(**{**arrays, **outputs}, workspace=workspace, stream=stream)
@@ -79,14 +81,14 @@ class Function(Caller):
                 return arrays[name], views[name].device
         for name in self._outputs:
             if (array := arrays.get(name)) is not None:
-                return array, rt.view(array, name).device
+                return array, self.signature.plan.viewed(array, name).device
         return None, default_device().name
 
     def _refuse_gradients(self, arrays: Mapping[str, Any]) -> None:
         torch = sys.modules.get("torch")
         if torch is None or not torch.is_grad_enabled():
             return
-        for name, array in arrays.items():
+        for name, array in [(name, one) for name, argument in arrays.items() for one in one_by_one(argument)]:
             if by_ancestry(type(array), {"torch.Tensor": True}) and array.requires_grad:
                 message = f"{self.__name__}: {name!r} requires a gradient, which functions do not record"
                 raise rt.Unsupported(f"{message}; use baracuda.frontends.torch, or torch.no_grad()")
@@ -97,7 +99,10 @@ class Function(Caller):
         return element_of(value, name) if convert is None else convert(name, value)
 
     @staticmethod
-    def _passed_or_new(array: Any, allocate: Allocate, shape: Sequence[int], kind: rt.ElementKind) -> Any:
+    def _passed_or_new(array: Any, allocate: Allocate, like: Any, output: Output) -> Any:
+        _, shape, kind = output
+        if array is None and isinstance(like, list | tuple):
+            return [allocate(item.shape, kind) for item in like]
         return allocate(shape, kind) if array is None else array
 
     def _plan(self, views: Views, fields: Mapping[str, Any], device: str) -> _Prepared:

@@ -21,6 +21,7 @@ from .errors import (
 )
 from .families.body.plan import BodyPlan, body_kernels
 from .families.body.selection import BodyKernel, BodySchedule, Box, Scratch
+from .families.list.plan import ListPlan
 from .families.map.geometry import MapDescriptor
 from .families.map.plan import MapPlan, map_kernels
 from .families.row.geometry import RowDescriptor
@@ -67,6 +68,7 @@ __all__ = [
     "KernelRegistry",
     "KernelSku",
     "KernelSource",
+    "ListPlan",
     "MapDescriptor",
     "MapPlan",
     "MathPrecision",

@@ -188,12 +188,45 @@ def _activated(fields: Fields, arrays: Arrays, pre: Any) -> Any:
     return biased * expit(biased) if fields["use_silu"] else biased
 
 
+def _powers(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    """AdamW as its paper's algorithm 2 has it, with the powers of both betas."""
+    p = "w" if "w" in arrays else "p"
+    betas, step, g = np.array([fields["beta1"], fields["beta2"]]), arrays["step"], arrays["g"]
+    m, v = betas[0] * arrays["m"] + (1 - betas[0]) * g, betas[1] * arrays["v"] + (1 - betas[1]) * np.square(g)
+    m_hat, v_hat = np.array([m, v]) / (1 - np.power(betas, np.float64(step)))[:, None]
+    rate = arrays["lr"] * (m_hat / (np.sqrt(v_hat) + fields["eps"]))
+    new = arrays[p] - rate - arrays["lr"] * fields["weight_decay"] * arrays[p]
+    return {f"{p}_new": new, "m_new": m, "v_new": v} | ({"p": new} if p == "w" else {})
+
+
+def _sign(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    betas, steps = [fields["beta1"], fields["beta2"]], np.stack([arrays["m"], arrays["g"]])
+    way, m = (np.average(steps, axis=0, weights=[beta, 1 - beta]) for beta in betas)
+    return {"p_new": arrays["p"] - arrays["lr"] * (np.sign(way) + fields["weight_decay"] * arrays["p"]), "m_new": m}
+
+
+def _momentum(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    d = np.dot([1.0, fields["weight_decay"]], np.stack([arrays["g"], arrays["p"]]))
+    m = np.dot([fields["momentum"], 1 - fields["dampening"]], np.stack([arrays["m"], d]))
+    way = np.dot([1.0, fields["momentum"]], np.stack([d, m])) if fields["nesterov"] else m
+    return {"p_new": arrays["p"] - arrays["lr"] * way, "m_new": m}
+
+
+def _average(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    both, decay = np.stack([arrays["average"], arrays["x"]]), float(arrays["decay"])
+    return {"average_new": np.average(both, axis=0, weights=[decay, 1 - decay])}
+
+
 _ADAPTERS: dict[str, Adapter] = {
     "Random123.philox4x32": _dropout,
     "ml_dtypes.float8_e4m3fn": _float8,
+    "numpy.average": _average,
     "numpy.convolve": _convolve,
+    "numpy.dot": _momentum,
     "numpy.einsum": _einsum,
     "numpy.linalg.norm": _norm,
+    "numpy.power": _powers,
+    "numpy.sign": _sign,
     "numpy.subtract.outer": _subtract_outer,
     "numpy.tile": _tile,
     "numpy.var": _var,

@@ -6,7 +6,7 @@ Each family defines a problem's size and how the caller's arrays look to the ora
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
@@ -14,11 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from baracuda.codegen.spec.spec import OpSpec, TensorSpec
-from baracuda.runtime import ElementKind, KernelSku, PlanPreference
+from baracuda.runtime import BaracudaError, ElementKind, KernelSku, PlanPreference, TensorView
 
 from .subject import Subject
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+Arguments = dict[str, Any]  # of `run`
+WrongCall = tuple[str, type[BaracudaError], Arguments, tuple[str, ...]]  # a label, the error, and words that it has
 Range = tuple[float, float]
 
 
@@ -129,6 +131,14 @@ class Problem:
     def caller(self, name: str, array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """The reverse of `flat`."""
         return np.asarray(array).reshape(shape)
+
+    def passed(self, name: str, view: TensorView) -> Any:
+        """What `run` is given for a tensor that lies at `view`."""
+        return view
+
+    def wrong_calls(self, arguments: Arguments) -> Iterator[WrongCall]:
+        """Calls that a family refuses beside those with one wrong array."""
+        yield from ()
 
     def index_of(self, name: str, index: tuple[int, ...]) -> tuple[int, ...]:
         """The index in the caller's array of the element at `index` of `flat`."""

@@ -33,7 +33,8 @@ class Arranged:
 
     def run(self, plan: Any = None) -> Arrays:
         """Run, wait, check that nothing but outputs was written, and return the outputs."""
-        arrays: Any = dict.fromkeys(self.problem.spec.arguments) | self.arguments
+        passed = {name: self.problem.passed(name, view) for name, view in self.arguments.items()}
+        arrays: Any = dict.fromkeys(self.problem.spec.arguments) | passed
         (plan or self.problem.plan).run(**arrays, workspace=self.workspace)
         self.memory.finish()
         written = self.problem.written

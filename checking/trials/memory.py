@@ -331,7 +331,7 @@ def _outer(shape: tuple[int, ...], vec: int) -> tuple[tuple[int, ...], int]:
 def laid_out(pattern: str, shape: tuple[int, ...], vec: int, layout: str) -> tuple[tuple[int, ...], int]:
     """Strides and shift of a tensor laid out by `pattern`, as far as its argument's `layout` allows."""
     if layout == "contiguous":
-        return contiguous_strides(shape), 0
+        return contiguous_strides(shape), int(pattern == "shifted")
     if pattern in LONE and (layout == "any" or len(shape) > 1):
         return LONE[pattern](shape, vec)
     if layout == "any" or len(shape) < 2:

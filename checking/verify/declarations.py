@@ -9,7 +9,7 @@ from typing import Any
 from baracuda.codegen.program import Reduce, parse
 from baracuda.codegen.program.tree import reads
 from baracuda.codegen.spec.scope import scope_of
-from baracuda.codegen.spec.spec import OpSpec, RowSpec, RowTensor, TensorSpec
+from baracuda.codegen.spec.spec import ListTensor, OpSpec, RowSpec, RowTensor, TensorSpec
 from baracuda.runtime import Argument, Unsupported
 
 from ..oracles.oracle import with_saved
@@ -59,7 +59,7 @@ def _argument(subject: Subject, name: str) -> Argument:
 
 def _over(spec: OpSpec, tensor: TensorSpec) -> str:
     if not isinstance(spec, RowSpec) or not isinstance(tensor, RowTensor):
-        return "array"
+        return "list" if isinstance(tensor, ListTensor) and tensor.dims else "array"
     rows = next(n for n, d in spec.dims.items() if d.axes == "rest")
     return "element" if len(tensor.dims) == 2 else "row" if tensor.dims == (rows,) else "col"
 

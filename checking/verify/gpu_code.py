@@ -67,7 +67,8 @@ def check_gpu_code(problem: Problem, target: str) -> None:
 
 def _steep(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     values: np.ndarray[Any, Any] = np.random.default_rng(23).choice(_STEEP, array.shape).astype(array.dtype)
-    values[..., :1] = 0
+    if array.ndim:
+        values[..., :1] = 0
     return values
 
 

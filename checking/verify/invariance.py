@@ -146,4 +146,5 @@ def _late_and(problem: Problem, arrays: Arrays, memory: HostMemory, plan: Any, *
 
 
 def _first(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    return np.ascontiguousarray(array[tuple(slice(n) for n in shape)])
+    cut: np.ndarray[Any, Any] = np.array(array[tuple(slice(n) for n in shape)])  # also of no axes
+    return cut

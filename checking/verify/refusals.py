@@ -219,6 +219,8 @@ def _bad_calls(problem: Problem, good: dict[str, Any], workspace: TensorView | N
             yield _BadCall(f"{name} {label}", due, {**good, name: view}, workspace, says)
         if problem.plan.ARGUMENTS[name].written:
             yield from _bad_aliases(problem, name, good, workspace)
+    for label, due, arguments, says in problem.wrong_calls(good):
+        yield _BadCall(label, due, arguments, workspace, says)
     if workspace is not None:
         needed = problem.plan.workspace_bytes
         yield _BadCall("no workspace", WorkspaceTooSmall, good, None, (f"needs {needed} bytes, got none",))
@@ -243,8 +245,9 @@ def _bad_views(
 ) -> Iterator[tuple[str, type[BaracudaError], TensorView, tuple[str, ...]]]:
     wrong = stranger(problem, name)
     yield f"of {wrong}", Unsupported, tensor._replace(element=wrong), (name, f"got {wrong}")
-    longer = (*tensor.shape[:-1], tensor.shape[-1] + 1)
-    yield "too long", InvalidProblem, tensor._replace(shape=longer), (name, f"{tensor.shape}", f"got {longer}")
+    if tensor.shape:
+        longer = (*tensor.shape[:-1], tensor.shape[-1] + 1)
+        yield "too long", InvalidProblem, tensor._replace(shape=longer), (name, f"{tensor.shape}", f"got {longer}")
     deeper = (1, *tensor.shape)
     yield "too deep", InvalidProblem, tensor._replace(shape=deeper, strides=(0, *tensor.strides)), (name,)
     if 0 in tensor.shape:
@@ -266,7 +269,9 @@ def _bad_views(
         if max(free, default=1) > 1:
             axis = free.index(max(free))
             flat = tuple(0 if a == axis else s for a, s in enumerate(tensor.strides))
-            yield "overlapping itself", InvalidProblem, tensor._replace(strides=flat), (name, "overlap")
+            dense = problem.arguments[name].layout == "contiguous"  # which is asked first
+            error, word = (Unsupported, "contiguous") if dense else (InvalidProblem, "overlap")
+            yield "overlapping itself", error, tensor._replace(strides=flat), (name, word)
 
 
 def _unexpected_arrays(problem: Problem, name: str, tensor: TensorView) -> Iterator[tuple[str, TensorView]]:

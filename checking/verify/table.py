@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from baracuda.codegen.spec.spec import BodySpec
+from baracuda.codegen.spec.spec import FAMILY_SPECS, BodySpec
 from baracuda.runtime import KernelSku, Schedule, Tile
 from baracuda.runtime.families.row.geometry import WARP
 
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
     one_for_each: tuple[str, ...]  # combinations of traits, as "element path"
     sampled: int  # kernels in a sampled run, over all ops
-    families: tuple[str, ...] = ("row", "map", "body")
+    families: tuple[str, ...] = tuple(FAMILY_SPECS)
     archs: tuple[str, ...] = ()  # only kernels for these, if any are named
     clusters: bool = False  # only kernels whose blocks form clusters
     by_numbers: bool = False  # whether a sample differs in single numbers of schedules, too
@@ -70,7 +70,7 @@ TABLE = {
     "lone_layouts": Row(("bytes path", "tile"), 8),
     "texts": Row(("element path",), 8),
     "gpu_code": Row(("element path",), 6, apart=True, archs=("sm_80", "sm_89")),
-    "explicit_formula": Row(("bytes path",), 20, ("row", "map")),
+    "explicit_formula": Row(("bytes path",), 20, ("row", "map", "list")),
     "compensation": Row(("bytes path",), 4, ("map",)),
     "stored_types": Row(("bytes path",), 12),
     "broadcast_inputs": Row(("bytes path",), 12),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import baracuda.runtime as rt
 
 from ..lower.body_op import BodyOp
+from ..lower.list import ListOp
 from ..lower.map_op import MapOp
 from ..lower.op import DescriptorField, Op, RowOp, Tensor
 from ..text import Code, Name, python
@@ -113,6 +114,12 @@ def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
     return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}
 
 
+def _list(op: ListOp) -> tuple[dict[str, Any], ...]:
+    plan = {"SCALARS": tuple(s.name for s in op.scalars)}
+    schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
+    return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}
+
+
 def _body(op: BodyOp) -> tuple[dict[str, Any], ...]:
     rows = tuple(
         rt.BodySchedule(str(r.arch), r.elements, str(r.schedule), r.fits, r.layout, r.first, r.math) for r in op.rows
@@ -143,5 +150,6 @@ class Family(NamedTuple):
 FAMILIES: dict[type[Op], Family] = {
     RowOp: Family(rt.RowPlan, rt.RowDescriptor, rt.row_kernels, _row),
     MapOp: Family(rt.MapPlan, rt.MapDescriptor, rt.map_kernels, _map),
+    ListOp: Family(rt.ListPlan, rt.MapDescriptor, rt.map_kernels, _list),
     BodyOp: Family(rt.BodyPlan, rt.Descriptor, rt.body_kernels, _body),
 }

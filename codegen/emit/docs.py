@@ -16,6 +16,8 @@ _STRIDES = {"any": "any strides", "contiguous": "contiguous strides", "inner": "
 def tensor_lines(tensor: Tensor, absence: str) -> tuple[Text, ...]:
     """A tensor's meaning, shape, types and strides; `absence` is about optional ones."""
     layout = f"{tensor.shape} of {' or '.join(tensor.dtypes)}, {_STRIDES[tensor.layout]}"
+    if tensor.over == "list":
+        layout = f"a list of arrays of {' or '.join(tensor.dtypes)} without gaps, {tensor.shape} in all"
     alias = f"; may be the memory of {' or '.join(tensor.may_alias)}" if tensor.may_alias else ""
     optional = f"; {absence}" if tensor.optional else ""
     return wrapped(f"{tensor.name} ({tensor.role}): {tensor.doc}; {layout}{alias}{optional}", WIDTH, "    ")

@@ -68,7 +68,7 @@ def function_of(op: Op) -> Function:
         doc=op.doc,
         inputs=tuple(_inputs(inputs)),
         keywords=(
-            *(_field(f, f.name in usual or f.name in sometimes) for f in fields),
+            *(_field(f, (f.name in usual and f.default is None) or f.name in sometimes) for f in fields),
             *_element(op, inputs),
             *output_arguments,
             *chosen,

@@ -7,11 +7,17 @@ from typing import Any
 
 from ..spec.spec import OpSpec
 from .body import lower_body
+from .list import lower_list
 from .map import lower_map
 from .op import Op
 from .row import lower_row
 
-LOWER: dict[str, Callable[[Any, str], Op]] = {"row": lower_row, "map": lower_map, "body": lower_body}
+LOWER: dict[str, Callable[[Any, str], Op]] = {
+    "row": lower_row,
+    "map": lower_map,
+    "list": lower_list,
+    "body": lower_body,
+}
 
 
 def lower(spec: OpSpec, spec_path: str) -> Op:

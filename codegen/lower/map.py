@@ -69,7 +69,7 @@ def _entries(spec: MapSpec, operands: int, *, sums: bool) -> Iterable[Entry]:
 class _Lowering:
     def __init__(self, spec: MapSpec, parts: Parts) -> None:
         self.spec, self.parts = spec, parts
-        self.tensors = {n: lower_tensor(n, t, spec, over="array") for n, t in spec.tensors.items()}
+        self.tensors = {n: lower_tensor(n, t, spec, over=t.held) for n, t in spec.tensors.items()}
         self.kinds = dict(kinds_of(spec, parts.lines))
         self.copies = copies_of(spec, parts)
         read = {name for line in parts.lines for name in parts.needed([line.name])}
@@ -113,10 +113,11 @@ class _Lowering:
     def _store(self, name: str, names_read: set[str]) -> Store:
         line = self.parts.line(name)
         assert line is not None
+        tensor = self.tensors[self.spec.outputs[name].updates or name]
         if name in self.copies:
-            return Store(self.tensors[name], None, Identifier(self.copies[name]))
+            return Store(tensor, None, Identifier(self.copies[name]))
         named = name in names_read or name in self.parts.sums
-        return Store(self.tensors[name], Name(name) if named else line.expr, None)
+        return Store(tensor, Name(name) if named else line.expr, None)
 
     def _is_zero(self, expr: Expr) -> bool:
         """Whether it is zero for zero inputs, so that missing cells need no condition."""

@@ -24,7 +24,7 @@ class Tensor:
 
     name: Name
     role: str  # "in", "out" or "inout" (an input that an output updates)
-    over: str  # "element", "row", "col" or "array": what it has a value for
+    over: str  # "element", "row", "col", "array" or "list" (of arrays): what it has a value for
     dtypes: tuple[str, ...]  # what may be stored, in terms of T and acc; the caller chooses, the first is preferred
     optional: str  # the descriptor's flag for its presence, or ""
     default: float | int  # its elements if it is absent

@@ -15,12 +15,13 @@ from .spec import FAMILY_SPECS, Family
 # What `defaults` fills in, by definition, and how texts and lists of names stand for mappings there.
 _FOLLOWS = {
     **dict.fromkeys(
-        ("RowSpec", "MapSpec", "BodySpec"),
+        ("RowSpec", "MapSpec", "ListSpec", "BodySpec"),
         ("category", "kind", "direction", "plan", "family", "formula", "source", "descriptor"),
     ),
     "FieldSpec": ("type", "doc"),
     "RowTensor": ("doc", "dims"),
     "MapTensor": ("doc", "dims"),
+    "ListTensor": ("doc", "dims"),
     "BodyTensor": ("doc",),
     "ScheduleSpec": ("arch", "dtypes"),
 }
@@ -39,6 +40,7 @@ _READS_LIKE: dict[str, dict[str, Any]] = {
     "body": _HAS_KERNELS,
     "row": {"allOf": [_HAS_ROWS, {"not": _HAS_KERNELS}]},
     "map": {"allOf": [{"not": _HAS_ROWS}, {"not": _HAS_KERNELS}]},
+    "list": {"not": {}},  # it is always named
 }
 
 

@@ -48,7 +48,7 @@ Rank = Annotated[int, Field(ge=0, le=16)]
 Spilled = Annotated[int, Field(ge=0, le=4096)]
 
 
-Family = Literal["row", "map", "body"]
+Family = Literal["row", "map", "list", "body"]
 Macro = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,31}$")]
 
 
@@ -264,8 +264,8 @@ class OpSpec(Strict):
     example `RowScalePlan`."""
     family: Family
     """How the mathematics is given. `row`: a program that reduces along rows and last of all down columns. `map`: a
-    program on each cell of an index space, with sums over some of its axes. `body`: kernels written by hand in a
-    header."""
+    program on each cell of an index space, with sums over some of its axes. `list`: a program on each element of the
+    arrays of some lists. `body`: kernels written by hand in a header."""
     doc: Doc
     """First line of the plan's documentation; for example `Root-mean-square normalisation over a suffix of the
     axes.`"""
@@ -374,6 +374,11 @@ class MapTensor(TensorSpec):
     example `[batch, head]` or `[copy * cell]`."""
 
     @property
+    def held(self) -> str:
+        """What its argument holds: an "array", or a "list" of them."""
+        return "array"
+
+    @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """For each entry of `dims`, the dims that its axes are products of."""
         return tuple(tuple(part.strip() for part in entry.split("*")) for entry in self.dims)
@@ -390,10 +395,10 @@ class MapSpec(OpSpec):
     dims: Annotated[dict[Ident, AxesSpec], Field(max_length=16)]
     """Dim -> the field that gives its extents: the axes of the index space; for example `{copy: {of: repeats}, cell:
     {of: input_shape}}`."""
-    inputs: Annotated[dict[Ident, MapTensor], Arguments]
+    inputs: Annotated[Mapping[Ident, MapTensor], Arguments]
     """Input -> what it is, in the order of the plan's arguments; for example `{x: {dims: [copy * cell], doc: what is
     read}}`."""
-    outputs: Annotated[dict[Ident, MapTensor], Arguments]
+    outputs: Annotated[Mapping[Ident, MapTensor], Arguments]
     """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {dims: [copy *
     cell], doc: the result}}`."""
     program: Text
@@ -404,11 +409,44 @@ class MapSpec(OpSpec):
     example `y = x`."""
 
     @property
-    def tensors(self) -> dict[str, MapTensor]:
+    def tensors(self) -> Mapping[str, MapTensor]:
         return {**self.inputs, **self.outputs}
 
     @property
-    def arguments(self) -> dict[str, MapTensor]:
+    def arguments(self) -> Mapping[str, MapTensor]:
+        return {name: t for name, t in self.tensors.items() if t.updates is None}
+
+
+class ListTensor(MapTensor):
+    """A list of arrays, or a single number in memory."""
+
+    dims: Annotated[tuple[Expression, ...], Field(max_length=1, strict=False)]
+    """The dim, for a list of arrays; `[]` for an array of no axes, whose number all elements read."""
+    layout: Literal["contiguous"] = "contiguous"
+    """The arrays of a list have no gaps."""
+
+    @property
+    def held(self) -> str:
+        """What its argument holds: a "list" of arrays, or an "array" of no axes."""
+        return "list" if self.dims else "array"
+
+
+class ListSpec(MapSpec):
+    """An op on every element of each array of some lists, which run as one launch."""
+
+    inputs: Annotated[dict[Ident, ListTensor], Arguments]
+    """Input -> what it is, in the order of the plan's arguments; for example `{lr: {dims: [], dtype: f32, doc: learning
+    rate}}`."""
+    outputs: Annotated[dict[Ident, ListTensor], Arguments]
+    """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{p_new: {updates: p,
+    doc: the parameters}}`."""
+
+    @property
+    def tensors(self) -> dict[str, ListTensor]:
+        return {**self.inputs, **self.outputs}
+
+    @property
+    def arguments(self) -> dict[str, ListTensor]:
         return {name: t for name, t in self.tensors.items() if t.updates is None}
 
 
@@ -529,7 +567,7 @@ class BodySpec(OpSpec):
         return {name: t for name, t in self.tensors.items() if t.updates is None}
 
 
-FAMILY_SPECS: dict[str, type[OpSpec]] = {"row": RowSpec, "map": MapSpec, "body": BodySpec}
+FAMILY_SPECS: dict[str, type[OpSpec]] = {"row": RowSpec, "map": MapSpec, "list": ListSpec, "body": BodySpec}
 
 
 def spec_of(family: object) -> type[OpSpec]:

@@ -54,7 +54,7 @@ class Op:
         prepared.plan.run(**dict(zip(self._names, (*tensors, *written), strict=True)), workspace=workspace)
         for index in self._written:  # so that autograd notices if it still needs what was there
             torch.autograd.graph.increment_version(tensors[index])
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return result_of(outputs)
 
     def trace(self, *inputs: Any, **keywords: Any) -> Any:
         """The outputs without data, for symbolic extents too."""
@@ -65,7 +65,7 @@ class Op:
         element, fields = self.signature.element_of(named, keywords), self.signature.fields(named, keywords)
         descriptor = self.signature.plan.DESCRIPTOR.unchecked(element=element, **fields)
         outputs = self._allocated(tuple(self._specs(descriptor, keywords)), *place_of(tensors, device))
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return result_of(outputs)
 
     def _device_called(self, keywords: dict[str, Any]) -> Any:
         """Take the device that an op without required inputs runs on out of the keywords."""
@@ -123,6 +123,11 @@ class Op:
                 raise
             warnings.warn(f"{self.signature.name} is not deterministic: {error}", stacklevel=2)
             return plan.select(descriptor, device=device)
+
+
+def result_of(outputs: Sequence[Any]) -> Any:
+    """What torch wants of an op: nothing, a tensor or a tuple."""
+    return (outputs[0] if len(outputs) == 1 else tuple(outputs)) if outputs else None
 
 
 def place_of(tensors: Sequence[Any], device: Any) -> tuple[Any, Any]:

@@ -20,10 +20,10 @@ _OVERLAP_WORK = 100_000  # steps of the exact overlap search before two interlea
 class Argument:
     """One tensor of a plan's `run`.
 
-    `over` is the set it varies along: "element", "row" or "col", or "array" for families with other shapes. `dtypes`
-    are the allowed element types, "T" for the descriptor's and "acc" for its accumulator. `optional` names the
-    descriptor's flag that says whether the tensor is present. `may_alias` lists the inputs whose memory an output may
-    reuse.
+    `over` is the set it varies along: "element", "row" or "col", or "array" (or "list", of arrays) for families with
+    other shapes. `dtypes` are the allowed element types, "T" for the descriptor's and "acc" for its accumulator.
+    `optional` names the descriptor's flag that says whether the tensor is present. `may_alias` lists the inputs whose
+    memory an output may reuse.
     """
 
     name: str
@@ -161,14 +161,14 @@ def _check_output(argument: Argument, tensor: TensorView) -> None:
 
 def check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
     """Raise InvalidProblem where an output overlaps another array that it may not reuse."""
-    ranges = [(name, *byte_range(tensor)) for name, tensor in views.items()]
+    ranges = _meeting([(name, *byte_range(tensor)) for name, tensor in views.items()])
     for name, low, high in ranges:
         if not arguments[name].written:
             continue
         out = views[name]
         for other, start, end in ranges:
             if end <= low or high <= start or other == name:
-                continue  # most arrays lie apart: a quick test, as this runs in every call
+                continue
             other_tensor = views[other]
             if not may_share(out, other_tensor) or not _shares(out, other_tensor):
                 continue
@@ -179,6 +179,17 @@ def check_aliasing(arguments: Mapping[str, Argument], views: Views) -> None:
             allowed = " or ".join(repr(n) for n in arguments[name].may_alias)
             fix = f"it may only be the same view as {allowed}" if allowed else "give it memory of its own"
             raise InvalidProblem(f"{name!r} overlaps {other!r}; {fix}")
+
+
+def _meeting(ranges: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """The ranges of bytes that meet another one; most arrays lie apart, and this runs in every call."""
+    meeting, end, last = set(), 0, ""
+    for name, low, high in sorted(ranges, key=lambda of: of[1:]):
+        if low < end:
+            meeting |= {name, last}
+        if high > end:
+            end, last = high, name
+    return [of for of in ranges if of[0] in meeting]
 
 
 class _Memory:

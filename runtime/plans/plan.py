@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from ..arrays.arguments import Argument, Named, Views, check, check_aliasing, check_shapes, take
 from ..arrays.element import ElementKind
-from ..arrays.tensor import TensorView, may_share
+from ..arrays.tensor import TensorView, may_share, view
 from ..arrays.workspace import Workspace, take_workspace
 from ..device import Device, Kernel, KernelSource, WatchedArray
 from ..devices.named import as_device, get_device
@@ -92,6 +92,11 @@ class Plan(Selectable[D]):
     def shapes_of(cls, descriptor: D) -> dict[str, tuple[tuple[int, ...], ...]]:
         """The allowed shapes of each argument, the default first."""
         raise AssertionError("families define this")
+
+    @classmethod
+    def viewed(cls, array: Array, name: str) -> TensorView:
+        """A view of argument `name`."""
+        return view(array, name)
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -220,9 +225,7 @@ class Plan(Selectable[D]):
         buffers = (*arrays, workspace) if self.workspace_bytes else arrays
         prepared = self._unchecked_calls.find(buffers)
         if prepared is None or prepared.device.watch is not None:
-            with self._named:
-                views = take(self.ARGUMENTS, self._by_name(arrays), self._absent)
-                check_shapes(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present)
+            views = self._unchecked(arrays)
             self._start(views, workspace, stream, buffers, (self._unchecked_calls,))
         else:
             self._start_again(prepared, stream)
@@ -276,6 +279,12 @@ class Plan(Selectable[D]):
         start = self._starter(device, views, scratch, handle)
         keep = (*arrays, workspace, *views.values(), scratch)
         return BoundLaunch(start, handle, keep, device, tuple(self._watched(views, scratch)), self._sku_for(views))
+
+    def _unchecked(self, arrays: Arrays) -> Views:
+        with self._named:
+            views = take(self.ARGUMENTS, self._by_name(arrays), self._absent)
+            check_shapes(self.ARGUMENTS, self.CHECK_ORDER, views, self.shapes(), self.present)
+        return views
 
     def _checked(self, arrays: Arrays) -> Views:
         with self._named:

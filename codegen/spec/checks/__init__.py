@@ -6,6 +6,7 @@ from itertools import islice
 
 from ..spec import OpSpec
 from . import body, budgets, everywhere, problems, row, unread
+from . import list as list_
 from . import map as map_
 from . import program as program_
 from .finding import Finding, Rule
@@ -21,8 +22,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *(*_PROGRAM, *_LAST, row.contradictions, row.arch, everywhere.cases),
     ),
     "map": (
-        *(*_FIRST, map_.dims, everywhere.conditions, map_.tensors),
+        *(*_FIRST, map_.dims, everywhere.conditions, map_.own_memory, map_.tensors),
         *(*_PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
+    ),
+    "list": (
+        *(*_FIRST, map_.dims, *list_.DIMS, everywhere.conditions, map_.tensors, *list_.TENSORS),
+        *(*_PROGRAM, *list_.PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
     ),
     "body": (*_FIRST, everywhere.conditions, everywhere.tensors, *body.RULES, *_LAST, everywhere.cases),
 }

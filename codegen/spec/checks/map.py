@@ -49,10 +49,14 @@ def tensors(spec: MapSpec) -> Iterator[Finding]:
                 yield place, 0, f"{name!r} names a dim twice: {', '.join(dims)}"
             for group in (g for g in tensor.groups if len(g) > 1):
                 yield from _product(spec, (section, name), group, product_of)
-            if tensor.updates is not None:
-                text = "the map family's outputs have memory of their own; use `may_alias`"
-                yield (section, name, "updates"), 0, text
     yield from everywhere.tensors(spec)
+
+
+def own_memory(spec: MapSpec) -> Iterator[Finding]:
+    for name, tensor in spec.outputs.items():
+        if tensor.updates is not None:
+            text = "the map family's outputs have memory of their own; use `may_alias`"
+            yield ("outputs", name, "updates"), 0, text
 
 
 def _product(

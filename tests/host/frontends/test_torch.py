@@ -70,7 +70,7 @@ def called(problem: Problem, tensors: Mapping[str, Any], compiled: Any = None) -
 
 
 def by_output(known: Any, found: Any) -> dict[str, Any]:
-    listed = (found,) if isinstance(found, torch.Tensor) else found
+    listed = (found,) if isinstance(found, torch.Tensor) else found or ()
     return {a.name: tensor for a, tensor in zip(known.outputs, listed, strict=True)}
 
 

@@ -44,7 +44,9 @@ def drawn(problem: Problem) -> dict[str, Any]:
 
 
 def named(found: Any, op: str) -> dict[str, Any]:
-    """A call's outputs by name."""
+    """A call's outputs by name; those of arguments that it updates have none."""
+    if found is None:
+        return {}
     if hasattr(found, "_asdict"):
         return dict(found._asdict())
     plan = problem_of(op).plan

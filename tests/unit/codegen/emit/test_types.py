@@ -127,8 +127,10 @@ def test_documentation_says_what_each_argument_is(op: str) -> None:
         assert "stream" in entries
         for argument in plan.ARGUMENTS.values():
             told = " ".join(entries[argument.name].split())
-            held = f" of {' or '.join(argument.dtypes)}, {_STRIDES[argument.layout]}"
-            assert re.search(r"; [(\[].*[)\]]" + re.escape(held), told), (where, told)
+            held, strides = " or ".join(argument.dtypes), _STRIDES[argument.layout]
+            shaped = rf"; [(\[].*[)\]] of {held}, {strides}"
+            of_list = rf"; a list of arrays of {held} without gaps, \[cell\] in all"
+            assert re.search(of_list if argument.over == "list" else shaped, told), (where, told)
             assert all(other in told.partition("may be the memory of ")[2] for other in argument.may_alias), told
             assert f"({argument.role})" in doc and argument.optional in told
     assert all(name in docs["run"] for name in ("InvalidProblem", "BufferTooSmall", "workspace_bytes"))

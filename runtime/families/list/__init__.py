@@ -1,0 +1,1 @@
+"""Plans that compute each element of the arrays of some lists."""

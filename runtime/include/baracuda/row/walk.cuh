@@ -242,7 +242,7 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
             using O = decltype(tensor);
             if constexpr (O::OVER == Over::ELEMENTS && O::PRESENT) {
                 const index_t first = SHIFTED ? columns.first : 0;
-                // Where the row lies is asked again after other passes: no registers hold it through them.
+                // Where the row lies is asked again after other passes: no registers hold it until then.
                 const auto* const row =
                     SHIFTED && IN_REGISTERS ? O::of(args).row(args.space, at.index) : row_of<O>(at).data;
                 // Whole packs around a row, unless other blocks may be updating theirs.
@@ -297,11 +297,13 @@ template <class Program, class Tile, Walk WALK> struct RowWalk {
         if constexpr (SHIFTED) tile -= opaque(misalignment<VEC>(first_row(Stores(), at.to) + columns.first));
         for (; !REREAD || column(tile, 0) < at.cols; tile += TILE) {
             if constexpr (REREAD) read_tile<Reads, SHIFTED>(at, tile, elements);
+            Position here = at;
+            if constexpr (SHIFTED && IN_REGISTERS) here.to = rows_of<Stores>(at.index);  // again, as in read_tile
 #pragma unroll
             for (int k = 0; k < CHUNKS; ++k) {
                 const index_t col = column(tile, k);
                 if (col >= at.cols) break;
-                visit<PASS, SHIFTED>(program, at, k, col, elements, of_columns, sums);
+                visit<PASS, SHIFTED>(program, here, k, col, elements, of_columns, sums);
             }
             if constexpr (!REREAD) break;
         }

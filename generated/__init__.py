@@ -17,18 +17,30 @@ MODULES = {
     "AlibiBackwardPlan": "attention.alibi_backward",
     "AlibiDescriptor": "attention.alibi",
     "AlibiPlan": "attention.alibi",
+    "AvgPool2dBackwardDescriptor": "pooling.avg_pool2d_backward",
+    "AvgPool2dBackwardPlan": "pooling.avg_pool2d_backward",
+    "AvgPool2dDescriptor": "pooling.avg_pool2d",
+    "AvgPool2dPlan": "pooling.avg_pool2d",
     "CausalConv1dBackwardDescriptor": "convolution.causal_conv1d_backward",
     "CausalConv1dBackwardPlan": "convolution.causal_conv1d_backward",
     "CausalConv1dDescriptor": "convolution.causal_conv1d",
     "CausalConv1dPlan": "convolution.causal_conv1d",
     "CausalConv1dUpdateDescriptor": "convolution.causal_conv1d_update",
     "CausalConv1dUpdatePlan": "convolution.causal_conv1d_update",
+    "ConcatenateDescriptor": "shape_layout.concatenate",
+    "ConcatenatePlan": "shape_layout.concatenate",
+    "CrossEntropyBackwardDescriptor": "loss.cross_entropy_backward",
+    "CrossEntropyBackwardPlan": "loss.cross_entropy_backward",
+    "CrossEntropyDescriptor": "loss.cross_entropy",
+    "CrossEntropyPlan": "loss.cross_entropy",
     "DropoutBackwardDescriptor": "random.dropout_backward",
     "DropoutBackwardPlan": "random.dropout_backward",
     "DropoutDescriptor": "random.dropout",
     "DropoutPlan": "random.dropout",
     "EMADescriptor": "optimizer.ema",
     "EMAPlan": "optimizer.ema",
+    "EmbeddingDescriptor": "shape_layout.embedding",
+    "EmbeddingPlan": "shape_layout.embedding",
     "FlashSdpaBackwardDescriptor": "attention.flash_sdpa_backward",
     "FlashSdpaBackwardPlan": "attention.flash_sdpa_backward",
     "FlashSdpaDescriptor": "attention.flash_sdpa",
@@ -51,6 +63,10 @@ MODULES = {
     "LogSoftmaxBackwardPlan": "softmax.log_softmax_backward",
     "LogSoftmaxDescriptor": "softmax.log_softmax",
     "LogSoftmaxPlan": "softmax.log_softmax",
+    "Pad2dBackwardDescriptor": "shape_layout.pad2d_backward",
+    "Pad2dBackwardPlan": "shape_layout.pad2d_backward",
+    "Pad2dDescriptor": "shape_layout.pad2d",
+    "Pad2dPlan": "shape_layout.pad2d",
     "RMSNormBackwardDescriptor": "normalization.rms_norm_backward",
     "RMSNormBackwardPlan": "normalization.rms_norm_backward",
     "RMSNormDescriptor": "normalization.rms_norm",
@@ -59,6 +75,10 @@ MODULES = {
     "RepeatBackwardPlan": "shape_layout.repeat_backward",
     "RepeatDescriptor": "shape_layout.repeat",
     "RepeatPlan": "shape_layout.repeat",
+    "RopeBackwardDescriptor": "attention.rope_backward",
+    "RopeBackwardPlan": "attention.rope_backward",
+    "RopeDescriptor": "attention.rope",
+    "RopePlan": "attention.rope",
     "SGDDescriptor": "optimizer.sgd",
     "SGDPlan": "optimizer.sgd",
     "SdpaBackwardDescriptor": "attention.sdpa_backward",
@@ -96,6 +116,10 @@ if TYPE_CHECKING:
     from .attention.flash_sdpa import FlashSdpaSm90Plan as FlashSdpaSm90Plan
     from .attention.flash_sdpa_backward import FlashSdpaBackwardDescriptor as FlashSdpaBackwardDescriptor
     from .attention.flash_sdpa_backward import FlashSdpaBackwardPlan as FlashSdpaBackwardPlan
+    from .attention.rope import RopeDescriptor as RopeDescriptor
+    from .attention.rope import RopePlan as RopePlan
+    from .attention.rope_backward import RopeBackwardDescriptor as RopeBackwardDescriptor
+    from .attention.rope_backward import RopeBackwardPlan as RopeBackwardPlan
     from .attention.sdpa import SdpaDescriptor as SdpaDescriptor
     from .attention.sdpa import SdpaPlan as SdpaPlan
     from .attention.sdpa_backward import SdpaBackwardDescriptor as SdpaBackwardDescriptor
@@ -106,6 +130,10 @@ if TYPE_CHECKING:
     from .convolution.causal_conv1d_backward import CausalConv1dBackwardPlan as CausalConv1dBackwardPlan
     from .convolution.causal_conv1d_update import CausalConv1dUpdateDescriptor as CausalConv1dUpdateDescriptor
     from .convolution.causal_conv1d_update import CausalConv1dUpdatePlan as CausalConv1dUpdatePlan
+    from .loss.cross_entropy import CrossEntropyDescriptor as CrossEntropyDescriptor
+    from .loss.cross_entropy import CrossEntropyPlan as CrossEntropyPlan
+    from .loss.cross_entropy_backward import CrossEntropyBackwardDescriptor as CrossEntropyBackwardDescriptor
+    from .loss.cross_entropy_backward import CrossEntropyBackwardPlan as CrossEntropyBackwardPlan
     from .normalization.layer_norm import LayerNormDescriptor as LayerNormDescriptor
     from .normalization.layer_norm import LayerNormPlan as LayerNormPlan
     from .normalization.layer_norm_backward import LayerNormBackwardDescriptor as LayerNormBackwardDescriptor
@@ -124,12 +152,24 @@ if TYPE_CHECKING:
     from .optimizer.lion import LionPlan as LionPlan
     from .optimizer.sgd import SGDDescriptor as SGDDescriptor
     from .optimizer.sgd import SGDPlan as SGDPlan
+    from .pooling.avg_pool2d import AvgPool2dDescriptor as AvgPool2dDescriptor
+    from .pooling.avg_pool2d import AvgPool2dPlan as AvgPool2dPlan
+    from .pooling.avg_pool2d_backward import AvgPool2dBackwardDescriptor as AvgPool2dBackwardDescriptor
+    from .pooling.avg_pool2d_backward import AvgPool2dBackwardPlan as AvgPool2dBackwardPlan
     from .quantization.fp8_quantize import Fp8QuantizeDescriptor as Fp8QuantizeDescriptor
     from .quantization.fp8_quantize import Fp8QuantizePlan as Fp8QuantizePlan
     from .random.dropout import DropoutDescriptor as DropoutDescriptor
     from .random.dropout import DropoutPlan as DropoutPlan
     from .random.dropout_backward import DropoutBackwardDescriptor as DropoutBackwardDescriptor
     from .random.dropout_backward import DropoutBackwardPlan as DropoutBackwardPlan
+    from .shape_layout.concatenate import ConcatenateDescriptor as ConcatenateDescriptor
+    from .shape_layout.concatenate import ConcatenatePlan as ConcatenatePlan
+    from .shape_layout.embedding import EmbeddingDescriptor as EmbeddingDescriptor
+    from .shape_layout.embedding import EmbeddingPlan as EmbeddingPlan
+    from .shape_layout.pad2d import Pad2dDescriptor as Pad2dDescriptor
+    from .shape_layout.pad2d import Pad2dPlan as Pad2dPlan
+    from .shape_layout.pad2d_backward import Pad2dBackwardDescriptor as Pad2dBackwardDescriptor
+    from .shape_layout.pad2d_backward import Pad2dBackwardPlan as Pad2dBackwardPlan
     from .shape_layout.repeat import RepeatDescriptor as RepeatDescriptor
     from .shape_layout.repeat import RepeatPlan as RepeatPlan
     from .shape_layout.repeat_backward import RepeatBackwardDescriptor as RepeatBackwardDescriptor

@@ -20,12 +20,18 @@ __all__ = [
     "adamw_master",
     "alibi",
     "alibi_backward",
+    "avg_pool2d",
+    "avg_pool2d_backward",
     "causal_conv1d",
     "causal_conv1d_backward",
     "causal_conv1d_update",
+    "concatenate",
+    "cross_entropy",
+    "cross_entropy_backward",
     "dropout",
     "dropout_backward",
     "ema",
+    "embedding",
     "flash_sdpa",
     "flash_sdpa_backward",
     "fp8_quantize",
@@ -36,10 +42,14 @@ __all__ = [
     "lion",
     "log_softmax",
     "log_softmax_backward",
+    "pad2d",
+    "pad2d_backward",
     "repeat",
     "repeat_backward",
     "rms_norm",
     "rms_norm_backward",
+    "rope",
+    "rope_backward",
     "sdpa",
     "sdpa_backward",
     "sgd",
@@ -116,6 +126,36 @@ def alibi_backward(
     of dscores, dslopes, or the only one requested.
     """
 
+def avg_pool2d(
+    x: rt.Array,
+    *,
+    kernel: int,
+    stride: int,
+    pad: int = 0,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Mean of each window of an image; zeros around the image count.
+
+    Arrays are as in `AvgPool2dPlan.run`, other keywords as in `AvgPool2dDescriptor`. Returns y.
+    """
+
+def avg_pool2d_backward(
+    dy: rt.Array,
+    *,
+    kernel: int,
+    stride: int,
+    pad: int = 0,
+    height: int,
+    width: int,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of avg_pool2d with respect to x.
+
+    Arrays are as in `AvgPool2dBackwardPlan.run`, other keywords as in `AvgPool2dBackwardDescriptor`. Returns dx.
+    """
+
 def causal_conv1d(
     x: rt.Array,
     weight: rt.Array,
@@ -176,6 +216,59 @@ def causal_conv1d_update(
     Arrays are as in `CausalConv1dUpdatePlan.run`, other keywords as in `CausalConv1dUpdateDescriptor`. Returns y.
     """
 
+def concatenate(
+    a: rt.Array,
+    b: rt.Array,
+    *,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Two arrays, one behind the other along the middle one of three axes.
+
+    Arrays are as in `ConcatenatePlan.run`, other keywords as in `ConcatenateDescriptor`. Returns y.
+    """
+
+class _cross_entropy(NamedTuple):
+    loss: Any
+    lse: Any
+
+def cross_entropy(
+    logits: rt.Array,
+    target: rt.Array,
+    *,
+    class_axis: int = -1,
+    ignore_index: int = -100,
+    smoothing: float = 0.0,
+    z_weight: float = 0.0,
+    loss: rt.Array = None,
+    lse: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _cross_entropy:
+    """Cross entropy of logits and the numbers of classes, with label smoothing and a penalty of the log-partition.
+
+    Arrays are as in `CrossEntropyPlan.run`, other keywords as in `CrossEntropyDescriptor`. Returns a named tuple of
+    loss, lse.
+    """
+
+def cross_entropy_backward(
+    dloss: rt.Array,
+    logits: rt.Array,
+    target: rt.Array,
+    lse: rt.Array,
+    *,
+    class_axis: int = -1,
+    ignore_index: int = -100,
+    smoothing: float = 0.0,
+    z_weight: float = 0.0,
+    dlogits: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of cross_entropy with respect to logits.
+
+    Arrays are as in `CrossEntropyBackwardPlan.run`, other keywords as in `CrossEntropyBackwardDescriptor`. Returns
+    dlogits.
+    """
+
 def dropout(
     x: rt.Array,
     *,
@@ -214,6 +307,18 @@ def ema(
     """Exponential moving averages of the arrays of a list, such as a model's parameters.
 
     Arrays are as in `EMAPlan.run`, other keywords as in `EMADescriptor`. Returns a named tuple of .
+    """
+
+def embedding(
+    ids: rt.Array,
+    table: rt.Array,
+    *,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Rows of a table by their numbers; a number that the table does not have gives zeros.
+
+    Arrays are as in `EmbeddingPlan.run`, other keywords as in `EmbeddingDescriptor`. Returns y.
     """
 
 class _flash_sdpa(NamedTuple):
@@ -411,6 +516,39 @@ def log_softmax_backward(
     Arrays are as in `LogSoftmaxBackwardPlan.run`, other keywords as in `LogSoftmaxBackwardDescriptor`. Returns dx.
     """
 
+def pad2d(
+    x: rt.Array,
+    *,
+    top: int,
+    bottom: int,
+    left: int,
+    right: int,
+    value: float = 0.0,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """A value around the last two axes of an array; negative numbers take rows and columns away.
+
+    Arrays are as in `Pad2dPlan.run`, other keywords as in `Pad2dDescriptor`. Returns y.
+    """
+
+def pad2d_backward(
+    dy: rt.Array,
+    *,
+    top: int,
+    bottom: int,
+    left: int,
+    right: int,
+    height: int,
+    width: int,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of pad2d with respect to x.
+
+    Arrays are as in `Pad2dBackwardPlan.run`, other keywords as in `Pad2dBackwardDescriptor`. Returns dx.
+    """
+
 def repeat(
     x: rt.Array,
     *,
@@ -472,6 +610,34 @@ def rms_norm_backward(
 
     Arrays are as in `RMSNormBackwardPlan.run`, other keywords as in `RMSNormBackwardDescriptor`. Returns a named
     tuple of dx, dgamma, or the only one requested.
+    """
+
+def rope(
+    x: rt.Array,
+    cosines: rt.Array,
+    sines: rt.Array,
+    *,
+    interleaved: bool = False,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Rotary position embedding; a number turns with the one half a head away, or interleaved, with its neighbour.
+
+    Arrays are as in `RopePlan.run`, other keywords as in `RopeDescriptor`. Returns y.
+    """
+
+def rope_backward(
+    dy: rt.Array,
+    cosines: rt.Array,
+    sines: rt.Array,
+    *,
+    interleaved: bool = False,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of rope with respect to x.
+
+    Arrays are as in `RopeBackwardPlan.run`, other keywords as in `RopeBackwardDescriptor`. Returns dx.
     """
 
 class _sdpa(NamedTuple):

@@ -12,7 +12,7 @@ from baracuda.checking.problems.problem import Problem
 from baracuda.codegen.program import parse
 from baracuda.codegen.program.evaluate import Space
 from baracuda.codegen.program.ops import OPS
-from baracuda.codegen.program.tree import Call, Cast, Const, Expr, Name, Query, Reduce, walk
+from baracuda.codegen.program.tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, walk
 from baracuda.codegen.spec.scope import scope_of
 from baracuda.codegen.spec.spec import MapSpec, RowSpec
 
@@ -82,20 +82,38 @@ class Program:
                 return self._call(op, [self._read(a, names, device) for a in args])
             case Reduce(kind=kind, arg=arg, dims=dims):
                 value = _real(self._read(arg, names, device), self.wide)
+                value = value.reshape([1] * (len(self.space.extents) - value.dim()) + [*value.shape])
                 value = value.expand([max(a, b) for a, b in zip(value.shape, self.space.shape(dims), strict=True)])
                 return _REDUCTIONS[kind](value, dim=self.space.axes(dims), keepdim=True)
+            case Read(tensor=tensor, dims=dims, places=places, outside=outside):
+                found = [torch.as_tensor(self._read(place, names, device), device=device) for place in places]
+                value, other = names[tensor], self._read(outside, names, device)
+                return self._picked(value, dims, found, torch.as_tensor(other, dtype=value.dtype, device=device))
         raise AssertionError(expr)
+
+    def _picked(
+        self, array: torch.Tensor, dims: tuple[str, ...], places: list[torch.Tensor], outside: torch.Tensor
+    ) -> torch.Tensor:
+        axes, extents = self.space.axes(dims), [self.space.extents[dim] for dim in dims]
+        by_dim = array.permute([*axes, *(i for i in range(array.dim()) if i not in axes)]).reshape(extents)
+        inside = torch.ones((1,) * array.dim(), dtype=torch.bool, device=array.device)
+        for place, extent in zip(places, extents, strict=True):
+            inside = inside & (place >= 0) & (place < extent)
+        last = [max(extent - 1, 0) for extent in extents]
+        held = [place.clamp(0, most) for place, most in zip(places, last, strict=True)]
+        return torch.where(inside, by_dim[tuple(held)], outside)
 
     def _call(self, op: str, args: list[Any]) -> Any:
         row = OPS[op]
         if not any(isinstance(a, torch.Tensor) for a in args):
-            return row.numpy(np, *args)
+            return np.asarray(row.numpy(np, *args)).item()  # torch takes Python's numbers
         if op == "where":
             return (args[1] if args[0] else args[2]) if isinstance(args[0], bool) else torch.where(*args)
         if row.symbol and row.kind != "bool":  # an operator of Python's
             return row.numpy(_Torch(), *args)
         args = [_real(a, self.wide) if row.kind == "float" else torch.as_tensor(a) for a in args]
-        return getattr(torch, op)(*args) if hasattr(torch, op) else row.numpy(_Torch(), *args)
+        name = "eq" if op == "equal" else op  # torch.equal is about all elements at once
+        return getattr(torch, name)(*args) if hasattr(torch, name) else row.numpy(_Torch(), *args)
 
 
 def _has(expr: Expr) -> bool:
@@ -105,7 +123,7 @@ def _has(expr: Expr) -> bool:
             return op not in _ABSENT
         case Reduce(kind=kind):
             return kind in _REDUCTIONS
-    return isinstance(expr, Const | Name | Query | Cast)
+    return isinstance(expr, Const | Name | Query | Cast | Read)
 
 
 def _real(value: Any, wide: torch.dtype) -> torch.Tensor:

@@ -206,6 +206,50 @@ def _dropout(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": dropped(torch, fields, tensors["x"])}
 
 
+def _pad(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    widths = [fields[name] for name in ("left", "right", "top", "bottom")]
+    return {"y": torch.nn.functional.pad(tensors["x"], widths, value=fields["value"])}
+
+
+def _concat(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    return {"y": torch.cat((tensors["a"], tensors["b"]), 1)}
+
+
+def _embedding(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    ids, table = tensors["ids"].long(), tensors["table"]
+    inside = (ids >= 0) & (ids < fields["vocab_size"])
+    padded = torch.nn.functional.pad(table, (0, 0, 0, 1))
+    return {"y": torch.nn.functional.embedding(torch.where(inside, ids, fields["vocab_size"]), padded)}
+
+
+def _rope(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x = tensors["x"]
+    pairs = x.unflatten(-1, (-1, 2) if fields["interleaved"] else (2, fields["head_dim"] // 2))
+    first, second = pairs.unbind(-1 if fields["interleaved"] else -2)
+    other = torch.stack((-second, first), -1 if fields["interleaved"] else -2).flatten(-2)
+    return {"y": x * tensors["cosines"][:, None] + other * tensors["sines"][:, None]}
+
+
+def _avg_pool2d(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    windows = torch.nn.functional.pad(tensors["x"], (fields["pad"],) * 4)
+    for axis in (2, 3):
+        windows = windows.unfold(axis, fields["kernel"], fields["stride"])
+    return {"y": windows.mean((-2, -1))}
+
+
+def _cross_entropy(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    axis, classes = fields["class_axis"], tensors["logits"].shape[fields["class_axis"]]
+    logits, target = tensors["logits"].movedim(axis, -1), tensors["target"].long().movedim(axis, -1)[..., 0]
+    counts = (target != fields["ignore_index"]) & (target >= 0) & (target < classes)
+    lse = torch.logsumexp(logits, -1)
+    flat, kept = logits.reshape(-1, classes), torch.where(counts, target, -100).reshape(-1)
+    loss = torch.zeros_like(lse) if not classes else torch.nn.functional.cross_entropy(
+        flat, kept, reduction="none", label_smoothing=fields["smoothing"], ignore_index=-100
+    ).reshape(lse.shape)
+    loss = torch.where(counts, loss + fields["z_weight"] * lse**2, torch.zeros_like(loss))
+    return {"loss": loss.unsqueeze(-1).movedim(-1, axis), "lse": lse.unsqueeze(-1).movedim(-1, axis)}
+
+
 def dropped(torch: Any, fields: Fields, x: Any) -> Any:
     """`x` divided by 1 - p, or 0 where 24 bits of Philox4x32-10 are less than p."""
     low = 0xFFFFFFFF
@@ -273,6 +317,12 @@ FORWARD: dict[str, Values] = {
     "swiglu": _swiglu,
     "geglu": _geglu,
     "dropout": _dropout,
+    "pad2d": _pad,
+    "concatenate": _concat,
+    "embedding": _embedding,
+    "rope": _rope,
+    "avg_pool2d": _avg_pool2d,
+    "cross_entropy": _cross_entropy,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "softmax": _softmax,

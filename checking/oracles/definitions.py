@@ -217,17 +217,77 @@ def _average(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {"average_new": np.average(both, axis=0, weights=[decay, 1 - decay])}
 
 
+def _pad(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    """By NumPy where it adds, by slices where it takes away."""
+    widths = ((fields["top"], fields["bottom"]), (fields["left"], fields["right"]))
+    added = [(0, 0), *((max(0, before), max(0, after)) for before, after in widths)]
+    y = np.pad(arrays["x"], added, constant_values=fields["value"])
+    taken = [slice(max(0, -before), n - max(0, -after)) for (before, after), n in zip(widths, y.shape[1:], strict=True)]
+    return {"y": y[:, taken[0], taken[1]]}
+
+
+def _concatenate(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    return {"y": np.concatenate([arrays["a"], arrays["b"]], axis=1)}
+
+
+def _take(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    ids, table = arrays["ids"].astype(np.int64), np.pad(arrays["table"], ((0, 1), (0, 0)))
+    return {"y": np.take(table, np.where((ids >= 0) & (ids < fields["vocab_size"]), ids, -1), axis=0)}
+
+
+def _complex(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    """Each half with cosines and sines of its own, which need be of no angle."""
+    x, half = arrays["x"], fields["head_dim"] // 2
+    order = np.arange(2 * half).reshape((half, 2) if fields["interleaved"] else (2, half)).reshape(-1)
+    if fields["interleaved"]:
+        order = np.concatenate([order[0::2], order[1::2]])
+    first, second = (x[..., order[part]] for part in (slice(half), slice(half, None)))
+    y = np.empty_like(x)
+    for part, turned in ((slice(half), first + 1j * second), (slice(half, None), second - 1j * first)):
+        cosines, sines = (arrays[name][:, None, order[part]] for name in ("cosines", "sines"))
+        y[..., order[part]] = (turned * (cosines + 1j * sines)).real
+    return {"y": y}
+
+
+def _windows(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    kernel, stride, pad = fields["kernel"], fields["stride"], fields["pad"]
+    padded = np.pad(arrays["x"], ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(2, 3))
+    return {"y": windows[:, :, ::stride, ::stride].mean((-2, -1))}
+
+
+def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    axis = fields["class_axis"]
+    logits, target = np.moveaxis(arrays["logits"], axis, -1), np.moveaxis(arrays["target"], axis, -1)[..., 0]
+    lse, count = np.logaddexp.reduce(logits, axis=-1, initial=-np.inf), logits.shape[-1]
+    loss = np.zeros(lse.shape)
+    for place in np.ndindex(lse.shape):
+        right = int(target[place])
+        if right == fields["ignore_index"] or not 0 <= right < count:
+            continue
+        surprise = lse[place] - logits[place]
+        even = fields["smoothing"] * surprise.mean() if fields["smoothing"] else 0.0
+        loss[place] = (1 - fields["smoothing"]) * surprise[right] + even + fields["z_weight"] * lse[place] ** 2
+    return {name: np.expand_dims(value, axis) for name, value in (("loss", loss), ("lse", lse))}
+
+
 _ADAPTERS: dict[str, Adapter] = {
     "Random123.philox4x32": _dropout,
     "ml_dtypes.float8_e4m3fn": _float8,
     "numpy.average": _average,
+    "numpy.complex128": _complex,
+    "numpy.concatenate": _concatenate,
     "numpy.convolve": _convolve,
     "numpy.dot": _momentum,
     "numpy.einsum": _einsum,
+    "numpy.lib.stride_tricks.sliding_window_view": _windows,
     "numpy.linalg.norm": _norm,
+    "numpy.logaddexp.reduce": _logaddexp,
+    "numpy.pad": _pad,
     "numpy.power": _powers,
     "numpy.sign": _sign,
     "numpy.subtract.outer": _subtract_outer,
+    "numpy.take": _take,
     "numpy.tile": _tile,
     "numpy.var": _var,
     "scipy.signal.lfilter": _lfilter,

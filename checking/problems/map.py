@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from baracuda.codegen.conditions.parse import evaluate_condition
 from baracuda.codegen.program.evaluate import Space
+from baracuda.codegen.spec.map_program import split
 from baracuda.codegen.spec.spec import MapSpec, MapTensor
 from baracuda.runtime import KernelSku, Schedule
 from baracuda.runtime.families.map.geometry import IndexSpace
 
+from .cases import canonical
 from .problem import Problem
 from .subject import Subject
 
@@ -24,17 +28,23 @@ class MapProblem(Problem, family="map"):
     spec: MapSpec
 
     def _set_axes(self) -> None:
-        extents = {dim: self.values[spec.of] for dim, spec in self.spec.dims.items()}
+        values = canonical(self.values)
+        extents = {dim: evaluate_condition(spec.of, values) for dim, spec in self.spec.dims.items()}
         self.axes = {dim: (v,) if isinstance(v, int) else tuple(v) for dim, v in extents.items()}
 
     @property
     def size(self) -> int:
         """Cells of the index space."""
-        return math.prod(self.space.extents.values())
+        return self.space.count(self._cells)
+
+    @cached_property
+    def _cells(self) -> tuple[str, ...]:
+        """The dims of the index space; others give extents of what is read at computed places."""
+        return split(self.spec).cells
 
     @property
     def several(self) -> bool:
-        """Whether there are several cells along every dim."""
+        """Whether there are several cells along every dim, and several places of what is read at any."""
         return min(self.space.extents.values()) > 1
 
     @property

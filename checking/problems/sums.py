@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from baracuda.codegen.conditions.parse import fields_of
 from baracuda.runtime import KernelSku, Schedule
 
 from .cases import could_serve, server
@@ -37,7 +38,7 @@ def in_turns(subject: Subject, sku: KernelSku, bases: Sequence[Problem]) -> Iter
 
 def _extents(sku: KernelSku, base: MapProblem) -> Iterator[Mapping[Place, int]]:
     """Three by what threads take at a time, along one summed axis or two; cells for a warp, or as many as there are."""
-    fields = {base.spec.dims[dim].of for dim in base.plan.SUMMED}
+    fields = {name for dim in base.plan.SUMMED for name in fields_of(base.spec.dims[dim].of)}
     summed = [place for place in extents_of(base) if place[0] in fields]
     kept = [place for place in extents_of(base) if place[0] not in fields][-1:]
     assert isinstance(sku.schedule, Schedule)

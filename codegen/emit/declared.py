@@ -102,8 +102,9 @@ def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
     plan = {
         "AXES": dict(op.axes),
         "SUMMED": op.summed,
+        "PLACED": dict(op.placed),
         "INDICES": op.indices,
-        "CELL_INDICES": op.cells.indices,
+        "CELL_INDICES": op.cells.queried,
         "SIZES": op.sizes,
         "SCALARS": tuple(s.name for s in op.scalars),
         "SUMS": op.sum_flags,

@@ -9,7 +9,7 @@ from jinja2.runtime import Context
 
 from baracuda.runtime.arrays.element import ElementKind
 
-from ..lower.map_op import Body, Sum
+from ..lower.map_op import Body, PlacedRead, Sum
 from ..lower.map_op import Store as CellStore
 from ..lower.op import ColumnSum, Reduction, Scalar, Tensor, Value
 from ..program import Expr, kind_of
@@ -17,6 +17,8 @@ from ..program.cuda import to_cuda
 from ..program.kinds import Kinds
 from ..program.ops import OPS
 from ..program.tree import Call, Query
+from ..program.tree import Name as FieldName
+from ..spec.names import in_kernel
 from ..text import Code, Name, python
 
 Optional = Tensor | ColumnSum | Sum
@@ -65,7 +67,7 @@ def absent(tensor: Tensor) -> Code:
     return Code(f"acc_t({number})") if tensor.kind == "float" else number
 
 
-def value_type(part: Tensor | Scalar | Value) -> Code:
+def value_type(part: Tensor | Scalar | Value | PlacedRead) -> Code:
     """The type that the program computes with."""
     return _VALUE[part.kind]
 
@@ -210,6 +212,19 @@ def stored_value(context: Context, store: CellStore) -> Code:
     return Code(f"{stored_type(store.tensor)}({to_cuda(store.expr, _kinds(context))})")
 
 
+def still(read: PlacedRead) -> Code:
+    """The operands that must not move from cell to cell for places to be equally far apart."""
+    return Code(", ".join(f"operand::{name}" for name in read.still))
+
+
+@pass_context
+def outside(context: Context, read: PlacedRead) -> Code:
+    """What is read at places outside of the array: a number or a field."""
+    if isinstance(read.outside, FieldName):
+        return Code(f"{value_type(read)}(args.{in_kernel(read.outside.id)})")
+    return to_cuda(read.outside, _kinds(context))
+
+
 @pass_context
 def term(context: Context, part: Sum) -> Code:
     """What a cell adds to a sum."""
@@ -234,6 +249,6 @@ def _kinds(context: Context) -> Kinds:
 _FILTERS: tuple[Callable[..., Code], ...] = (
     *(path, has, if_present, and_present, unless_absent, absent, value_type, word, stored_type, dtype, type_macro),
     *(const, struct, operand, operands, operand_type, cuda, start, step, member, read, assignment),
-    *(body_doc, body_struct, beside_lane, stored_value, term, monoid),
+    *(body_doc, body_struct, beside_lane, stored_value, still, outside, term, monoid),
 )
 FILTERS = {function.__name__: function for function in _FILTERS}

@@ -38,6 +38,8 @@ def _along(name: str, spec: MapSpec) -> Iterator[Extent]:
     groups = spec.inputs[name].groups
     for axis, (dim, *others) in enumerate(groups):
         field = spec.dims[dim].of
+        if field not in spec.descriptor:  # computed from fields, which it does not show
+            continue
         is_shape = spec.descriptor[field].type == "shape"
         if not others and (not is_shape or len(groups) == 1):
             yield Extent(field, name, None if is_shape else axis)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from baracuda.runtime import Schedule
 
+from ..conditions.parse import read_condition
 from ..program import Line, Name, Reduce, kind_of
-from ..program.tree import Call, Expr, Query, reads, walk
+from ..program.tree import Call, Const, Expr, Query, Read, children, reads, walk
 from ..spec.map_program import Parts, copies_of, groups_of, split
+from ..spec.names import in_kernel
 from ..spec.scope import kinds_of
 from ..spec.spec import MapSpec
 from ..text import Name as Identifier
 from ..text import names
-from .map_op import Body, Entry, MapOp, Store, Sum
-from .op import Tensor, Value
+from .map_op import Body, Entry, MapOp, PlacedRead, Store, Sum
+from .op import Scalar, Tensor, Value
 from .shared import first_arch, lower_tensor, scalar, shared_fields
 
 # Threads of a block, packs of 16 bytes that each has in flight, and the number of blocks that sums are split into when
@@ -34,7 +37,7 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
     shapes = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
     shared = shared_fields(spec, spec_path, arguments, shapes)
-    queries = [e for line in parts.lines for e in walk(line.expr) if isinstance(e, Query)]
+    queries = [e for line in parts.lines for expr in parts.computed(line) for e in walk(expr) if isinstance(e, Query)]
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)
     values = [name for name in spec.outputs if name not in parts.late]
     late_outputs = [name for name in spec.outputs if name in parts.late]
@@ -42,10 +45,11 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     return MapOp(
         **shared,
         arch=Identifier(first_arch(spec)),
-        dims=tuple((Identifier(name), Identifier(dim.of)) for name, dim in spec.dims.items()),
-        space=groups_of(spec),
+        dims=tuple((Identifier(name), read_condition(dim.of, spec.descriptor)) for name, dim in spec.dims.items()),
+        space=groups_of(spec, parts),
         axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
         summed=parts.summed,
+        placed=tuple((Identifier(name), names(dims)) for name in spec.inputs if (dims := parts.placed(name))),
         indices=names(indices),
         sizes=names(d for d in spec.dims if Query("size", d) in queries),
         scalars=lowering.scalars,
@@ -83,25 +87,90 @@ class _Lowering:
         copied = {self.copies[n] for n in outputs if n in self.copies}
         computed = [n for n in outputs if n not in self.copies]
         wanted = self.parts.needed([*computed, *terms], ready)
-        lines = self._lines(wanted - ready)
+        placed = [x for x in self._lines(wanted - ready) if x.name in self.parts.reads]
+        of_sums = {n for line in sums for n in reads(line.expr)}
+        inner = self.parts.needed([*computed, *of_sums], ready | frozenset(self.parts.reads))
+        lines = [x for x in self._lines(inner - ready) if x.name not in self.parts.reads]
         names_read = {n for x in lines for n in reads(x.expr)} | set(terms)
         named_lines = [x for x in lines if x.name not in self.spec.outputs or x.name in names_read]
         exprs = [x.expr for x in (*lines, *sums)]
-        queried = {e for x in exprs for e in walk(x) if isinstance(e, Query)}
         used = {n for x in exprs for n in reads(x)} | {*outputs}
-        inputs = [t for n, t in self.tensors.items() if n in self.spec.inputs]
         return Body(
             name=Identifier(name),
             known=tuple(self._sum(x) for x in known if x.name in used),
-            reads=tuple(t for t in inputs if t.name in wanted | copied),
-            converted=tuple(t for t in inputs if t.name in wanted),
-            indices=names(d for d in self.spec.dims if Query("index", d) in queried),
-            sizes=names(d for d in self.spec.dims if Query("size", d) in queried),
-            scalars=tuple(s for s in self.scalars if s.name in used),
+            reads=tuple(t for t in self._plain if t.name in wanted | copied),
+            placed=tuple(self._placed(x.name) for x in placed),
+            converted=tuple(t for t in self._plain if t.name in inner),
+            indices=self._queried("index", exprs),
+            sizes=self._queried("size", exprs),
+            scalars=self._scalars(exprs),
             values=tuple(self._value(x) for x in named_lines),
             stores=tuple(self._store(n, names_read) for n in outputs),
             sums=tuple(self._sum(x) for x in sums),
         )
+
+    @cached_property
+    def _plain(self) -> list[Tensor]:
+        """The inputs that are read as they are."""
+        return [t for n, t in self.tensors.items() if n in self.spec.inputs and not self.parts.placed(n)]
+
+    def _queried(self, what: str, exprs: Iterable[Expr]) -> tuple[Identifier, ...]:
+        """The dims whose index or size the expressions name."""
+        queries = {e for x in exprs for e in walk(x) if isinstance(e, Query)}
+        return names(d for d in self.spec.dims if Query(what, d) in queries)
+
+    def _scalars(self, exprs: Iterable[Expr]) -> tuple[Scalar, ...]:
+        used = {n for x in exprs for n in reads(x)}
+        return tuple(s for s in self.scalars if s.name in used)
+
+    def _placed(self, name: str) -> PlacedRead:
+        line, read = self.parts.line(name), self.parts.reads[name]
+        assert line is not None
+        places = self.parts.computed(line)
+        wanted = self.parts.needed({n for place in places for n in reads(place)}, frozenset(self.parts.reads))
+        lines = self._lines(wanted)
+        values = [x for x in lines if x.name not in self.parts.reads]
+        exprs = [*places, *(x.expr for x in values)]
+        still = frozenset[str]().union(*map(self._still, places))
+        return PlacedRead(
+            name=Identifier(name),
+            tensor=self.tensors[read.tensor],
+            places=places,
+            outside=read.outside,
+            indices=self._queried("index", exprs),
+            sizes=self._queried("size", exprs),
+            scalars=self._scalars(exprs),
+            converted=tuple(t for t in self._plain if t.name in wanted),
+            placed=tuple(self._placed(x.name) for x in lines if x.name in self.parts.reads),
+            values=tuple(self._value(x) for x in values),
+            still=names(sorted(still)),
+        )
+
+    def _moving(self, expr: Expr) -> frozenset[str]:
+        """The operands whose step from cell to cell changes the value of `expr`."""
+        match expr:
+            case Query(what="index", of=dim):
+                return frozenset({f"{dim}_index"})
+            case Name(id=name) if (line := self.parts.line(name)) is not None:
+                return self._moving(line.expr)
+            case Name(id=name):
+                return frozenset[str]({in_kernel(name)} if name in self.spec.inputs else ())
+            case Read(tensor=tensor, places=places):
+                return frozenset[str]({in_kernel(tensor)}).union(*map(self._moving, places))
+        return frozenset[str]().union(*map(self._moving, children(expr)))
+
+    def _still(self, expr: Expr) -> frozenset[str]:
+        """The operands that must not move if `expr` is to grow by the same number from cell to cell."""
+        match expr:
+            case Query() | Const():
+                return frozenset()
+            case Name(id=name) if (line := self.parts.line(name)) is not None:
+                return self._still(line.expr)
+            case Call(op="add" | "sub" | "neg", args=args):
+                return frozenset[str]().union(*map(self._still, args))
+            case Call(op="mul", args=(a, b)):
+                return min(self._still(a) | self._moving(b), self._moving(a) | self._still(b), key=len)
+        return self._moving(expr)
 
     def _lines(self, names: Iterable[str]) -> list[Line]:
         wanted = set(names)

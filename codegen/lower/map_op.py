@@ -38,12 +38,41 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedRead:
+    """An input's element at a computed place: a place along each axis that has one, and what these are computed of.
+
+    If the `still` operands do not change from cell to cell, places are equally far apart.
+    """
+
+    name: Name
+    tensor: Tensor
+    places: tuple[Expr, ...]
+    outside: Expr
+    placed: tuple[PlacedRead, ...]
+    converted: tuple[Tensor, ...]
+    indices: tuple[Name, ...]
+    sizes: tuple[Name, ...]
+    scalars: tuple[Scalar, ...]
+    values: tuple[Value, ...]
+    still: tuple[Name, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.tensor.kind
+
+    @property
+    def local(self) -> Name:
+        return in_kernel(self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     """What is computed of one cell: tensors to read, indices and values, then what becomes of them."""
 
     name: Name
     known: tuple[Sum, ...]  # sums that are computed already
     reads: tuple[Tensor, ...]
+    placed: tuple[PlacedRead, ...]
     converted: tuple[Tensor, ...]  # of those, the ones whose value the program computes with
     indices: tuple[Name, ...]
     sizes: tuple[Name, ...]
@@ -53,9 +82,15 @@ class Body:
     sums: tuple[Sum, ...]
 
     @property
+    def queried(self) -> tuple[Name, ...]:
+        """The dims whose index it reads, for places too."""
+        return tuple(dict.fromkeys((*self.indices, *(d for read in self.placed for d in read.indices))))
+
+    @property
     def random(self) -> bool:
         """Whether it draws random numbers."""
         exprs = [*(v.expr for v in self.values), *(s.expr for s in self.stores if s.expr), *(s.arg for s in self.sums)]
+        exprs += [x for read in self.placed for x in (*read.places, *(v.expr for v in read.values))]
         return any(isinstance(e, Call) and e.op == "philox" for x in exprs for e in walk(x))
 
 
@@ -72,10 +107,11 @@ class MapOp(Op):
     """An op of the map family: a program for each cell of an index space."""
 
     arch: Name
-    dims: tuple[tuple[Name, Name], ...]  # dim -> the field that gives its extents
+    dims: tuple[tuple[Name, str], ...]  # dim -> the field, or the expression over fields, that gives its extents
     space: tuple[tuple[str, ...], ...]  # the dims in row-major order; those of one group are interleaved axis by axis
     axes: tuple[tuple[Name, tuple[tuple[str, ...], ...]], ...]  # argument -> the group of dims of each run of its axes
     summed: tuple[str, ...]
+    placed: tuple[tuple[Name, tuple[Name, ...]], ...]  # argument -> the dims along which its places are computed
     indices: tuple[Name, ...]  # dims whose index the program reads
     sizes: tuple[Name, ...]  # dims whose size it reads
     scalars: tuple[Scalar, ...]

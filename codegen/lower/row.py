@@ -9,9 +9,9 @@ from baracuda.runtime.arrays.element import ElementKind
 from baracuda.runtime.plans.sku import VECTOR_BYTES
 
 from ..conditions.parse import read_condition
-from ..program import parse
 from ..program.tree import Query, walk
-from ..spec.scope import kinds_of, scope_of
+from ..spec.row_program import row_lines
+from ..spec.scope import kinds_of
 from ..spec.spec import RowSpec
 from ..text import Name
 from .op import RowOp, Tensor
@@ -23,7 +23,7 @@ from .shared import first_arch, lower_tensor, scalar, shared_fields
 def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
     """Return the decisions that `spec` (already found consistent) leads to."""
     rows, cols = _row_and_col(spec)
-    lines = parse(spec.program, scope_of(spec))
+    lines = row_lines(spec)
     kinds = kinds_of(spec, lines)
     over = {frozenset({rows, cols}): "element", frozenset({rows}): "row", frozenset({cols}): "col"}
     tensors = {n: lower_tensor(n, t, spec, over=over[frozenset(t.dims)]) for n, t in spec.tensors.items()}

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from .invert import Inverse, all_of, indices_in, inverse, is_within, is_zero_outside
 from .kinds import kind_of
-from .parse import parse_expression
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce, Scope, reads, varies, walk
+from .parse import ProgramError, parse_expression
+from .source import place_source, to_source
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, Scope, reads, varies, walk
 
 # Of the operands a, b, c, the result r and its adjoint g, for each operand. A row of OPS without rules has no slope.
 RULES: dict[str, tuple[str, ...]] = {
@@ -43,6 +45,10 @@ RULES: dict[str, tuple[str, ...]] = {
 _NAMES = {name: frozenset[str]() for name in "abcrg"}
 _READ = {op: tuple(parse_expression(t, Scope((), _NAMES)) if t else None for t in ts) for op, ts in RULES.items()}
 _NAMED = frozenset(op for op, texts in RULES.items() if any("r" in reads(r) for r in _READ[op] if r and texts))
+_NO_READER = (
+    "{read!r} has no gradient of its own: more than one cell may read an element by {place!r}; leave the input out of "
+    "gradient: wrt, or write the gradient out"
+)
 _LARGE = 3  # nodes of a factor that gets a line of its own
 
 
@@ -69,6 +75,8 @@ class Forward:
     kinds: Mapping[str, str]
     dims: Mapping[str, frozenset[str]]
     pull: frozenset[str] = frozenset()  # dims out of whose sums goes what does not vary along them
+    tensors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what may be read at places, and its dims
+    sizes: Mapping[str, frozenset[Expr]] = field(default_factory=dict)  # what says the size of each dim
 
 
 def derive(
@@ -177,6 +185,8 @@ class _Derivation:
                 self.adjoints.setdefault(name, []).extend(terms)
             case Cast(arg=arg):
                 self._push(arg, terms, arg)
+            case Read(tensor=tensor):
+                self.adjoints.setdefault(tensor, []).extend(self._of_read(expr, terms))
             case Reduce(kind="sum", arg=arg):
                 self._push(arg, terms, arg)
             case Reduce(kind="mean", arg=arg, dims=dims):
@@ -188,6 +198,61 @@ class _Derivation:
                 for operand, rule in zip(args, _READ.get(op, (None,) * len(args)), strict=True):
                     if rule is not None and reads(operand) & self.active:
                         self._push(operand, self._ruled(rule, args, result, terms), operand)
+
+    def _of_read(self, read: Read, terms: list[Term]) -> list[Term]:
+        """The adjoints of a tensor's elements: those of the cells that read each of them."""
+        places: dict[str, Expr] = {}
+        inside, whole = list[Expr](), list[Expr]()
+        for dim in read.computed:
+            cell, found = self._reader_of(read, dim, self._over(terms))
+            places[cell], conditions = found
+            inside += is_within(places[cell], cell)
+            whole += conditions
+        adjoint = self._in_cell(self._sum(terms), places, read)
+        tensors = self.forward.tensors
+        zero = frozenset(n for n in self.cotangents if places.keys() <= {*tensors.get(n, ())})
+        finite = frozenset(n for n, kind in self.kinds.items() if kind == "int" and not self.dims[n])
+        if not is_zero_outside(adjoint, zero, finite):
+            whole = inside + whole
+        expr = Call("where", (all_of(whole), adjoint, Const(0.0))) if whole else adjoint
+        if clash := {*read.computed} & (varies(read, self.dims) | self._over(terms)) - places.keys():
+            raise ProgramError(_NO_READER.format(read=to_source(read), place=f"an axis along {min(clash)}"))
+        return self._fitted([Term(1.0, (expr,))], self.dims[read.tensor])
+
+    def _over(self, terms: Iterable[Term]) -> frozenset[str]:
+        return frozenset[str]().union(*map(self._varies, terms))
+
+    def _reader_of(self, read: Read, dim: str, first: frozenset[str]) -> tuple[str, Inverse]:
+        """The dim along which one cell alone reads each place along `dim`, and which; those in `first` come first."""
+        by_dim = dict(zip(read.dims, read.places, strict=True))
+        place = by_dim.pop(dim)
+        own = indices_in(place) - frozenset[str]().union(*map(indices_in, by_dim.values()))
+        for cell in sorted(own, key=lambda d: (d not in first, d)):
+            sizes = self.forward.sizes.get(cell, frozenset()) | {Query("size", cell)}
+            found = inverse(place, cell, Query("index", dim), sizes)
+            if found is not None and not any(cell in self.dims[name] for name in reads(place)):
+                return cell, found
+        raise ProgramError(_NO_READER.format(read=to_source(read), place=place_source(place)))
+
+    def _in_cell(self, expr: Expr, places: Mapping[str, Expr], read: Read) -> Expr:
+        """`expr` in the cell whose index along each dim of `places` is the one there."""
+        if varies(expr, self.dims).isdisjoint(places):
+            return expr
+        match expr:
+            case Query(of=of):
+                return places[of]
+            case Name(id=name) if name in self.forward.tensors:
+                dims = self.forward.tensors[name]
+                return Read(name, dims, tuple(places.get(d, Query("index", d)) for d in dims), Const(0.0))
+            case Name(id=name) if line := next((x for x in (*self.values, *self.made) if x.name == name), None):
+                return self._in_cell(line.expr, places, read)
+            case Read(tensor=tensor, dims=dims, places=own, outside=outside):
+                return Read(tensor, dims, tuple(self._in_cell(p, places, read) for p in own), outside)
+            case Call(op=op, args=args):
+                return Call(op, tuple(self._in_cell(a, places, read) for a in args))
+            case Cast(to=to, arg=arg):
+                return Cast(to, self._in_cell(arg, places, read))
+        raise ProgramError(_NO_READER.format(read=to_source(read), place=place_source(expr)))
 
     def _of_extreme(self, terms: list[Term], arg: Expr, dims: tuple[str, ...], result: Expr) -> list[Term]:
         """Equal extremes share the adjoint."""
@@ -258,16 +323,13 @@ class _Derivation:
 
     def _fitted(self, terms: list[Term], dims: frozenset[str]) -> list[Term]:
         """The terms, summed over the dims along which an operand is broadcast."""
-        over = [d for d in self._order() if any(d in self._varies(t) - dims for t in terms)]
+        over = sorted(self._over(terms) - dims)
         if not over:
             return terms
         if set(over) <= self.forward.pull:
             terms = [part for t in terms for part in self._distributed(t)]
             return _merged([self._pulled(t, tuple(over)) for t in terms])
         return [self._summed(self._sum(terms), tuple(over))]
-
-    def _order(self) -> list[str]:
-        return sorted(frozenset[str]().union(*self.dims.values()))
 
     def _varies(self, term: Term) -> frozenset[str]:
         return frozenset[str]().union(*(varies(e, self.dims) for e in (*term.top, *term.bottom)))

@@ -15,7 +15,7 @@ import numpy as np
 from baracuda.runtime.arrays.element import ELEMENTS
 
 from .ops import OPS, NumPy
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,9 @@ class _Values:
                 return self._call(op, [self.read(a) for a in args])
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return reduce(self.xp, kind, self.read(arg), dims, self.space)
+            case Read(tensor=tensor, dims=dims, places=places, outside=outside):
+                inside, found = picked(self.xp, self.names[tensor], dims, [self.read(p) for p in places], self.space)
+                return self.xp.where(inside, found, self.read(outside))
         raise AssertionError(expr)
 
     def _call(self, op: str, args: list[Any]) -> Any:
@@ -116,6 +119,21 @@ def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) 
     if kind == "mean":
         return xp.sum(value, axis=axes, keepdims=True) / float(space.count(dims))
     return getattr(xp, kind)(value, axis=axes, keepdims=True)
+
+
+def picked(xp: Any, array: Any, dims: tuple[str, ...], places: list[Any], space: Space) -> tuple[Any, Any]:
+    """Whether each of the `places` along `dims` is inside of an array over them, and the elements there."""
+    axes = space.axes(dims)
+    by_dim = xp.transpose(array, [*axes, *(i for i in range(len(space.extents)) if i not in axes)])
+    by_dim = xp.reshape(by_dim, [space.extents[dim] for dim in dims])
+    flat = np.ones((1,) * len(space.extents), bool)
+    places = [np.asarray(place, np.int64) + np.zeros(flat.shape, np.int64) for place in places]
+    inside = flat
+    for dim, place in zip(dims, places, strict=True):
+        inside = inside & (place >= 0) & (place < space.extents[dim])
+    if 0 in by_dim.shape:
+        return inside, np.zeros(inside.shape, by_dim.dtype)
+    return inside, by_dim[tuple(np.where(inside, place, 0) for place in places)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +197,18 @@ class _Bounds:
                 return self._call(op, [self.read(a) for a in args])
             case Reduce(kind=kind, arg=arg, dims=dims):
                 return self._reduce(kind, self._rounded_to_float(self.read(arg)), dims)
+            case Read(tensor=tensor, dims=dims, places=places, outside=outside):
+                return self._read(self.names[tensor], dims, [self.read(p) for p in places], self.read(outside))
         raise AssertionError(expr)
+
+    def _read(self, array: Bounded, dims: tuple[str, ...], places: list[Bounded], outside: Bounded) -> Bounded:
+        """What lies elsewhere may be anything, so a place that is uncertain makes the value so."""
+        inside, found = picked(self.xp, array.value, dims, [p.value for p in places], self.space)
+        wholes = np.broadcast_to(array.error, np.shape(array.value))
+        error = np.where(inside, picked(self.xp, wholes, dims, [p.value for p in places], self.space)[1], outside.error)
+        for place in places:
+            error = np.where(np.asarray(place.error) > 0, np.inf, error)
+        return Bounded(np.where(inside, found, outside.value), error)
 
     def _cast(self, unit_roundoff: float, arg: Bounded) -> Bounded:
         tiny, largest = _RANGE[unit_roundoff]

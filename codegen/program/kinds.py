@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from .ops import OPS
 from .parse import ProgramError
-from .tree import Call, Const, Expr, Name, Query
+from .source import place_source
+from .tree import Call, Const, Expr, Name, Query, Read
 
 Kinds = Mapping[str, str]  # name -> "float", "int" or "bool"
 
@@ -22,6 +23,12 @@ def kind_of(expr: Expr, kinds: Kinds) -> str:
             return kinds[name]
         case Query(what=what):
             return "bool" if what == "present" else "int"
+        case Read(tensor=tensor, dims=dims, places=places):
+            for dim, place in zip(dims, places, strict=True):
+                if (kind := kind_of(place, kinds)) != "int":
+                    text = f"{tensor!r} is read at {place_source(place)!r} along {dim}, which is a {kind}"
+                    raise ProgramError(f"{text}; a place is an int")
+            return kinds[tensor]
         case Call(op=op, args=args):
             return _result(op, [kind_of(a, kinds) for a in args])
     return "float"

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from .functions import MAX_REPEATS, Function, Functions, Hoisted, is_small, uses
 from .ops import CASTS, OPS, QUERIES, REDUCTIONS
 from .remedies import of_function, of_reduction, remedy
-from .tree import Call, Cast, Const, Expr, Line, Name, Query, Reduce, Scope, walk
+from .tree import Call, Cast, Const, Expr, Line, Name, Query, Read, Reduce, Scope, walk
 
 BINARY: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -202,13 +202,13 @@ class _Reader:
 
     def __init__(self, scope: Scope, hoisted: Hoisted, number: int = 0, call: _Call | None = None) -> None:
         self.scope, self.hoisted, self.number, self.call = scope, hoisted, number, call
+        self.in_place = False  # within the brackets of `x[...]`, where a dim's name is its index
 
     def expression(self, node: ast.expr) -> Expr:
         match node:
-            case ast.Name(id=name) if self.call:
-                return self.call.values[self._choice(name, self.call.values, "name")]
             case ast.Name(id=name):
-                return Name(self._choice(name, self.hoisted.names, "name"))
+                values = self._values()
+                return values[self._choice(name, values, "name")]
             case ast.Constant(value=bool() | int() | float() as value):
                 return Const(self._constant(value))
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int() as power)):
@@ -227,7 +227,16 @@ class _Reader:
                 return self._fold(BINARY[type(op)], [self.expression(v) for v in values])
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(name, args)
+            case ast.Subscript(value=value, slice=index):
+                return self._read(value, index)
         raise ProgramError(f"{_excerpt(node)} is not allowed here{remedy(node)}")
+
+    def _values(self) -> dict[str, Expr]:
+        """What names mean."""
+        if self.call:
+            return self.call.values
+        indices = {dim: Query("index", dim) for dim in self.scope.dims} if self.in_place else {}
+        return {**{name: Name(name) for name in self.hoisted.names}, **indices}
 
     def _call(self, name: str, args: list[ast.expr]) -> Expr:
         if name in REDUCTIONS:
@@ -250,6 +259,26 @@ class _Reader:
         self._choice(name, (*BUILTIN, *self.scope.functions), "function", of_function(name))
         self._arity(name, args, OPS[name].arity)
         return Call(name, tuple(self.expression(a) for a in args))
+
+    def _read(self, value: ast.expr, index: ast.expr) -> Expr:
+        """An element of an input at a computed place."""
+        tensor = self.expression(value) if isinstance(value, ast.Name) else None
+        if not isinstance(tensor, Name) or tensor.id not in self.scope.axes:
+            inputs = ", ".join(self.scope.axes) or "none"
+            raise ProgramError(f"{_excerpt(value)} has no places; only an input of arrays is read at one: {inputs}")
+        axes, indices = self.scope.axes[tensor.id], index.elts if isinstance(index, ast.Tuple) else [index]
+        if bad := next((i for i in indices if isinstance(i, ast.Slice | ast.Starred)), None):
+            raise ProgramError(f"{_excerpt(bad)} is no place; write one int for each axis, as in x[i + 1]")
+        if len(indices) != len(axes.dims):
+            needed, got = f"{_count(len(axes.dims), 'place')} ({', '.join(axes.dims)})", len(indices)
+            raise ProgramError(f"{tensor.id!r} is read at {needed}, got {got}")
+        if axes.outside is None:
+            text = f"{tensor.id!r} is read at computed places; say what lies outside, as in `outside: 0`"
+            raise ProgramError(text)
+        within, self.in_place = self.in_place, True
+        places = tuple(self.expression(i) for i in indices)
+        self.in_place = within
+        return Read(tensor.id, axes.dims, places, axes.outside)
 
     def several(self, node: ast.expr) -> list[Expr]:
         """The values of an expression that may give several."""

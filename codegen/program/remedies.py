@@ -46,7 +46,6 @@ def _instead(node: ast.AST) -> str:
 _SYNTAX: tuple[tuple[type[ast.AST] | tuple[type[ast.AST], ...], str], ...] = (
     (ast.IfExp, "write where(condition, a, b)"),
     (ast.Attribute, "there are no modules and attributes; use plain names"),
-    (ast.Subscript, "a program is about one element; index(dim) is its place"),
     (ast.JoinedStr, "there are no strings; an option is a field of type bool or int"),
     (ast.Constant, "values are numbers and bools"),
     ((ast.Tuple, ast.List, ast.Set, ast.Dict), "there are no collections; give each value a line of its own"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from .parse import BINARY, UNARY
-from .tree import Call, Cast, Const, Expr, Name, Query, Reduce
+from .tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce
 
 _PYTHON = {name: node for node, name in (*BINARY.items(), *UNARY.items())}
 _COMPARE = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
@@ -14,6 +14,11 @@ _COMPARE = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 def to_source(expr: Expr) -> str:
     """Print an expression in the language it was read from; parsing the text gives the tree back."""
     return ast.unparse(ast.fix_missing_locations(_syntax(expr)))
+
+
+def place_source(expr: Expr) -> str:
+    """A place within the brackets of a read, where a dim's name is its index."""
+    return ast.unparse(ast.fix_missing_locations(_place(expr)))
 
 
 def _syntax(expr: Expr) -> ast.expr:
@@ -28,9 +33,27 @@ def _syntax(expr: Expr) -> ast.expr:
             return _python_call(what, ast.Name(of, ast.Load()))
         case Cast(to=to, arg=arg):
             return _python_call(to, _syntax(arg))
+        case Read(tensor=tensor, places=places):
+            first, *others = map(_place, places)
+            index = ast.Tuple([first, *others], ast.Load()) if others else first
+            return ast.Subscript(ast.Name(tensor, ast.Load()), index, ast.Load())
         case Call(op=op, args=args):
             return _infix_syntax(op, [_syntax(a) for a in args])
     raise AssertionError(expr)
+
+
+def _place(expr: Expr) -> ast.expr:
+    """The syntax of a place, in which a dim's name is its index."""
+
+    class Short(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            self.generic_visit(node)
+            is_index = isinstance(node.func, ast.Name) and node.func.id == "index"
+            return node.args[0] if is_index else node
+
+    syntax = Short().visit(_syntax(expr))
+    assert isinstance(syntax, ast.expr)
+    return syntax
 
 
 def _infix_syntax(op: str, args: list[ast.expr]) -> ast.expr:

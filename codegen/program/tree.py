@@ -52,7 +52,22 @@ class Cast:
     arg: Expr
 
 
-Expr = Const | Name | Call | Reduce | Query | Cast
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`tensor[places]`: its element at a computed place along each of its `dims`, or `outside` where there is none."""
+
+    tensor: str
+    dims: tuple[str, ...]
+    places: tuple[Expr, ...]
+    outside: Expr
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The dims whose place is another than their own index."""
+        return tuple(d for d, place in zip(self.dims, self.places, strict=True) if place != Query("index", d))
+
+
+Expr = Const | Name | Call | Reduce | Query | Cast | Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +80,25 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Axes:
+    """What each axis of an input runs along, and the value that is read `outside` of them, if it is declared."""
+
+    dims: tuple[str, ...]
+    outside: Const | Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """What a program may name: its values with the dims each varies along, its dims, optional tensors, functions."""
+    """What a program may name: its values with the dims each varies along, its dims, optional tensors, functions.
+
+    `axes` are those of the inputs, which may be read at computed places.
+    """
 
     dims: tuple[str, ...]
     values: dict[str, frozenset[str]]
     optional: frozenset[str] = frozenset()
     functions: Mapping[str, Any] = field(default_factory=dict)
+    axes: Mapping[str, Axes] = field(default_factory=dict)
 
     def __hash__(self) -> int:
         return hash((self.dims, frozenset(self.values), self.optional, frozenset(self.functions)))
@@ -83,6 +110,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return args
         case Reduce(arg=arg) | Cast(arg=arg):
             return (arg,)
+        case Read(places=places, outside=outside):
+            return (*places, outside)
     return ()
 
 
@@ -94,7 +123,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def reads(expr: Expr) -> frozenset[str]:
     """The names an expression needs before it can be computed."""
-    return frozenset(e.id for e in walk(expr) if isinstance(e, Name))
+    return frozenset(e.id if isinstance(e, Name) else e.tensor for e in walk(expr) if isinstance(e, Name | Read))
 
 
 def varies(expr: Expr, values: dict[str, frozenset[str]]) -> frozenset[str]:

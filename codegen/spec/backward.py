@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from ..program import Line, parse, to_source
+from ..program import Line, Name, ProgramError, parse, to_source
 from ..program.derive import Forward, derive
-from ..program.tree import reads
+from ..program.tree import Expr, Read, reads, walk
 from .defaults import spelled_out, usual_docs
 from .map_program import scope_of_map
-from .scope import Programmed, kinds_of, scope_of
+from .row_program import row_lines
+from .scope import Programmed, axes_of, kinds_of, scope_of
 from .spec import MapSpec, MapTensor, OpSpec, RowSpec
 from .wording import did_you_mean
 from .yaml_source import Loc, YamlSource
@@ -53,7 +54,10 @@ def completed(source: YamlSource, forward: OpSpec, data: Data) -> YamlSource:
             if isinstance(name, str) and name not in known:
                 text = f"op {forward.op!r} has no {name!r}; {did_you_mean(name, known)}"
                 raise source.error(("gradient", section), text)
-    complete = _Backward(forward, data, spelled_out(source.data)).complete()
+    try:
+        complete = _Backward(forward, data, spelled_out(source.data)).complete()
+    except ProgramError as error:
+        raise source.error((), str(error)) from None
     return YamlSource(source.path, complete, source.lines, source.text_lines)
 
 
@@ -62,12 +66,15 @@ def derived_program(
 ) -> tuple[Line, ...]:
     """The program of the gradient of a forward op; see `derive`."""
     scope = scope_of_map(spec) if isinstance(spec, MapSpec) else scope_of(spec)
-    lines, over = parse(spec.program, scope), _over(spec)
+    lines = row_lines(spec) if isinstance(spec, RowSpec) else parse(spec.program, scope)
+    over = _over(spec)
     dims = {**scope.values, **{d: over[output] for d, output in cotangents.items()}}
     pull = {name for name, dim in spec.dims.items() if dim.axes != "rest"} if isinstance(spec, RowSpec) else ()
     kept = {name for name in saved if name in spec.outputs}
     dims |= {name: over[name] for name in kept}
-    forward = Forward(lines, kinds_of(spec, lines), dims, frozenset(pull))
+    axes = {name: of.dims for name, of in axes_of(spec).items()}
+    axes |= {name: spec.outputs[output].dims for name, output in cotangents.items()}
+    forward = Forward(lines, kinds_of(spec, lines), dims, frozenset(pull), axes, _sizes(spec))
     return derive(forward, cotangents, wrt, kept)
 
 
@@ -181,6 +188,9 @@ class _Backward:
         for name in self.saved:
             if name in self.forward.outputs and self._has(name, set(read) if read is not None else self._read):
                 inputs[name] = _shared(self.data["outputs"][name]) | {"doc": _saved(self.data["outputs"][name]["doc"])}
+        parts = (part for line in self.lines for part in walk(line.expr))
+        for name in {part.tensor for part in parts if isinstance(part, Read) and part.computed}:
+            inputs[name] |= {"outside": self.data["inputs"].get(name, {}).get("outside", 0)}
         return inputs
 
     def _outputs(self) -> dict[str, Any]:
@@ -248,7 +258,7 @@ def _shared(tensor: Data) -> dict[str, Any]:
 
 def _of_forward(tensor: Data) -> dict[str, Any]:
     """An input of the forward, whose usual documentation is another here."""
-    return {k: v for k, v in tensor.items() if k != "may_alias" and (k, v) != ("doc", "input")}
+    return {k: v for k, v in tensor.items() if k not in ("may_alias", "outside") and (k, v) != ("doc", "input")}
 
 
 def _saved(doc: str) -> str:
@@ -269,3 +279,9 @@ def _renamed(given: Any, usual: list[str], known: list[str]) -> dict[str, str]:
 def _over(spec: Programmed) -> dict[str, frozenset[str]]:
     """The dims along which each tensor varies."""
     return {n: t.over if isinstance(t, MapTensor) else frozenset(t.dims) for n, t in spec.tensors.items()}
+
+
+def _sizes(spec: Programmed) -> dict[str, frozenset[Expr]]:
+    """What says the size of each dim: the int field that gives it."""
+    fields = {name: dim.of for name, dim in spec.dims.items() if isinstance(spec, MapSpec)}
+    return {name: frozenset({Name(of)}) for name, of in fields.items() if of.isidentifier()}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..conditions.kinds import OF_FIELD, WORD, Kind, kind_of
 from .spec import BodySpec, MapSpec, OpSpec, Requirement, RowSpec
 
 _TERM = r"(\w+|(?:len|min)\([\w, ]+\))"
 _BOUNDED = re.compile(rf"-?[\d.]+ <=? {_TERM}(?= <|$)")  # 2 <= width <= 8
 _AT_LEAST = re.compile(rf"{_TERM} (?:>=? -?[\d.]+(?= and |$)|== )")  # min(a, b) >= 0
+EXTENT = Kind("int", 0, WORD.high)
 OF_AXIS = re.compile(r"\(normalize_axis\((\w+), len\((\w+)\)\),\)")
 
 
@@ -59,3 +61,8 @@ def _of_sizes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
     sizes = [n for n, f in spec.descriptor.items() if f.type == "int" and n in named and n not in said]
     if sizes:
         yield Requirement(that=f"min({', '.join(sizes)}) >= 0" if len(sizes) > 1 else f"{sizes[0]} >= 0")
+    natural = {*sizes, *(n for n in said for text in said if re.match(rf"\d+ <=? {n}\b|{n} >=? \d", text))}
+    extents = {n: EXTENT if n in natural else OF_FIELD[f.type] for n, f in spec.descriptor.items()}
+    for text in sorted(named - {*spec.descriptor}) if isinstance(spec, MapSpec) else ():
+        if f"{text} >= 0" not in said and kind_of(text, extents).low < 0:
+            yield Requirement(that=f"{text} >= 0")

@@ -83,7 +83,7 @@ def _cells(spec: Programmed) -> Iterator[Case]:
 
 def _extent_fields(spec: Programmed) -> tuple[list[str], list[str]]:
     """The shapes and the ints that dims run along."""
-    of = dict.fromkeys(dim.of for dim in spec.dims.values())
+    of = dict.fromkeys(dim.of for dim in spec.dims.values() if dim.of in spec.descriptor)
     shapes, sizes = ([n for n in of if spec.descriptor[n].type == kind] for kind in ("shape", "int"))
     return shapes, sizes
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
-from ..program import Expr, Line, Name, ProgramError, Reduce, Scope, parse
-from ..program.tree import Call, Cast, reads, varies
+from ..program import Const, Expr, Line, Name, ProgramError, Reduce, Scope, parse
+from ..program.tree import Axes, Call, Cast, Query, Read, reads, varies, walk
+from .scope import axes_of
 from .spec import MapSpec
 
 Groups = tuple[tuple[str, ...], ...]
@@ -14,9 +16,14 @@ Groups = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`lines` with every sum on its own line, `late` those that need a sum, `dims` what each varies along."""
+    """`lines` with every sum and every read at a computed place on its own line, `late` those that need a sum.
+
+    `dims` are what each varies along, `cells` those of the index space: along the others nothing varies, they only give
+    the extents of inputs that are read at computed places.
+    """
 
     lines: tuple[Line, ...]
+    cells: tuple[str, ...]
     summed: tuple[str, ...]
     sums: frozenset[str]
     late: frozenset[str]
@@ -24,6 +31,23 @@ class Parts:
 
     def line(self, name: str) -> Line | None:
         return next((line for line in self.lines if line.name == name), None)
+
+    @property
+    def reads(self) -> dict[str, Read]:
+        """The lines that read an input at computed places."""
+        return {line.name: line.expr for line in self.lines if isinstance(line.expr, Read)}
+
+    def placed(self, tensor: str) -> tuple[str, ...]:
+        """The dims of an input along which some line computes the place."""
+        of = [read for read in self.reads.values() if read.tensor == tensor]
+        return tuple(d for read in of[:1] for d in read.dims if any(d in other.computed for other in of))
+
+    def computed(self, line: Line) -> tuple[Expr, ...]:
+        """What a kernel computes for a line: of a read, the places along the dims that have one."""
+        if not isinstance(line.expr, Read):
+            return (line.expr,)
+        places, dims = dict(zip(line.expr.dims, line.expr.places, strict=True)), self.placed(line.expr.tensor)
+        return tuple(places[dim] for dim in dims)
 
     def needed(self, ends: Iterable[str], stop: frozenset[str] = frozenset()) -> frozenset[str]:
         """The names that `ends` read, directly or not; stops at those in `stop`."""
@@ -40,11 +64,11 @@ class Parts:
         return frozenset(names)
 
 
-def groups_of(spec: MapSpec) -> Groups:
-    """The dims in row-major order; those in products are interleaved axis by axis."""
+def groups_of(spec: MapSpec, parts: Parts) -> Groups:
+    """The dims of cells in row-major order; those in products are interleaved axis by axis."""
     products = {g for t in (*spec.inputs.values(), *spec.outputs.values()) for g in t.groups if len(g) > 1}
     group_of = {dim: group for group in products for dim in group}
-    return tuple(dict.fromkeys(group_of.get(dim, (dim,)) for dim in spec.dims))
+    return tuple(dict.fromkeys(group_of.get(dim, (dim,)) for dim in parts.cells))
 
 
 def scope_of_map(spec: MapSpec) -> Scope:
@@ -52,28 +76,32 @@ def scope_of_map(spec: MapSpec) -> Scope:
     values = {name: t.over for name, t in spec.inputs.items()}
     values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
     optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
-    return Scope(tuple(spec.dims), values, optional, spec.functions)
+    return Scope(tuple(spec.dims), values, optional, spec.functions, axes_of(spec))
 
 
 def split(spec: MapSpec) -> Parts:
     """The parts of the program; raises ProgramError for what the family cannot schedule."""
     scope = scope_of_map(spec)
-    lines = _lifted(parse(spec.program, scope), spec)
+    lines = parse(spec.program, scope)
+    cells, lines = _cells(spec, lines, scope), _lifted(lines, spec, scope)
     dims = dict(scope.values)
     sums: set[str] = set()
     late: set[str] = set()
     summed: tuple[str, ...] = ()
     for line in lines:
         dims[line.name] = varies(line.expr, dims)
+        if isinstance(line.expr, Read) and late & reads(line.expr):
+            text = f"{line.expr.tensor!r} is read at a place that needs a sum itself; sums come last"
+            raise ProgramError(text, line.number)
         if isinstance(line.expr, Reduce):
             summed = _check_sum(line, line.expr, spec, summed)
             if late & reads(line.expr):
                 raise ProgramError(f"{line.name!r} is a sum of what needs a sum itself; sums come last", line.number)
             sums.add(line.name)
-            dims[line.name] = frozenset(spec.dims) - frozenset(summed)
+            dims[line.name] = frozenset(cells) - frozenset(summed)
         if line.name in sums or late & reads(line.expr):
             late.add(line.name)
-    parts = Parts(lines, summed, frozenset(sums), frozenset(late), dims)
+    parts = Parts(lines, cells, summed, frozenset(sums), frozenset(late), dims)
     for line in lines:
         if line.name in late and (back := parts.dims[line.name] & set(summed)):
             raise ProgramError(
@@ -83,6 +111,27 @@ def split(spec: MapSpec) -> Parts:
     for name in spec.outputs:
         _check_output(name, spec, parts)
     return parts
+
+
+def _placed(lines: tuple[Line, ...], axes: Mapping[str, Axes]) -> dict[str, Expr]:
+    """The inputs that some line reads at computed places, and how another reads them as they are."""
+    parts = (part for line in lines for part in walk(line.expr))
+    names = {part.tensor for part in parts if isinstance(part, Read) and part.computed}
+    own = {name: tuple(Query("index", dim) for dim in axes[name].dims) for name in names}
+    return {name: Read(name, axes[name].dims, own[name], axes[name].outside or Const(0.0)) for name in own}
+
+
+def _cells(spec: MapSpec, lines: tuple[Line, ...], scope: Scope) -> tuple[str, ...]:
+    """The dims without those that only give the extents of inputs that are read at computed places."""
+    dims, used = dict(scope.values), {dim for tensor in spec.outputs.values() for dim in tensor.over}
+    beside: set[str] = set()
+    for line in lines:
+        dims[line.name] = varies(line.expr, dims)
+        used |= dims[line.name]
+        for part in walk(line.expr):
+            used |= {*part.dims} if isinstance(part, Reduce) else set()
+            beside |= {*part.dims} if isinstance(part, Read) else set()
+    return tuple(dim for dim in spec.dims if dim in used or dim not in beside)
 
 
 def copies_of(spec: MapSpec, parts: Parts) -> dict[str, str]:
@@ -97,12 +146,26 @@ def copies_of(spec: MapSpec, parts: Parts) -> dict[str, str]:
     return copies
 
 
-def _lifted(lines: tuple[Line, ...], spec: MapSpec) -> tuple[Line, ...]:
+def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line, ...]:
     taken = {*spec.tensors, *spec.descriptor, *(line.name for line in lines)}
     lifted: list[Line] = []
+    found: dict[Expr, Name] = {}
+    placed = _placed(lines, scope.axes)
 
     def lift(expr: Expr, line: Line) -> Expr:
         match expr:
+            case Name(id=name) if name in placed:
+                return lift(placed[name], line)
+            case Read(tensor=tensor) if tensor not in placed:
+                return Name(tensor)
+            case Read(tensor=tensor, dims=dims, places=places, outside=outside):
+                read = Read(tensor, dims, tuple(lift(p, line) for p in places), outside)
+                if read not in found:
+                    name = next(n for n in _numbered(f"{tensor}_read") if n not in taken)
+                    taken.add(name)
+                    lifted.append(Line(name, read, line.number))
+                    found[read] = Name(name)
+                return found[read]
             case Call(op=op, args=args):
                 return Call(op, tuple(lift(a, line) for a in args))
             case Cast(to=to, arg=arg):
@@ -123,6 +186,12 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec) -> tuple[Line, ...]:
         else:
             lifted.append(Line(line.name, lift(expr, line), line.number))
     return tuple(lifted)
+
+
+def _numbered(wish: str) -> Iterator[str]:
+    yield wish
+    for number in count(2):
+        yield f"{wish}{number}"
 
 
 def _check_sum(line: Line, reduce: Reduce, spec: MapSpec, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,7 +216,7 @@ def _check_output(name: str, spec: MapSpec, parts: Parts) -> None:
     if extra:
         text = f"{name!r} varies along {', '.join(sorted(extra))}, which its dims do not list"
         raise ProgramError(text, line.number)
-    expected = frozenset(spec.dims) - frozenset(parts.summed if name in parts.late else ())
+    expected = frozenset(parts.cells) - frozenset(parts.summed if name in parts.late else ())
     if listed != expected:
         kind = "made of sums" if name in parts.late else "a value of each cell"
         dims = ", ".join(dim for dim in spec.dims if dim in expected) or "none"

@@ -36,7 +36,7 @@ LANGUAGE = frozenset((*CALLED, *REDUCTIONS, *QUERIES, *CASTS))
 KEYWORDS = frozenset(_CPP.split()) | frozenset(keyword.kwlist)
 
 # What follows a spec's name in a kernel, and what it is then.
-_PARTS = "index pack parts reduced size slice sum tensor type"
+_PARTS = "axes index pack parts read reduced size slice sum tensor type"
 PARTS = frozenset(_PARTS.split())
 
 

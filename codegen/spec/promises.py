@@ -8,7 +8,7 @@ from baracuda.runtime.plans.sku import RUNGS
 
 from ..program import Expr, Line, ProgramError, parse
 from ..program.ops import OPS
-from ..program.tree import Call, Query, reads, walk
+from ..program.tree import Call, Query, Read, children, reads
 from .map_program import split
 from .scope import Programmed, scope_of
 from .spec import BodySpec, MapSpec, OpSpec, RowSpec
@@ -55,7 +55,17 @@ def _behind(name: str, lines: dict[str, Line]) -> Iterator[Expr]:
             continue
         seen.add(line.name)
         pending += reads(line.expr)
-        yield from walk(line.expr)
+        yield from _computed(line.expr)
+
+
+def _computed(expr: Expr) -> Iterator[Expr]:
+    """What is computed of an expression; the places along dims whose own index they are, are not."""
+    yield expr
+    places = zip(expr.dims, expr.places, strict=True) if isinstance(expr, Read) else ()
+    own = [place for dim, place in places if place == Query("index", dim)]
+    for child in children(expr):
+        if not any(child is place for place in own):
+            yield from _computed(child)
 
 
 def _of_rows(spec: RowSpec) -> Iterator[Denied]:
@@ -78,7 +88,9 @@ def _unlikely(spec: Programmed) -> Iterator[Denied]:
     for name, output in spec.outputs.items():
         products = isinstance(spec, MapSpec) and any("*" in entry for entry in output.dims)
         queries = {Query("size", batch), Query("index", batch)}
-        if products or queries.intersection(_behind(name, lines)):
+        parts = [*_behind(name, lines)]
+        elsewhere = any(isinstance(part, Read) and batch in part.computed for part in parts)
+        if products or elsewhere or queries.intersection(parts):
             yield name, "batch_invariant", f"{batch} is read"
 
 
@@ -95,4 +107,5 @@ def batch_of(spec: Programmed) -> str | None:
     """The field whose half gives the same bits where an output promises so: the extent of the first dim."""
     if isinstance(spec, RowSpec) or not any("batch_invariant" in rungs for rungs in spec.reproducibility.values()):
         return spec.tests.batch
-    return spec.tests.batch or next((dim.of for dim in spec.dims.values()), None)
+    first = next((dim.of for dim in spec.dims.values()), "")
+    return spec.tests.batch or (first if first in spec.descriptor else None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..program import Line, ProgramError, Scope, kind_of
-from .spec import MapSpec, RowSpec
+from ..program import Const, Line, Name, ProgramError, Scope, kind_of
+from ..program.tree import Axes
+from .spec import MapSpec, ReadTensor, RowSpec
 
 Programmed = RowSpec | MapSpec
 
@@ -13,7 +14,21 @@ def scope_of(spec: Programmed) -> Scope:
     values = {name: frozenset(t.dims) for name, t in spec.inputs.items()}
     values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
     optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
-    return Scope(tuple(spec.dims), values, optional, spec.functions)
+    return Scope(tuple(spec.dims), values, optional, spec.functions, axes_of(spec))
+
+
+def axes_of(spec: Programmed) -> dict[str, Axes]:
+    """The inputs that may be read at computed places."""
+    return {name: Axes(t.dims, _outside(t)) for name, t in spec.inputs.items()}
+
+
+def _outside(tensor: ReadTensor) -> Const | Name | None:
+    """What is read outside of a tensor, of its own kind."""
+    if tensor.outside is None:
+        return None
+    if isinstance(tensor.outside, str):
+        return Name(tensor.outside)
+    return Const(tensor.outside if tensor.dtype[0].startswith("i") else float(tensor.outside))
 
 
 def kinds_of(spec: Programmed, lines: tuple[Line, ...]) -> dict[str, str]:

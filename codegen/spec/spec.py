@@ -119,7 +119,15 @@ class TensorSpec(Strict):
         return [value] if isinstance(value, str) else value
 
 
-class RowTensor(TensorSpec):
+class ReadTensor(TensorSpec):
+    """A tensor that a program may read at computed places."""
+
+    outside: float | int | Ident | None = None
+    """Inputs that the program reads at computed places, as in `x[n, i - pad]`: the value of a place outside of the
+    array, a number or a field; for example `0`."""
+
+
+class RowTensor(ReadTensor):
     """A tensor with a value for each element, each row or each column."""
 
     dims: Annotated[tuple[Ident, ...], Field(min_length=1, max_length=16, strict=False)]
@@ -360,13 +368,14 @@ class RowSpec(OpSpec):
 
 
 class AxesSpec(Strict):
-    """The axes of a shape, or the one axis that an int field gives the extent of."""
+    """The axes of a shape, or the one axis that an int gives the extent of."""
 
-    of: Ident
-    """A field: an `int` makes one axis of that extent, a `shape` one axis for each of its extents."""
+    of: Expression
+    """A field or an expression over fields: an `int` makes one axis of that extent, a field of type `shape` one axis
+    for each of its extents; for example `num_heads`, or `(height - kernel) // stride + 1`."""
 
 
-class MapTensor(TensorSpec):
+class MapTensor(ReadTensor):
     """A tensor over some of the dims, in the order of its axes; `copy * cell` multiplies two shapes axis by axis."""
 
     dims: Annotated[tuple[Expression, ...], Field(min_length=1, max_length=16, strict=False)]

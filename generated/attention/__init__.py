@@ -8,6 +8,8 @@ __all__ = [
     "alibi_backward",
     "flash_sdpa",
     "flash_sdpa_backward",
+    "rope",
+    "rope_backward",
     "sdpa",
     "sdpa_backward",
 ]

@@ -4,6 +4,10 @@
 """
 
 __all__ = [
+    "concatenate",
+    "embedding",
+    "pad2d",
+    "pad2d_backward",
     "repeat",
     "repeat_backward",
 ]

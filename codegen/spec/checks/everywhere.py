@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from baracuda.runtime.devices.limits import shared_bytes
 
 from ..names import is_reserved, is_reserved_category, is_reserved_in_programs, is_reserved_op
-from ..spec import FieldSpec, OpSpec, TensorSpec
+from ..spec import FieldSpec, OpSpec, ReadTensor, TensorSpec
 from .finding import Finding, Place, expression, fields_of, fits, near
 
 # Text that would end the comment or the docstring that it is printed into.
@@ -163,6 +163,22 @@ def _storage_errors(tensor: TensorSpec) -> Iterator[tuple[str, str]]:
         is_whole = tensor.dtype[0].startswith("i")
         if not (fits("int" if is_whole else "float", tensor.default) and math.isfinite(tensor.default)):
             yield "default", f"{tensor.default!r} is not a finite {'whole ' if is_whole else ''}number; needs one"
+
+
+def outside(spec: OpSpec, tensor_place: tuple[str, str], tensor: ReadTensor) -> Iterator[Finding]:
+    """The value outside of an input is one of its elements', or a field of that kind."""
+    (section, name), value = tensor_place, tensor.outside
+    place, wanted = (section, name, "outside"), "int" if tensor.dtype[0].startswith("i") else "float"
+    if value is None:
+        return
+    if section == "outputs":
+        yield place, 0, "an output has no `outside`: only inputs are read at computed places"
+    elif isinstance(value, str):
+        fields = [field for field, of in spec.descriptor.items() if of.type == wanted]
+        if value not in fields:
+            yield place, 0, f"{value!r} is no {wanted} of the descriptor; {near(value, fields)}"
+    elif wanted == "int" and not isinstance(value, int):
+        yield place, 0, f"needs an int, as {name!r} holds ints; got {value}"
 
 
 def promises(spec: OpSpec) -> Iterator[Finding]:

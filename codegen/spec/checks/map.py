@@ -9,11 +9,11 @@ from baracuda.runtime.families.map.geometry import MAX_AXES
 
 from ...program import ProgramError
 from ...program.tree import Query, walk
-from ..map_program import copies_of, split
+from ..map_program import Parts, copies_of, split
 from ..promises import denied
 from ..spec import MapSpec
 from . import everywhere
-from .finding import Finding, near
+from .finding import Finding, expression, fields_of, near
 
 MAX_OPERANDS = 12  # tensors and indices whose strides fit in a kernel's 4 KiB of arguments
 _GROUP = re.compile(r"[a-z][a-z0-9_]*( \* [a-z][a-z0-9_]*)*")
@@ -24,11 +24,12 @@ def dims(spec: MapSpec) -> Iterator[Finding]:
     axes = 0
     fields = [n for n, f in spec.descriptor.items() if f.type in ("shape", "int")]
     for name, dim in spec.dims.items():
-        field = spec.descriptor.get(dim.of)
-        if field is None or field.type not in ("shape", "int"):
-            text = f"{dim.of!r} is no shape and no int of the descriptor; {near(dim.of, fields)}"
-            yield ("dims", name, "of"), 0, text
+        field, place = spec.descriptor.get(dim.of), ("dims", name, "of")
         axes += 8 if field is not None and field.type == "shape" else 1
+        if field is None and not dim.of.isidentifier():
+            yield from expression(dim.of, fields_of(spec), place, "int")
+        elif field is None or field.type not in ("shape", "int"):
+            yield place, 0, f"{dim.of!r} is no shape and no int of the descriptor; {near(dim.of, fields)}"
     if axes > MAX_AXES:
         yield ("dims",), 0, f"make up to {axes} axes, a shape counting as 8; the map family has room for {MAX_AXES}"
 
@@ -49,6 +50,7 @@ def tensors(spec: MapSpec) -> Iterator[Finding]:
                 yield place, 0, f"{name!r} names a dim twice: {', '.join(dims)}"
             for group in (g for g in tensor.groups if len(g) > 1):
                 yield from _product(spec, (section, name), group, product_of)
+            yield from everywhere.outside(spec, (section, name), tensor)
     yield from everywhere.tensors(spec)
 
 
@@ -64,8 +66,8 @@ def _product(
 ) -> Iterator[Finding]:
     key_path, text = (*place, "dims"), " * ".join(group)
     for dim in group:
-        field = spec.descriptor[spec.dims[dim].of] if dim in spec.dims else None
-        if field is not None and field.type != "shape":
+        field = spec.descriptor.get(spec.dims[dim].of) if dim in spec.dims else None
+        if dim in spec.dims and (field is None or field.type != "shape"):
             yield key_path, 0, f"{text!r} multiplies axis by axis, so {dim!r} must be the axes of a shape"
         if product_of.setdefault(dim, group) != group:
             other = " * ".join(product_of[dim])
@@ -80,9 +82,13 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
         yield ("program",), error.number, str(error)
         return
     indices = {e for x in parts.lines for e in walk(x.expr) if isinstance(e, Query) and e.what == "index"}
-    if len(spec.arguments) + len(indices) > MAX_OPERANDS:
-        text = f"{len(spec.arguments)} arguments and {len(indices)} indices; there is room for {MAX_OPERANDS} together"
-        yield ("inputs",), 0, text
+    placed = [name for name in spec.inputs if parts.placed(name)]
+    operands = len(spec.arguments) + len(placed) + len(indices)
+    if operands > MAX_OPERANDS:
+        reads = f", {len(placed)} of them at computed places," if placed else ""
+        text = f"{len(spec.arguments)} arguments{reads} and {len(indices)} indices"
+        yield ("inputs",), 0, f"{text}; there is room for {MAX_OPERANDS} together"
+    yield from _reads(spec, parts)
     if set(copies_of(spec, parts)) != set(spec.outputs):
         for dtype in spec.dtypes:
             if dtype not in _FLOATS:
@@ -91,6 +97,24 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
         if rung in spec.reproducibility.get(name, ()):
             yield ("reproducibility", name), 0, text
     yield from _arch(spec)
+
+
+def _reads(spec: MapSpec, parts: Parts) -> Iterator[Finding]:
+    """What cannot be done with inputs that are read at computed places."""
+    for name, tensor in spec.inputs.items():
+        place, dims = ("inputs", name), parts.placed(name)
+        if tensor.outside is not None and not dims:
+            yield (*place, "outside"), 0, f"{name!r} is never read at a computed place; drop `outside`"
+        if not dims:
+            continue
+        if tensor.optional:
+            yield (*place, "optional"), 0, f"{name!r} is read at computed places, so it cannot be absent"
+        if bad := next((d for d in dims if (f := spec.descriptor.get(spec.dims[d].of)) and f.type == "shape"), None):
+            text = f"{name!r} is read at a computed place along {bad}, which is the axes of a shape"
+            yield (*place, "dims"), 0, f"{text}; a place is along one axis, whose extent is an int"
+        for output in (n for n, t in spec.outputs.items() if name in t.may_alias):
+            text = f"{output!r} cannot share memory with {name!r}, whose elements are read at other places, too"
+            yield ("outputs", output, "may_alias"), 0, text
 
 
 def _arch(spec: MapSpec) -> Iterator[Finding]:

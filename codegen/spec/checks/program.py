@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...program import ProgramError, kind_of, parse
-from ...program.tree import Call, Cast, Const, Expr, Name, Query, Reduce, children, walk
+from ...program.tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, children, walk
 from ..names import is_reserved_in_programs
 from ..scope import Programmed, kinds_of, scope_of
 from .finding import Finding
@@ -55,7 +55,7 @@ def _first_float(expr: Expr, kinds: Mapping[str, str]) -> str:
     match expr:
         case Const(value=value):
             return str(value)
-        case Name(id=name) | Query(what=name) | Call(op=name) | Reduce(kind=name) | Cast(to=name):
+        case Name(id=name) | Query(what=name) | Call(op=name) | Reduce(kind=name) | Cast(to=name) | Read(tensor=name):
             return name
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...program import ProgramError
 from ..promises import denied
+from ..row_program import row_lines, unplaced
 from ..spec import RowSpec
 from . import everywhere
 from .finding import Finding, expression, fields_of, near
@@ -38,6 +40,7 @@ def tensors(spec: RowSpec) -> Iterator[Finding]:
                     yield place, 0, f"unknown dim {dim!r}; {near(dim, spec.dims)}"
             if len(set(tensor.dims)) != len(tensor.dims):
                 yield place, 0, f"{name!r} names a dim twice: {', '.join(tensor.dims)}"
+            yield from everywhere.outside(spec, (section, name), tensor)
     yield from everywhere.tensors(spec)
 
 
@@ -56,6 +59,13 @@ def arch(spec: RowSpec) -> Iterator[Finding]:
 
 def contradictions(spec: RowSpec) -> Iterator[Finding]:
     """Promises that cannot be kept, whatever the kernel."""
+    try:
+        row_lines(spec)
+    except ProgramError as error:
+        yield ("program",), error.number, str(error)
+        return
+    for name in unplaced(spec):
+        yield ("inputs", name, "outside"), 0, f"{name!r} is never read at a computed place; drop `outside`"
     for name, rung, text in denied(spec):
         if rung in spec.reproducibility.get(name, ()):
             yield ("reproducibility", name), 0, text

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...conditions.parse import fields_of
 from ...program import parse
-from ...program.tree import Name, Query, walk
+from ...program.tree import Name, Query, Read, walk
 from ..scope import Programmed, scope_of
 from ..spec import RowSpec
 from .finding import Finding
@@ -26,7 +26,7 @@ def fields(spec: Programmed) -> Iterator[Finding]:
     if spec.gradient is not None:
         return
     read = {*_read_by(spec, spec.program), *_read_by(spec, spec.reference or "")}
-    read |= {dim.of for dim in spec.dims.values()}
+    read |= {name for dim in spec.dims.values() for name in fields_of(dim.of)}
     read |= {tensor.optional for tensor in (*spec.inputs.values(), *spec.outputs.values()) if tensor.optional}
     read |= {field.same_as for field in spec.descriptor.values() if field.same_as}
     texts = [requirement.that for requirement in spec.require]
@@ -41,4 +41,5 @@ def fields(spec: Programmed) -> Iterator[Finding]:
 def _read_by(spec: Programmed, program: str) -> set[str]:
     """The tensors and fields that a program reads, or asks the presence of."""
     parts = (part for line in parse(program, scope_of(spec)) for part in walk(line.expr))
-    return {part.id if isinstance(part, Name) else part.of for part in parts if isinstance(part, Name | Query)}
+    names = {Name: "id", Query: "of", Read: "tensor"}
+    return {getattr(part, names[type(part)]) for part in parts if type(part) in names}

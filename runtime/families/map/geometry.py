@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ...errors import InvalidProblem
 from ...plans.descriptor import Descriptor
+from ...plans.formula import names_in
 from ...plans.schedule import Schedule
 
 MAX_AXES = 16
@@ -26,38 +27,47 @@ class MapDescriptor(Descriptor):
     """A descriptor whose fields are the extents of an index space."""
 
     __slots__ = ()
-    _dims: ClassVar[dict[str, str]]  # dim -> the field that gives its extents
+    _dims: ClassVar[dict[str, str]]  # dim -> what gives its extents: a field, or an expression over fields
     _space: ClassVar[tuple[Group, ...]]  # row-major; the dims of one group are interleaved axis by axis
 
     def _check_extents(self) -> None:
         space = IndexSpace.of(self)
+        fields = tuple(dict.fromkeys(name for text in self._dims.values() for name in names_in(text)))
         products = [math.prod(space.extent[a] for a in axes) for group in self._space for axes in space.axes_of(group)]
-        if max([*products, math.prod(space.extent.values())]) > LARGEST:
-            fields = tuple(dict.fromkeys(self._dims.values()))
+        if max([*products, math.prod(space.extent.values()), *space.beside.values()]) > LARGEST:
             raise self._violated(InvalidProblem, "extents, and as many elements, as fit in 63 bits", fields)
+
+    def _extents_of(self, dim: str) -> tuple[int, ...]:
+        """The extents along a dim's axes."""
+        text = self._dims[dim]
+        extents = getattr(self, text) if text in self._types else self._value_of(text)
+        return extents if isinstance(extents, tuple) else (extents,)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSpace:
-    """The axes of all dims in row-major order, each with its extent."""
+    """The axes of all dims in row-major order, each with its extent.
+
+    Along those `beside` there are no cells: they are axes of arrays that are read at computed places.
+    """
 
     extent: dict[Axis, int]
+    beside: dict[Axis, int]
 
     @classmethod
     def of(cls, descriptor: MapDescriptor) -> IndexSpace:
-        extents = {dim: getattr(descriptor, field) for dim, field in descriptor._dims.items()}
-        shapes = {dim: n if isinstance(n, tuple) else (n,) for dim, n in extents.items()}
-        return cls(
-            {
-                (dim, axis): shapes[dim][axis]
-                for group in descriptor._space
-                for axis in range(len(shapes[group[0]]))
-                for dim in group
-            }
-        )
+        shapes = {dim: descriptor._extents_of(dim) for dim in descriptor._dims}
+        extent = {
+            (dim, axis): shapes[dim][axis]
+            for group in descriptor._space
+            for axis in range(len(shapes[group[0]]))
+            for dim in group
+        }
+        axes = {(dim, axis): n for dim, shape in shapes.items() for axis, n in enumerate(shape)}
+        return cls(extent, {axis: n for axis, n in axes.items() if axis not in extent})
 
     def size(self, dim: str) -> int:
-        return math.prod(n for (of, _), n in self.extent.items() if of == dim)
+        return math.prod(n for (of, _), n in (*self.extent.items(), *self.beside.items()) if of == dim)
 
     def run_apart_from(self, summed: Sequence[str]) -> int:
         """The number of kept cells before the next step along a summed axis; 0 if the last long axis is summed."""
@@ -70,11 +80,12 @@ class IndexSpace:
 
     def axes_of(self, group: Group) -> Iterable[tuple[Axis, ...]]:
         """For each axis of a tensor that is a product of `group`, the axes of the space, the last varying fastest."""
-        rank = sum(dim == group[0] for dim, _ in self.extent)
+        rank = sum(dim == group[0] for dim, _ in (*self.extent, *self.beside))
         return [tuple((dim, axis) for dim in group) for axis in range(rank)]
 
     def shape_of(self, groups: Sequence[Group]) -> tuple[int, ...]:
-        return tuple(math.prod(self.extent[a] for a in axes) for group in groups for axes in self.axes_of(group))
+        extent = {**self.extent, **self.beside}
+        return tuple(math.prod(extent[a] for a in axes) for group in groups for axes in self.axes_of(group))
 
     def places(self, dim: str) -> dict[Axis, int]:
         """How far a step along each axis of `dim` is when its cells are counted, the last axis fastest."""
@@ -86,13 +97,13 @@ class IndexSpace:
 
     def strides_of(self, groups: Sequence[Group], strides: Sequence[int]) -> dict[Axis, int]:
         """A tensor's strides along each axis of the space that it varies along."""
-        by_axis, steps = {}, iter(strides)
+        by_axis, steps, extent = {}, iter(strides), {**self.extent, **self.beside}
         for group in groups:
             for axes in self.axes_of(group):
                 step = next(steps)
                 for axis in reversed(axes):
                     by_axis[axis] = step
-                    step *= self.extent[axis]
+                    step *= extent[axis]
         return by_axis
 
 

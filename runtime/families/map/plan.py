@@ -45,6 +45,7 @@ class MapPlan(Plan[M]):
     LAYOUTS: ClassVar[tuple[str, ...]] = ("packed", "flat", "strided")
     AXES: ClassVar[dict[str, tuple[Group, ...]]]  # argument -> the dims that its axes run along
     SUMMED: ClassVar[tuple[str, ...]] = ()  # dims that sums run over
+    PLACED: ClassVar[dict[str, tuple[str, ...]]] = {}  # argument -> the dims along which it is read at computed places
     INDICES: ClassVar[tuple[str, ...]] = ()  # dims whose index the program reads
     CELL_INDICES: ClassVar[tuple[str, ...]] = ()  # of those, what values of cells need
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size it reads
@@ -214,7 +215,7 @@ class MapPlan(Plan[M]):
         assert isinstance(schedule, Schedule)
         vec = VECTOR_BYTES // self.element.row.bytes
         cut = self._cut or CellCut.of(math.prod(kept.extents), copies, layout, vec, schedule)
-        words = self._words(packed, kept, across, cut.words(schedule), wide=wide)
+        words = self._words(views, packed, kept, across, cut.words(schedule), wide=wide)
         return Geometry(source, words, cut.grids(schedule) if written else (), schedule.threads)
 
     def _cells(self, views: Views, steps: Mapping[str, Mapping[Axis, int]]) -> tuple[_Side, _Side]:
@@ -234,7 +235,12 @@ class MapPlan(Plan[M]):
             return kept, across
         return self._merge(axes, (), steps)
 
-    def _words(self, packed: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:
+    def _placed_axes(self, views: Views, name: str) -> list[int]:
+        """Extents and strides along the axes that `name` is read at computed places of; of the absent, no places."""
+        axes = [self.AXES[name].index((dim,)) for dim in self.PLACED[name]]
+        return [of[axis] for of in (views[name].shape, views[name].strides) for axis in axes]
+
+    def _words(self, views: Views, packed: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:
         words = Words()
         words += [0, packed]
         for side in (kept, across):
@@ -244,6 +250,8 @@ class MapPlan(Plan[M]):
         words += cut
         for name in self.ARGUMENTS:
             words.point(name)
+        for name in self.PLACED:
+            words += self._placed_axes(views, name)
         words += [self._space.size(dim) for dim in self.SIZES]
         words += self._words_of(self.SCALARS)
         offset = 0
@@ -253,11 +261,16 @@ class MapPlan(Plan[M]):
         return words
 
     def _steps(self, views: Views) -> dict[str, dict[Axis, int]]:
-        """For each operand (the tensors, then the indices), its stride along each axis of the space."""
+        """For each operand (the tensors, then the indices), its stride along each axis of the space.
+
+        Of a tensor that is read at computed places, only along the other axes.
+        """
         steps = {
             name: self._space.strides_of(self.AXES[name], views[name].strides) if name in views else _NO_AXIS
             for name in self.ARGUMENTS
         }
+        for name, dims in self.PLACED.items():
+            steps[name] = {axis: step for axis, step in steps[name].items() if axis[0] not in dims}
         needed = self.CELL_INDICES if self._cut is None else self.INDICES
         return steps | {f"index_{dim}": self._space.places(dim) if dim in needed else _NO_AXIS for dim in self.INDICES}
 
@@ -280,7 +293,9 @@ class MapPlan(Plan[M]):
         several = math.prod(others.extents) > 1
         placed = []
         for number, name in enumerate(operands):
-            if name not in views or (by_row and name in self.SUM_OUTPUTS):  # of which cells are stored one by one
+            if name not in views or name in self.PLACED:
+                continue
+            if by_row and name in self.SUM_OUTPUTS:  # of which cells are stored one by one
                 continue
             tensor, beside = views[name], others.strides[number] if several else ()
             written, itemsize = self.ARGUMENTS[name].written, tensor.element.row.bytes

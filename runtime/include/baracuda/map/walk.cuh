@@ -5,6 +5,7 @@
 // Reduced<Of> lists the reductions: `each` calls a function with every wanted one of several such lists.
 #pragma once
 
+#include <baracuda/map/read.cuh>
 #include <baracuda/map/singles.cuh>
 
 namespace baracuda {
@@ -56,12 +57,28 @@ template <class R, int N, int PACKS, class Use> struct Lanes {
     }
 };
 
+// Reads the packs of a program: of a tensor as it is, or at the places that `place_of` computes of a lane.
+template <class R, int PACKS> struct Reader {
+    const R (&run)[PACKS];
+    const int (&live)[PACKS];
+    long long vectorized;
+    template <class Packs, typename T> __device__ void operator()(Packs& packs, const T* data, int operand) const {
+        read(packs, data, run, operand, vectorized, live);
+    }
+    template <class P, typename T, int AXES, typename V, class Still, class F>
+    __device__ void at(P (&packs)[PACKS], const Placed<T, AXES>& from, V outside, Still still,
+                       const F& place_of) const {
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k)
+            read_places<LAYOUT>(packs[k].lane, from, outside, run[k], live[k], still.hold(run[k]),
+                                [&](auto& place, int i) { place_of(place, Lane<R>{run[k], k, i}); });
+    }
+};
+
 template <int N, class Packs, class Args, int PACKS, class Use>
 __device__ void compute_cells(Packs& packs, const Args& args, const RunOf<Args, N> (&run)[PACKS],
                               const int (&live)[PACKS], const Use& use) {
-    packs.reads(args, [&](auto& pack, const auto* data, int operand) {
-        read(pack, data, run, operand, args.vectorized, live);
-    });
+    packs.reads(args, Reader<RunOf<Args, N>, PACKS>{run, live, args.vectorized});
     packs.compute(args, Lanes<RunOf<Args, N>, N, PACKS, Use>{run, use});
 }
 
@@ -241,10 +258,11 @@ template <class Program, class Args> __device__ void walk(const Args& args) {
 }
 
 // Blocks of 256 threads per multiprocessor: the maximum if a thread moves one pack, half of it if several packs are in
-// flight, fewer if each element has its own offset.
-__device__ constexpr int blocks_per_sm(int element_bytes) {
+// flight, fewer if each element has its own offset, or if places are computed.
+__device__ constexpr int blocks_per_sm(int element_bytes, bool computes_places = false) {
     constexpr bool STORED = WALK == Walk::CELLS || WALK == Walk::COPIES, PACKED = LAYOUT == Layout::PACKED;
     if (BARACUDA_WIDE) return 1;
+    if (computes_places) return STORED ? 3 : 1;
     // 16 lanes of two rows need more registers.
     if (STORED && LAYOUT != Layout::STRIDED) return PACKED || element_bytes > 1 ? 8 : 6;
     // Measured: f64 4131 GB/s with 6 blocks, 3934 with 8; bf16 3379 and 3550.

@@ -48,9 +48,10 @@ template <auto MEMBER, bool PRESENT_ = true> struct Operand {
     template <class Args> __device__ static const argument_t& of(const Args& args) { return args.*MEMBER; }
 };
 
-// The values of a row.
+// The values of a row. Without padding between those of different sizes NVRTC keeps them, and what is beside them, in
+// registers.
 template <class O> struct RowValue {
-    typename O::stored_t value;
+    alignas(8) typename O::stored_t value;
 };
 template <class Tensors> struct RowValues;
 template <class... Os> struct RowValues<List<Os...>> : RowValue<Os>... {};

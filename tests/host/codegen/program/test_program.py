@@ -554,7 +554,7 @@ def test_the_error_bound_holds_where_it_is_hard(text: str, a: float, b: float) -
         ("y = [a for a in b]",
          "'[a for a in b]' is not allowed here; reduce over a dim, as in sum(x, dim)"),
         ("y = a.real", "'a.real' is not allowed here; there are no modules and attributes; use plain names"),
-        ("y = a[0]", "'a[0]' is not allowed here; a program is about one element; index(dim) is its place"),
+        ("y = a[0]", "'a' has no places; only an input of arrays is read at one: none"),
         ("y = a if f else b", "'a if f else b' is not allowed here; write where(condition, a, b)"),
         ("y = (z := a)", "'(z := a)' is not allowed here; give the value a line of its own"),
         ("y = 'a'", "\"'a'\" is not allowed here; values are numbers and bools"),

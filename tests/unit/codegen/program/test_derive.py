@@ -113,7 +113,13 @@ def _scope(spec: RowSpec | MapSpec) -> Scope:
 PROGRAMS = {name: entry.spec for name, entry in LOADED.items() if isinstance(entry.spec, RowSpec | MapSpec)}
 
 
-@pytest.mark.parametrize("op", [name for name, spec in PROGRAMS.items() if spec.gradient])
+def _is_placed(spec: RowSpec | MapSpec) -> bool:
+    """Whether it is about extents that depend on each other, which the problems below are not."""
+    assert spec.gradient
+    return any(t.outside is not None for t in PROGRAMS[spec.gradient.of].inputs.values())
+
+
+@pytest.mark.parametrize("op", [name for name, spec in PROGRAMS.items() if spec.gradient and not _is_placed(spec)])
 def test_gradients_of_the_folder_are_those_written_by_hand(op: str) -> None:
     spec = PROGRAMS[op]
     assert spec.gradient

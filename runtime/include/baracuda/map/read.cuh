@@ -1,0 +1,82 @@
+// Reads elements at computed places: those that lie outside of the array have a value of their own and are not read.
+#pragma once
+
+#include <baracuda/map/access.cuh>
+
+namespace baracuda {
+
+// The axes of a tensor along which a program computes the place; along the others it is the cell's own.
+template <int AXES> struct PlacedAxes {
+    long long extent[AXES], stride[AXES];
+
+    __device__ bool contain(const i64 (&place)[AXES]) const {
+        bool inside = true;
+#pragma unroll
+        for (int a = 0; a < AXES; ++a) inside = inside && u64(place[a]) < u64(extent[a]);
+        return inside;
+    }
+    __device__ i64 offset_of(const i64 (&place)[AXES]) const {
+        i64 offset = 0;
+#pragma unroll
+        for (int a = 0; a < AXES; ++a) offset += place[a] * stride[a];
+        return offset;
+    }
+};
+
+// Operands, none of which may move along a run for places to be equally far apart in it.
+template <int... OPERANDS> struct Operands {
+    template <class R> __device__ bool hold([[maybe_unused]] const R& run) const {
+        return (true && ... && (run.last_stride[OPERANDS] == 0));
+    }
+};
+
+// A tensor that is read at computed places.
+template <typename T, int AXES> struct Placed {
+    const T* data;
+    const PlacedAxes<AXES>& axes;
+    int operand;
+    template <class R> __device__ const T* at(const R& run, int i, const i64 (&place)[AXES]) const {
+        return run.at(data, operand, i) + axes.offset_of(place);
+    }
+};
+
+// Reads the cells of a run as a pack, if they are neighbours; `place_of(place, i)` computes the place of cell i. Places
+// are equally far apart, so all are inside if the first and the last one are, and neighbours if these lie N - 1 apart.
+template <typename V, int N, typename T, class R, int AXES, class F>
+__device__ bool read_neighbours(V (&value)[N], const Placed<T, AXES>& from, const R& run, const F& place_of) {
+    i64 first[AXES], last[AXES];
+    place_of(first, 0);
+    place_of(last, N - 1);
+    if (!from.axes.contain(first) || !from.axes.contain(last)) return false;
+    const T* const start = from.at(run, 0, first);
+    if (from.at(run, N - 1, last) - start != N - 1) return false;
+    Pack<T, N> pack;
+    if (reinterpret_cast<u64>(start) % alignof(Pack<T, N>) == 0) {
+        pack.load(start);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) pack.lane[i] = start[i];
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] = V(value_of(pack, i));
+    return true;
+}
+
+// The elements of a run's cells; `even`: their places are equally far apart.
+template <Layout LAYOUT, typename V, int N, typename T, class R, int AXES, class F>
+__device__ void read_places(V (&value)[N], const Placed<T, AXES>& from, V outside, const R& run, int live, bool even,
+                            const F& place_of) {
+    if constexpr (N > 1 && (R::ONE_PLACE || R::ROWS)) {
+        const bool in_row = is_live<LAYOUT>(N - 1, live) && (R::ONE_PLACE || run.left >= N);
+        if (even && in_row && read_neighbours(value, from, run, place_of)) return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        value[i] = outside;
+        i64 place[AXES];
+        place_of(place, i);
+        if (is_live<LAYOUT>(i, live) && from.axes.contain(place)) value[i] = V(*from.at(run, i, place));
+    }
+}
+
+}  // namespace baracuda

@@ -43,7 +43,6 @@ struct Program : RowProgram<kernel_args> {
     i64 target_;
     acc_t lse_;
     bool counts_;
-    acc_t slope_;
     acc_t share_once_;
     acc_t share_once__;
     acc_t dlogits_once_;
@@ -53,7 +52,6 @@ struct Program : RowProgram<kernel_args> {
         target_ = i64(target_tensor::in(row));
         lse_ = acc_t(lse_tensor::in(row));
         counts_ = target_ != ignore_index_ && 0ll <= target_ && target_ < classes_size;
-        slope_ = counts_ ? dloss_ : acc_t(0.0);
         share_once_ = acc_t(1.0) - smoothing_;
         share_once__ = smoothing_ / acc_t(classes_size);
         dlogits_once_ = acc_t(1.0) + acc_t(2.0) * z_weight_ * lse_;
@@ -63,7 +61,8 @@ struct Program : RowProgram<kernel_args> {
         const i64 classes_index = e.col;
         const acc_t logits_ = acc_t(logits_tensor::in(e));
         const acc_t share_ = (classes_index == target_ ? share_once_ : acc_t(0.0)) + share_once__;
-        dlogits_tensor::store(e, T(slope_ * (dlogits_once_ * math::exp_for<T>(logits_ - lse_) - share_)));
+        dlogits_tensor::store(e, T(counts_ ? dloss_ * (dlogits_once_ * math::exp_for<T>(logits_ - lse_) - share_)
+            : acc_t(0.0)));
     }
 };
 
@@ -76,5 +75,5 @@ extern "C" __global__ void BARACUDA_CLUSTER_DIMS __launch_bounds__(ScheduledTile
     run<Program, ScheduledTile>(args);
 }
 // @lines templates/row.cu.jinja:1 3 +1 1 -1 1 +1 4 +4 1 +1 4 +1 1 -1 1 -1 1 -1 1 -1 1 +3 1 -1 1 -1 1 +11 6 +1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 2 +2 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1
-// @lines 1 -1 1 -1 1 +7 1 +1 2 +1 1 +2 1 +2 1 +8 1 +1 1 +21 10
+// @lines 1 -1 1 -1 1 +1 4 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 2 +2 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1
+// @lines 1 +7 1 +1 2 +1 1 +2 1 +2 1 +8 1 -1 1 +1 1 +21 10

@@ -18,7 +18,7 @@ from .image import code_digest
 from .ptx import Ptx, read_ptx, unread_variables
 from .sass import Sass, disassembler
 
-_REVISION = 6  # of how facts are read; entries of another revision are not found
+_REVISION = 7  # of how facts are read; entries of another revision are not found
 _SERIALISED = re.compile(r"^.*\bwgmma\b.*\bserialized\b.*$", re.MULTILINE)
 
 

@@ -33,6 +33,7 @@ _FUSABLE = re.compile(r"(?:add|sub|mul)\.(?:ftz\.)?(?:sat\.)?(?:f16|bf16|f32|f64
 _ROUNDED = re.compile(r"(?:add|sub|mul)\.r[nzmp]\.")
 _FUSED = re.compile(r"(?:fma|mad)\.(?:r[nzmp]\.)?(?:ftz\.)?(?:sat\.)?(?:relu\.)?(?:f16|bf16|f32|f64)(?:x2)?$")
 _LOOSE = re.compile(r"(?:div\.(?:approx|full)|sqrt\.approx)\.")
+_TRY = re.compile(r"\bmbarrier\.(?:try|test)_wait\.[\w.:]+\s+(%?[\w$]+)\s*,[^;]*;")
 _F32 = re.compile(r"(?:add|sub|mul|fma|div|sqrt|setp|min|max)\.(?:[a-z]+\.)*f32$")
 # Names that differ between equal programs: a digest of the file's name and text.
 _UNIQUE = re.compile(r"_INTERNAL_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}")
@@ -53,6 +54,7 @@ class Ptx:
     keeping: int = 0  # arithmetic on f32 without .ftz
     loose: Mapping[str, int] = field(default_factory=dict)  # divisions and roots that are not correctly rounded
     atomics: Mapping[str, int] = field(default_factory=dict)  # on floats, or compare-and-swap
+    unread_tries: int = 0  # waits that may give up, whose answer nothing reads
     loads: Mapping[int, Widths] = field(default_factory=dict)
     stores: Mapping[int, Widths] = field(default_factory=dict)
     digest: str = ""
@@ -88,10 +90,17 @@ def read_ptx(text: str) -> Ptx:
         keeping=sum(n for op, n in some(_F32).items() if ".ftz" not in op),
         loose=some(_LOOSE),
         atomics=atomics,
+        unread_tries=sum(_is_unread(text, m) for m in _TRY.finditer(text)),
         loads=loads,
         stores=stores,
         digest=_digest(text),
     )
+
+
+def _is_unread(text: str, tried: re.Match[str]) -> bool:
+    """Whether nothing reads the predicate that an instruction writes, before the end of its braces or function."""
+    end = text.find("}", tried.end())
+    return not re.search(rf"(?<![\w$%]){re.escape(tried[1])}\b", text[tried.end() : end if end >= 0 else None])
 
 
 def unread_variables(text: str) -> frozenset[str]:

@@ -120,6 +120,12 @@ def float_atomics(s: Subject) -> Iterator[str]:
         yield f"{_listed(atomics)}; {', '.join(promised)} promise the same bits"
 
 
+def waits(s: Subject) -> Iterator[str]:
+    """Waits that may give up, and are not repeated."""
+    if s.facts.ptx.unread_tries:
+        yield f"{s.facts.ptx.unread_tries} mbarrier.try_wait whose answer nothing reads; it may give up, so try again"
+
+
 def wgmma(s: Subject) -> Iterator[str]:
     """Serialised wgmma instructions."""
     yield from s.facts.serialised
@@ -136,6 +142,7 @@ RULES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
     "products": products,
     "float atomics": float_atomics,
     "vector width": lambda s: vectors(s.op, s.sku, s.layout, s.facts),
+    "waits": waits,
     "wgmma": wgmma,
 }
 

@@ -343,6 +343,23 @@ def test_serialised_wgmma_is_caught() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("rest", "rules"),
+    [("@!done bra again;", set()), ("", {"waits"}), ("selp.u32 %0, 1, 0, done;", set())],
+)
+def test_waits_that_try_once_are_caught(rest: str, rules: set[str]) -> None:
+    """`try_wait` may return before the phase has ended; an answer that C++ gets is looked at there."""
+    text = f"""extern "C" __global__ void k(int* x, unsigned address) {{
+        int done = 0;
+        asm volatile("{{\\n.reg .pred done;\\nagain:\\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], 0;\\n{rest}\\n}}\\n"
+                     : "+r"(done) : "r"(address) : "memory");
+        x[0] = done;
+    }}"""
+    facts = look(KernelSource("a.cu", text, "k"), "sm_90")
+    assert broken(facts, arch="sm_90") == rules
+
+
 def test_facts_are_computed_once(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     """Equal jobs compile once, a second audit not at all, and both say the same."""
     shutil.rmtree(cache / "audit", ignore_errors=True)

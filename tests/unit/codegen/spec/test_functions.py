@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from baracuda.codegen.program import ProgramError, Scope, parse, parse_functions, to_source
+from baracuda.codegen.program.evaluate import Space, evaluate
 from baracuda.codegen.spec.functions import FILE, functions_of, shipped_functions
 from baracuda.codegen.spec.load import load_folder
 from baracuda.runtime import SpecError
@@ -145,3 +149,23 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "specs" / FILE).symlink_to(tmp_path / "elsewhere.txt")
     with pytest.raises(SpecError, match="leads out of 'specs'"):
         functions_of(tmp_path / "specs")
+
+
+def _drawn(function: str, count: int) -> np.ndarray[Any, Any]:
+    """Values of a shipped function of random numbers, for elements 0, 1, ..."""
+    scope = Scope(("x",), {"e": frozenset({"x"})}, functions=shipped_functions())
+    lines = parse(f"y = {function}", scope)
+    return np.asarray(evaluate(lines, {"e": np.arange(count)}, Space({"x": count}))["y"])
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1])
+def test_normal_numbers_are_normal(seed: int) -> None:
+    """Against the distribution (Kolmogorov and Smirnov), and elements that share a radius against each other."""
+    drawn = _drawn(f"normal({seed}, 3, e)", 100_000)
+    assert kstest(drawn, "norm").pvalue > 1e-3 and np.abs(drawn).max() > 4
+    assert abs(np.corrcoef(drawn[::2], drawn[1::2])[0, 1]) < 0.02
+    assert abs(np.corrcoef(drawn[::2] ** 2, drawn[1::2] ** 2)[0, 1]) < 0.02
+
+
+def test_a_bernoulli_number_is_true_as_often_as_asked() -> None:
+    assert abs(np.mean(_drawn("where(bernoulli(0.3, 5, 1, e), 1.0, 0.0)", 100_000)) - 0.3) < 0.005

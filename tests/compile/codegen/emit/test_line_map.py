@@ -77,7 +77,8 @@ def wrong_lines(text: str) -> list[str]:
         parts: list[str] = []
         for _, content in run:
             parts.append(content.strip().removeprefix("// ") if parts else content)
-            if not content.strip() or re.fullmatch(pattern(template, place.line), " ".join(parts)):
+            # A macro's text may be indented where it is called.
+            if not content.strip() or re.fullmatch(" *" + pattern(template, place.line), " ".join(parts)):
                 parts = []
         wrong += [f"{place.line}: {part}" for part in parts]
     return wrong

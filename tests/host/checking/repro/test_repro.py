@@ -35,7 +35,7 @@ from baracuda.runtime import ElementKind, KernelInternal
 
 SPECS, PACKAGE = installed("baracuda.specs"), "baracuda.generated"
 SPEC, TEMPLATE = SPECS / "normalization" / "rms_norm.yaml", installed("baracuda.templates") / "row.cu.jinja"
-RIGHT, WRONG = "k * CHUNK_STRIDE + lane * VEC", "k * CHUNK_STRIDE + (lane + 1) * VEC"
+RIGHT, WRONG = "({{ s.expr | cuda }}));", "({{ s.expr | cuda }} + acc_t(1)));"
 
 
 def subject(op: str) -> Subject:

@@ -75,6 +75,9 @@ class Symbol:
     def __add__(self, other: int) -> Symbol:
         return Symbol(f"{self.text}+{other}")
 
+    def __floordiv__(self, other: int) -> Symbol:
+        return Symbol(f"{self.text}//{other}")
+
 
 @pytest.mark.parametrize("op", few(SUBJECTS, 20))
 def test_shapes_follow_from_extents_that_are_no_numbers(op: str) -> None:

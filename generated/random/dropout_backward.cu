@@ -56,4 +56,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 +4 4 +6 7 +12 1 +1 1 -1 1 +8 1 -1 1 -1 1 +4 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2
-// @lines -108 1 -1 1 -1 1 +109 1 +1 1 -108 1 +2 1 +110 1 -1 1 +4 3 +1 1 +2 2 +1 10
+// @lines -108 1 -1 1 -1 1 +109 1 +1 1 -108 1 +2 1 +110 1 -1 1 +4 3 +1 1 +2 2 +1 6 +1 4

@@ -66,4 +66,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 +4 4 +6 7 +12 1 +1 1 -1 1 -1 1 +2 1 -1 1 +5 1 +4 2 +1 2 +4 1 -1 1 +2 2 +1 1
 // @lines +4 1 +1 1 -92 1 +96 1 +1 1 -11 1 +1 1 -97 1 +4 1 +96 1 +1 1 +1 2 -108 1 +111 1 -108 1 +6 1 -1 1 +106 1 +4 3 +1
-// @lines 1 +2 2 +1 10
+// @lines 1 +2 2 +1 6 +1 4

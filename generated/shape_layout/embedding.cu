@@ -57,4 +57,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 +4 4 +4 1 +1 7 +12 1 +1 1 -1 1 -1 1 +2 1 +10 2 +1 2 +1 1 +2 1 +2 2 +1 1 +1 1
-// @lines +2 1 +1 1 -1 1 -89 1 +93 1 +1 1 +1 2 +4 1 -101 1 +106 1 +4 3 +1 1 +2 2 +1 10
+// @lines +2 1 +1 1 -1 1 -89 1 +93 1 +1 1 +1 2 +4 1 -101 1 +106 1 +4 3 +1 1 +2 2 +1 6 +1 4

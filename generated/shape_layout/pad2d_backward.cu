@@ -58,4 +58,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 +4 4 +6 7 +12 1 +1 1 -1 1 +2 1 +5 1 -1 1 +4 2 +1 2 +4 1 +2 2 +1 1 +4 1 +1 1
-// @lines -97 1 -1 1 +4 1 -1 1 +96 1 -1 1 +1 1 +1 2 +4 1 -101 1 +106 1 +4 3 +1 1 +2 2 +1 10
+// @lines -97 1 -1 1 +4 1 -1 1 +96 1 -1 1 +1 1 +1 2 +4 1 -101 1 +106 1 +4 3 +1 1 +2 2 +1 6 +1 4

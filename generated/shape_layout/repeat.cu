@@ -46,4 +46,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 +4 4 +6 7 +12 1 +1 1 -1 1 +13 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +4 1 +6 1 +4 3
-// @lines +1 1 +2 2 +1 10
+// @lines +1 1 +2 2 +1 6 +1 4

@@ -69,4 +69,4 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 +4 4 +6 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1
-// @lines +1 1 +14 2 +4 1 -105 1 +113 1 +1 3 +4 3 -57 2 +7 2 +1 1 +16 2 +4 1 +2 1 +3 1 +4 3 +1 1 +2 2 +1 10
+// @lines +1 1 +14 2 +4 1 -105 1 +113 1 +1 3 +4 3 -57 2 +7 2 +1 1 +16 2 +4 1 +2 1 +3 1 +4 3 +1 1 +2 2 +1 6 +1 4

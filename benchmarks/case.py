@@ -19,6 +19,7 @@ _LETTERS = {
     "d_v": "DV", "channels": "C", "seq_len": "L", "width": "W", "state_len": "state",
 }  # fmt: skip
 _UNSAID = ("scale", "norm_axes_mask", "softmax_axis", "is_causal", "dtype", "arch")  # the same in all, or said apart
+_OF_INTS = (0.0, 100.0)  # what all types hold
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ class Case:
         """The present arguments with default shapes and types."""
         shapes = plan.shapes()
         present = [(n, a) for n, a in plan.ARGUMENTS.items() if plan.present(n)]
-        drawn = self.spec.tests.ranges
+        drawn = self.spec.of_kind(self.values.get("kind")).tests.ranges
+        ints = [n for n, t in self.spec.inputs.items() if t.dtype == ("T",) and self.spec.sort_of(t) == "int"]
+        drawn = {**dict.fromkeys(ints, _OF_INTS), **drawn}
         return [Tensor(n, a.role, tuple(shapes[n][0]), plan.elements_of(n)[0], drawn.get(n)) for n, a in present]
 
     def flops(self) -> int | None:

@@ -96,6 +96,8 @@ class TorchMachine:
     def random(self, tensor: Tensor) -> Any:
         """Numbers of the range that tests draw from, else standard normal ones."""
         dtype, drawn = self._dtype(tensor.kind), tensor.drawn
+        if dtype == self.torch.bool:
+            return self.torch.randint(2, tensor.shape, dtype=dtype, device=self.place)
         if not dtype.is_floating_point:
             if drawn is None:
                 raise AssertionError(f"no benchmark draws {tensor.kind} for {tensor.name!r} without tests.ranges")
@@ -108,8 +110,10 @@ class TorchMachine:
         return self.torch.empty(tensor.shape, dtype=draw, device=self.place).uniform_(*drawn).to(dtype)
 
     def poisoned(self, tensor: Tensor) -> Any:
-        """NaN everywhere, or the largest whole number, which a comparison cannot overlook."""
+        """NaN everywhere, the largest whole number, or a bool that is neither, which a comparison cannot overlook."""
         dtype = self._dtype(tensor.kind)
+        if dtype == self.torch.bool:
+            return self.torch.full(tensor.shape, 0xA5, dtype=self.torch.uint8, device=self.place).view(dtype)
         poison = float("nan") if dtype.is_floating_point else self.torch.iinfo(dtype).max
         return self.torch.full(tensor.shape, poison, dtype=dtype, device=self.place)
 
@@ -151,7 +155,7 @@ class TorchMachine:
 
 _TORCH = {
     "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i8": "int8", "i16": "int16",
-    "i32": "int32", "i64": "int64", "u8": "uint8", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
+    "i32": "int32", "i64": "int64", "u8": "uint8", "bool": "bool", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
 }  # fmt: skip
 
 

@@ -21,6 +21,10 @@ MODULES = {
     "AvgPool2dBackwardPlan": "pooling.avg_pool2d_backward",
     "AvgPool2dDescriptor": "pooling.avg_pool2d",
     "AvgPool2dPlan": "pooling.avg_pool2d",
+    "BinaryBackwardDescriptor": "elementwise.binary_backward",
+    "BinaryBackwardPlan": "elementwise.binary_backward",
+    "BinaryDescriptor": "elementwise.binary",
+    "BinaryPlan": "elementwise.binary",
     "CausalConv1dBackwardDescriptor": "convolution.causal_conv1d_backward",
     "CausalConv1dBackwardPlan": "convolution.causal_conv1d_backward",
     "CausalConv1dDescriptor": "convolution.causal_conv1d",
@@ -29,6 +33,10 @@ MODULES = {
     "CausalConv1dUpdatePlan": "convolution.causal_conv1d_update",
     "ConcatenateDescriptor": "shape_layout.concatenate",
     "ConcatenatePlan": "shape_layout.concatenate",
+    "ConditionalBackwardDescriptor": "elementwise.conditional_backward",
+    "ConditionalBackwardPlan": "elementwise.conditional_backward",
+    "ConditionalDescriptor": "elementwise.conditional",
+    "ConditionalPlan": "elementwise.conditional",
     "CrossEntropyBackwardDescriptor": "loss.cross_entropy_backward",
     "CrossEntropyBackwardPlan": "loss.cross_entropy_backward",
     "CrossEntropyDescriptor": "loss.cross_entropy",
@@ -49,10 +57,16 @@ MODULES = {
     "FlashSdpaSm90Plan": "attention.flash_sdpa",
     "Fp8QuantizeDescriptor": "quantization.fp8_quantize",
     "Fp8QuantizePlan": "quantization.fp8_quantize",
+    "GatedBackwardDescriptor": "elementwise.gated_backward",
+    "GatedBackwardPlan": "elementwise.gated_backward",
+    "GatedDescriptor": "elementwise.gated",
+    "GatedPlan": "elementwise.gated",
     "GeGLUBackwardDescriptor": "activation.geglu_backward",
     "GeGLUBackwardPlan": "activation.geglu_backward",
     "GeGLUDescriptor": "activation.geglu",
     "GeGLUPlan": "activation.geglu",
+    "IntBinaryDescriptor": "elementwise.int_binary",
+    "IntBinaryPlan": "elementwise.int_binary",
     "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
     "LayerNormBackwardPlan": "normalization.layer_norm_backward",
     "LayerNormDescriptor": "normalization.layer_norm",
@@ -67,10 +81,22 @@ MODULES = {
     "Pad2dBackwardPlan": "shape_layout.pad2d_backward",
     "Pad2dDescriptor": "shape_layout.pad2d",
     "Pad2dPlan": "shape_layout.pad2d",
+    "ParametricBackwardDescriptor": "elementwise.parametric_backward",
+    "ParametricBackwardPlan": "elementwise.parametric_backward",
+    "ParametricDescriptor": "elementwise.parametric",
+    "ParametricPlan": "elementwise.parametric",
+    "PointwiseLossBackwardDescriptor": "elementwise.pointwise_loss_backward",
+    "PointwiseLossBackwardPlan": "elementwise.pointwise_loss_backward",
+    "PointwiseLossDescriptor": "elementwise.pointwise_loss",
+    "PointwiseLossPlan": "elementwise.pointwise_loss",
+    "PredicateDescriptor": "elementwise.predicate",
+    "PredicatePlan": "elementwise.predicate",
     "RMSNormBackwardDescriptor": "normalization.rms_norm_backward",
     "RMSNormBackwardPlan": "normalization.rms_norm_backward",
     "RMSNormDescriptor": "normalization.rms_norm",
     "RMSNormPlan": "normalization.rms_norm",
+    "RelationDescriptor": "elementwise.relation",
+    "RelationPlan": "elementwise.relation",
     "RepeatBackwardDescriptor": "shape_layout.repeat_backward",
     "RepeatBackwardPlan": "shape_layout.repeat_backward",
     "RepeatDescriptor": "shape_layout.repeat",
@@ -93,6 +119,14 @@ MODULES = {
     "SwiGLUBackwardPlan": "activation.swiglu_backward",
     "SwiGLUDescriptor": "activation.swiglu",
     "SwiGLUPlan": "activation.swiglu",
+    "TernaryBackwardDescriptor": "elementwise.ternary_backward",
+    "TernaryBackwardPlan": "elementwise.ternary_backward",
+    "TernaryDescriptor": "elementwise.ternary",
+    "TernaryPlan": "elementwise.ternary",
+    "UnaryBackwardDescriptor": "elementwise.unary_backward",
+    "UnaryBackwardPlan": "elementwise.unary_backward",
+    "UnaryDescriptor": "elementwise.unary",
+    "UnaryPlan": "elementwise.unary",
 }
 
 __all__ = [*MODULES, "MODULES", "import_all"]
@@ -130,6 +164,40 @@ if TYPE_CHECKING:
     from .convolution.causal_conv1d_backward import CausalConv1dBackwardPlan as CausalConv1dBackwardPlan
     from .convolution.causal_conv1d_update import CausalConv1dUpdateDescriptor as CausalConv1dUpdateDescriptor
     from .convolution.causal_conv1d_update import CausalConv1dUpdatePlan as CausalConv1dUpdatePlan
+    from .elementwise.binary import BinaryDescriptor as BinaryDescriptor
+    from .elementwise.binary import BinaryPlan as BinaryPlan
+    from .elementwise.binary_backward import BinaryBackwardDescriptor as BinaryBackwardDescriptor
+    from .elementwise.binary_backward import BinaryBackwardPlan as BinaryBackwardPlan
+    from .elementwise.conditional import ConditionalDescriptor as ConditionalDescriptor
+    from .elementwise.conditional import ConditionalPlan as ConditionalPlan
+    from .elementwise.conditional_backward import ConditionalBackwardDescriptor as ConditionalBackwardDescriptor
+    from .elementwise.conditional_backward import ConditionalBackwardPlan as ConditionalBackwardPlan
+    from .elementwise.gated import GatedDescriptor as GatedDescriptor
+    from .elementwise.gated import GatedPlan as GatedPlan
+    from .elementwise.gated_backward import GatedBackwardDescriptor as GatedBackwardDescriptor
+    from .elementwise.gated_backward import GatedBackwardPlan as GatedBackwardPlan
+    from .elementwise.int_binary import IntBinaryDescriptor as IntBinaryDescriptor
+    from .elementwise.int_binary import IntBinaryPlan as IntBinaryPlan
+    from .elementwise.parametric import ParametricDescriptor as ParametricDescriptor
+    from .elementwise.parametric import ParametricPlan as ParametricPlan
+    from .elementwise.parametric_backward import ParametricBackwardDescriptor as ParametricBackwardDescriptor
+    from .elementwise.parametric_backward import ParametricBackwardPlan as ParametricBackwardPlan
+    from .elementwise.pointwise_loss import PointwiseLossDescriptor as PointwiseLossDescriptor
+    from .elementwise.pointwise_loss import PointwiseLossPlan as PointwiseLossPlan
+    from .elementwise.pointwise_loss_backward import PointwiseLossBackwardDescriptor as PointwiseLossBackwardDescriptor
+    from .elementwise.pointwise_loss_backward import PointwiseLossBackwardPlan as PointwiseLossBackwardPlan
+    from .elementwise.predicate import PredicateDescriptor as PredicateDescriptor
+    from .elementwise.predicate import PredicatePlan as PredicatePlan
+    from .elementwise.relation import RelationDescriptor as RelationDescriptor
+    from .elementwise.relation import RelationPlan as RelationPlan
+    from .elementwise.ternary import TernaryDescriptor as TernaryDescriptor
+    from .elementwise.ternary import TernaryPlan as TernaryPlan
+    from .elementwise.ternary_backward import TernaryBackwardDescriptor as TernaryBackwardDescriptor
+    from .elementwise.ternary_backward import TernaryBackwardPlan as TernaryBackwardPlan
+    from .elementwise.unary import UnaryDescriptor as UnaryDescriptor
+    from .elementwise.unary import UnaryPlan as UnaryPlan
+    from .elementwise.unary_backward import UnaryBackwardDescriptor as UnaryBackwardDescriptor
+    from .elementwise.unary_backward import UnaryBackwardPlan as UnaryBackwardPlan
     from .loss.cross_entropy import CrossEntropyDescriptor as CrossEntropyDescriptor
     from .loss.cross_entropy import CrossEntropyPlan as CrossEntropyPlan
     from .loss.cross_entropy_backward import CrossEntropyBackwardDescriptor as CrossEntropyBackwardDescriptor

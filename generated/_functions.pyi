@@ -22,10 +22,14 @@ __all__ = [
     "alibi_backward",
     "avg_pool2d",
     "avg_pool2d_backward",
+    "binary",
+    "binary_backward",
     "causal_conv1d",
     "causal_conv1d_backward",
     "causal_conv1d_update",
     "concatenate",
+    "conditional",
+    "conditional_backward",
     "cross_entropy",
     "cross_entropy_backward",
     "dropout",
@@ -35,8 +39,11 @@ __all__ = [
     "flash_sdpa",
     "flash_sdpa_backward",
     "fp8_quantize",
+    "gated",
+    "gated_backward",
     "geglu",
     "geglu_backward",
+    "int_binary",
     "layer_norm",
     "layer_norm_backward",
     "lion",
@@ -44,6 +51,12 @@ __all__ = [
     "log_softmax_backward",
     "pad2d",
     "pad2d_backward",
+    "parametric",
+    "parametric_backward",
+    "pointwise_loss",
+    "pointwise_loss_backward",
+    "predicate",
+    "relation",
     "repeat",
     "repeat_backward",
     "rms_norm",
@@ -57,6 +70,10 @@ __all__ = [
     "softmax_backward",
     "swiglu",
     "swiglu_backward",
+    "ternary",
+    "ternary_backward",
+    "unary",
+    "unary_backward",
 ]
 
 def adamw(
@@ -156,6 +173,39 @@ def avg_pool2d_backward(
     Arrays are as in `AvgPool2dBackwardPlan.run`, other keywords as in `AvgPool2dBackwardDescriptor`. Returns dx.
     """
 
+def binary(
+    a: rt.Array,
+    b: rt.Array,
+    *,
+    kind: str,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """A function of two elements.
+
+    Arrays are as in `BinaryPlan.run`, other keywords as in `BinaryDescriptor`. Returns y.
+    """
+
+class _binary_backward(NamedTuple):
+    da: Any
+    db: Any
+
+def binary_backward(
+    dy: rt.Array,
+    a: rt.Array,
+    b: rt.Array,
+    *,
+    kind: str,
+    da: rt.Array = None,
+    db: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _binary_backward:
+    """Gradients of binary with respect to a and b.
+
+    Arrays are as in `BinaryBackwardPlan.run`, other keywords as in `BinaryBackwardDescriptor`. Returns a named
+    tuple of da, db.
+    """
+
 def causal_conv1d(
     x: rt.Array,
     weight: rt.Array,
@@ -226,6 +276,37 @@ def concatenate(
     """Two arrays, one behind the other along the middle one of three axes.
 
     Arrays are as in `ConcatenatePlan.run`, other keywords as in `ConcatenateDescriptor`. Returns y.
+    """
+
+def conditional(
+    condition: rt.Array,
+    a: rt.Array,
+    b: rt.Array,
+    *,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Elements of one array where a condition holds, of another elsewhere.
+
+    Arrays are as in `ConditionalPlan.run`, other keywords as in `ConditionalDescriptor`. Returns y.
+    """
+
+class _conditional_backward(NamedTuple):
+    da: Any
+    db: Any
+
+def conditional_backward(
+    dy: rt.Array,
+    condition: rt.Array,
+    *,
+    da: rt.Array = None,
+    db: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _conditional_backward:
+    """Gradients of conditional with respect to a and b.
+
+    Arrays are as in `ConditionalBackwardPlan.run`, other keywords as in `ConditionalBackwardDescriptor`. Returns a
+    named tuple of da, db.
     """
 
 class _cross_entropy(NamedTuple):
@@ -398,6 +479,39 @@ def fp8_quantize(
     q, scale.
     """
 
+def gated(
+    gate: rt.Array,
+    up: rt.Array,
+    *,
+    kind: str,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """An activation of one array times another.
+
+    Arrays are as in `GatedPlan.run`, other keywords as in `GatedDescriptor`. Returns y.
+    """
+
+class _gated_backward(NamedTuple):
+    dgate: Any
+    dup: Any
+
+def gated_backward(
+    dy: rt.Array,
+    gate: rt.Array,
+    up: rt.Array,
+    *,
+    kind: str,
+    dgate: rt.Array = None,
+    dup: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _gated_backward:
+    """Gradients of gated with respect to gate and up.
+
+    Arrays are as in `GatedBackwardPlan.run`, other keywords as in `GatedBackwardDescriptor`. Returns a named tuple
+    of dgate, dup.
+    """
+
 def geglu(
     gate: rt.Array,
     up: rt.Array,
@@ -427,6 +541,19 @@ def geglu_backward(
 
     Arrays are as in `GeGLUBackwardPlan.run`, other keywords as in `GeGLUBackwardDescriptor`. Returns a named tuple
     of dgate, dup.
+    """
+
+def int_binary(
+    a: rt.Array,
+    b: rt.Array,
+    *,
+    kind: str,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """A function of two whole numbers, exact modulo two to the number of their bits.
+
+    Arrays are as in `IntBinaryPlan.run`, other keywords as in `IntBinaryDescriptor`. Returns y.
     """
 
 class _layer_norm(NamedTuple):
@@ -547,6 +674,95 @@ def pad2d_backward(
     """Gradient of pad2d with respect to x.
 
     Arrays are as in `Pad2dBackwardPlan.run`, other keywords as in `Pad2dBackwardDescriptor`. Returns dx.
+    """
+
+def parametric(
+    x: rt.Array,
+    *,
+    kind: str,
+    a: float,
+    b: float = 0.0,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """A function of each element with one or two numbers to choose.
+
+    Arrays are as in `ParametricPlan.run`, other keywords as in `ParametricDescriptor`. Returns y.
+    """
+
+def parametric_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    *,
+    kind: str,
+    a: float,
+    b: float = 0.0,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of parametric with respect to x.
+
+    Arrays are as in `ParametricBackwardPlan.run`, other keywords as in `ParametricBackwardDescriptor`. Returns dx.
+    """
+
+def pointwise_loss(
+    x: rt.Array,
+    target: rt.Array,
+    *,
+    kind: str,
+    delta: float = 1.0,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """What each element adds to a loss.
+
+    Arrays are as in `PointwiseLossPlan.run`, other keywords as in `PointwiseLossDescriptor`. Returns y.
+    """
+
+class _pointwise_loss_backward(NamedTuple):
+    dx: Any
+    dtarget: Any
+
+def pointwise_loss_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    target: rt.Array,
+    *,
+    kind: str,
+    delta: float = 1.0,
+    dx: rt.Array = None,
+    dtarget: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _pointwise_loss_backward:
+    """Gradients of pointwise_loss with respect to x and target.
+
+    Arrays are as in `PointwiseLossBackwardPlan.run`, other keywords as in `PointwiseLossBackwardDescriptor`.
+    Returns a named tuple of dx, dtarget.
+    """
+
+def predicate(
+    x: rt.Array,
+    *,
+    kind: str,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Whether something holds of each element.
+
+    Arrays are as in `PredicatePlan.run`, other keywords as in `PredicateDescriptor`. Returns y.
+    """
+
+def relation(
+    a: rt.Array,
+    b: rt.Array,
+    *,
+    kind: str,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """A comparison of two elements.
+
+    Arrays are as in `RelationPlan.run`, other keywords as in `RelationDescriptor`. Returns y.
     """
 
 def repeat(
@@ -754,4 +970,68 @@ def swiglu_backward(
 
     Arrays are as in `SwiGLUBackwardPlan.run`, other keywords as in `SwiGLUBackwardDescriptor`. Returns a named
     tuple of dgate, dup.
+    """
+
+def ternary(
+    a: rt.Array,
+    b: rt.Array,
+    c: rt.Array,
+    *,
+    kind: str,
+    value: float = 1.0,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """A function of three elements.
+
+    Arrays are as in `TernaryPlan.run`, other keywords as in `TernaryDescriptor`. Returns y.
+    """
+
+class _ternary_backward(NamedTuple):
+    da: Any
+    db: Any
+    dc: Any
+
+def ternary_backward(
+    dy: rt.Array,
+    a: rt.Array,
+    b: rt.Array,
+    c: rt.Array,
+    *,
+    kind: str,
+    value: float = 1.0,
+    da: rt.Array = None,
+    db: rt.Array = None,
+    dc: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _ternary_backward:
+    """Gradients of ternary with respect to a and b and c.
+
+    Arrays are as in `TernaryBackwardPlan.run`, other keywords as in `TernaryBackwardDescriptor`. Returns a named
+    tuple of da, db, dc.
+    """
+
+def unary(
+    x: rt.Array,
+    *,
+    kind: str,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """A function of each element.
+
+    Arrays are as in `UnaryPlan.run`, other keywords as in `UnaryDescriptor`. Returns y.
+    """
+
+def unary_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    *,
+    kind: str,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of unary with respect to x.
+
+    Arrays are as in `UnaryBackwardPlan.run`, other keywords as in `UnaryBackwardDescriptor`. Returns dx.
     """

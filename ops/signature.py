@@ -35,6 +35,7 @@ _KINDS: dict[rt.Convert, str] = {
     rt.as_int: "int",
     rt.as_float: "float",
     rt.as_bool: "bool",
+    rt.as_text: "kind",
 }
 
 

@@ -37,7 +37,7 @@ from .plans.schedule import Schedule
 from .plans.selection import Explanation, Verdict
 from .plans.sku import BackendKind, Direction, KernelSku, MathPrecision, PrecisionGuarantee, Tile
 from .plans.tuned import Facts, Measurement, Tuned
-from .values import as_bool, as_float, as_int, as_shape, table
+from .values import as_bool, as_float, as_int, as_shape, as_text, table
 
 __all__ = [
     "REGISTRY",
@@ -100,6 +100,7 @@ __all__ = [
     "as_float",
     "as_int",
     "as_shape",
+    "as_text",
     "bind",
     "body_kernels",
     "can_implement",

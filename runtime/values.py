@@ -136,6 +136,13 @@ def as_bool(name: str, value: Any) -> bool:
     raise InvalidProblem(f"{name!r} must be True or False, got {short_repr(value)}")
 
 
+def as_text(name: str, value: Any) -> str:
+    """A string; raises InvalidProblem for anything else."""
+    if (text := text_of(value)) is not None:
+        return text
+    raise InvalidProblem(f"{name!r} must be a string, got {short_repr(value)}")
+
+
 def as_mapping(name: str, value: Any) -> dict[str, Any]:
     """Values by name, empty for None; raises InvalidProblem for anything else."""
     try:

@@ -20,7 +20,8 @@ from ..case import Case
 
 _REDUCTIONS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
 _KINDS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
-_STORED = _KINDS | {"f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "i32": torch.int32, "i64": torch.int64}
+_WHOLE = {"i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
+_STORED = _KINDS | _WHOLE | {"f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "bool": torch.bool}
 _ABSENT = ("philox",)  # torch has other random numbers
 
 
@@ -32,17 +33,19 @@ class Program:
         problem: Any = Problem.of(case.subject, case.declared, case.element)
         self.problem = problem  # its arrays are torch's
         self.space: Space = problem.space
-        self.lines = parse(case.spec.program, scope_of(case.spec))
+        spec = case.spec.of_kind(case.values.get("kind"))
+        assert isinstance(spec, RowSpec | MapSpec)
+        self.lines = parse(spec.program, scope_of(spec))
         self.kinds = self.problem.stored_types()
-        self.wide = _KINDS[case.element.row.acc.value]
-        scalars = {n: v for n, v in case.values.items() if case.spec.descriptor[n].type != "shape"}
+        self.wide = _KINDS.get(case.element.row.acc.value, torch.int64)
+        scalars = {n: v for n, v in case.values.items() if case.spec.descriptor[n].is_number}
         absent = {n: t.default for n, t in case.spec.inputs.items() if t.default is not None}
         self.fixed = {**absent, **scalars}
 
     @classmethod
     def of(cls, case: Case) -> Program | None:
         """None for an op that no program of torch's functions describes."""
-        if not isinstance(case.spec, RowSpec | MapSpec) or case.element.value not in _KINDS:
+        if not isinstance(case.spec, RowSpec | MapSpec) or case.element.value not in {**_KINDS, **_WHOLE}:
             return None
         program = cls(case)
         calls = [e for line in program.lines for e in walk(line.expr)]
@@ -52,7 +55,8 @@ class Program:
         names: dict[str, Any] = dict(self.fixed)
         for name, tensor in tensors.items():
             flat = self.problem.flat(name, _Turned(tensor)).tensor
-            names[name] = flat.to(self.wide) if flat.is_floating_point() else flat.long()
+            is_bool = flat.dtype == torch.bool
+            names[name] = flat if is_bool else flat.to(self.wide) if flat.is_floating_point() else flat.long()
         device = next(iter(tensors.values())).device
         for line in self.lines:
             names[line.name] = self._read(line.expr, names, device)
@@ -76,7 +80,7 @@ class Program:
             case Query(of=of):
                 return torch.arange(self.space.extents[of], device=device).reshape(self.space.shape([of]))
             case Cast(to=to, arg=arg):
-                kind = {"T": _KINDS[self.problem.element.value], "acc": self.wide}.get(to) or _KINDS[to]
+                kind = {"T": _STORED[self.problem.element.value], "acc": self.wide}.get(to) or _KINDS[to]
                 return _real(self._read(arg, names, device), self.wide).to(kind).to(self.wide)
             case Call(op=op, args=args):
                 return self._call(op, [self._read(a, names, device) for a in args])

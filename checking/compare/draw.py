@@ -165,7 +165,7 @@ def _row_cases(
         for axes, extent in ((problem.row_axes, rows), (problem.col_axes, cols)):
             for axis, part in zip(axes, _split(extent, len(axes), rng), strict=True):
                 shape[axis] = part
-        drawn = {n: _any_value(f.type, problem.values[n], rng) for n, f in spec.descriptor.items() if f.type != "shape"}
+        drawn = {n: _any_value(f.type, problem.values[n], rng) for n, f in spec.descriptor.items() if f.is_number}
         yield {**problem.values, **drawn, problem.descriptor._shape: shape}
 
 

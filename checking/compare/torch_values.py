@@ -14,6 +14,8 @@ from typing import Any
 
 from baracuda.runtime import Unsupported
 
+from . import torch_kinds
+
 Fields = Mapping[str, Any]
 Tensors = Mapping[str, Any]
 Values = Callable[[Any, Fields, Tensors], dict[str, Any]]
@@ -314,6 +316,7 @@ FORWARD: dict[str, Values] = {
     "lion": _lion,
     "sgd": _sgd,
     "ema": _ema,
+    **torch_kinds.FORWARD,
     "swiglu": _swiglu,
     "geglu": _geglu,
     "dropout": _dropout,

@@ -60,13 +60,18 @@ def _of_row(
 def _plans(kind: type[Any], subject: Subject, sku: KernelSku, random: Iterable[dict[str, Any]]) -> Iterator[Any]:
     """Plans that selection gives to `sku`: of all benchmarks, and of the first of the tests' cases, or of `random`."""
     spec, served = subject.spec, False
+    shown: set[str] = set()
     own = _cases("bench", spec.bench.cases), _cases("tests", spec.tests.cases)
     for place, case in chain(*own, ((None, case) for case in random)):
-        if served and (place is None or place[0] == "tests"):
+        kinds = {case["kind"]} - shown if "kind" in case and place is not None else set()
+        if served and place is None:
             return
+        if served and not kinds and place and place[0] == "tests":
+            continue
         if case.get("dtype", sku.element) != sku.element or case.get("arch", sku.arch) != sku.arch:
             continue
-        fields = {k: v for k, v in {**spec.tests.defaults, **case}.items() if k not in ("dtype", "arch")}
+        usual = spec.of_kind(case.get("kind")).tests.defaults
+        fields = {k: v for k, v in {**usual, **case}.items() if k not in ("dtype", "arch")}
         try:
             plan = _plan(kind, fields, sku)
         except InvalidProblem as error:
@@ -80,6 +85,7 @@ def _plans(kind: type[Any], subject: Subject, sku: KernelSku, random: Iterable[d
             return
         if plan is not None:
             served = True
+            shown |= kinds
             yield plan
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from baracuda.runtime import SpecError
 from baracuda.runtime.values import short_repr
 
+from . import elementwise
+
 Fields = Mapping[str, Any]
 Arrays = Mapping[str, Any]
 Adapter = Callable[[Fields, Arrays], dict[str, Any]]
@@ -272,6 +274,7 @@ def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
 
 
 _ADAPTERS: dict[str, Adapter] = {
+    **{f"numpy.{name}": elementwise.by_kind(table) for name, table in elementwise.TABLES.items()},
     "Random123.philox4x32": _dropout,
     "ml_dtypes.float8_e4m3fn": _float8,
     "numpy.average": _average,
@@ -290,6 +293,7 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.take": _take,
     "numpy.tile": _tile,
     "numpy.var": _var,
+    "numpy.where": lambda fields, arrays: {"y": np.where(arrays["condition"], arrays["a"], arrays["b"])},
     "scipy.signal.lfilter": _lfilter,
     "scipy.special.expit": _expit,
     "scipy.special.log_softmax": _log_softmax,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -35,14 +36,15 @@ def reference(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     """
     if problem.spec.gradient is None:
         lines, space = _reference_lines(problem.spec), _space(problem)
-        return evaluate(lines, _environment(problem.spec, problem.values, space, arrays), space)
+        return _wrapped(problem, evaluate(lines, _environment(problem.spec, problem.values, space, arrays), space))
     return _gradient(problem, arrays)
 
 
 def explicit(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     """Expected outputs by the op's own program, for saved tensors of any value."""
     space = _space(problem)
-    return evaluate(_program(problem.spec), _environment(problem.spec, problem.values, space, arrays), space)
+    lines = _program(problem.spec)
+    return _wrapped(problem, evaluate(lines, _environment(problem.spec, problem.values, space, arrays), space))
 
 
 def _space(problem: Programmed) -> Space:
@@ -71,14 +73,27 @@ def _parsed(text: str, scope: Scope) -> tuple[Line, ...]:
 
 def _environment(spec: Spec, values: Mapping[str, Any], space: Space, arrays: Mapping[str, Any]) -> Flat:
     """Everything a program of `spec` may read: arrays, defaults of absent ones, and scalars."""
-    names: Flat = {n: f for n, f in values.items() if n in spec.descriptor and spec.descriptor[n].type != "shape"}
+    names: Flat = {n: f for n, f in values.items() if n in spec.descriptor and spec.descriptor[n].is_number}
     names |= {n: space.real(f) for n, f in names.items() if isinstance(f, float)}
     for name, tensor in spec.inputs.items():
         if name in arrays:
-            names[name] = arrays[name]
+            names[name] = _computed(arrays[name])
         elif tensor.default is not None:
             names[name] = np.full(flat_shape(spec, space, tensor), tensor.default, np.float64)
     return names
+
+
+def _computed(array: Any) -> Any:
+    """Whole numbers as programs see them, in 64 bits; bits that are only moved stay what they are."""
+    is_narrow = getattr(array, "dtype", np.dtype(float)).kind in "iu" and array.dtype != np.uint64
+    return array.astype(np.int64) if is_narrow else array
+
+
+def _wrapped(problem: Programmed, results: Flat) -> Flat:
+    """Results as outputs of whole numbers hold them: modulo two to the number of their bits."""
+    types = problem.stored_types()
+    whole = {n: types[a].row.numpy for a, n in problem.results.items() if types[a].row.numpy.kind in "iu"}
+    return {n: np.asarray(v).astype(whole[n]) if n in whole else v for n, v in results.items()}
 
 
 def flat_shape(spec: Spec, space: Space, tensor: TensorSpec) -> tuple[int, ...]:
@@ -128,7 +143,9 @@ def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
     for name in gradient.saved:
         results[name] = (evaluate(lines, fixed, space) if name in forward.outputs else fixed)[name]
     if problem.size:
-        grads = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt)) if wrt else ()
+        with warnings.catch_warnings():  # of gradients that are 0 everywhere
+            warnings.filterwarnings("ignore", "Output seems independent of input")
+            grads = autograd.grad(loss, tuple(range(len(wrt))))(*(fixed[name] for name in wrt)) if wrt else ()
         results |= dict(zip(wrt.values(), grads, strict=True))
     else:
         tensors = problem.spec.tensors
@@ -138,7 +155,7 @@ def _gradient(problem: Programmed, arrays: Mapping[str, Any]) -> Flat:
 
 def _scalars(spec: Spec) -> dict[str, Any]:
     """Values for scalars of the forward that its gradient's descriptor does not have."""
-    return {n: spec.tests.defaults.get(n, f.default) for n, f in spec.descriptor.items() if f.type != "shape"}
+    return {n: spec.tests.defaults.get(n, f.default) for n, f in spec.descriptor.items() if f.is_number}
 
 
 def _differentiable() -> Any:
@@ -159,6 +176,19 @@ def _differentiable() -> Any:
             return applied(a)
 
         @staticmethod
+        def cbrt(a: Any) -> Any:
+            return _of_slopes(np.cbrt, lambda g, r, a: g / (3 * r * r))(a)
+
+        @staticmethod
+        def fmod(a: Any, b: Any) -> Any:
+            return _of_slopes(np.fmod, lambda g, r, a, b: g, lambda g, r, a, b: -g * anp.trunc(a / b))(a, b)
+
+        @staticmethod
+        def copysign(a: Any, b: Any) -> Any:
+            of_a = lambda g, r, a, b: g * np.sign(a) * np.sign(r)  # noqa: E731
+            return _of_slopes(np.copysign, of_a, lambda g, r, a, b: 0 * g)(a, b)
+
+        @staticmethod
         def stop_gradient(a: Any) -> Any:
             return a._value if hasattr(a, "_value") else a
 
@@ -170,6 +200,19 @@ def _differentiable() -> Any:
             return anp.where(condition, a, b)
 
     return Differentiable()
+
+
+def _of_slopes(function: Any, *slopes: Any) -> Any:
+    """A function that autograd lacks, whose `slopes` take a gradient, the result and the operands."""
+    from autograd.extend import defvjp, primitive
+    from autograd.numpy.numpy_vjps import unbroadcast_f
+
+    def rule(place: int, slope: Any) -> Any:
+        return lambda r, *a: unbroadcast_f(a[place], lambda g: slope(g, r, *a))
+
+    applied = primitive(lambda *a: function(*a))
+    defvjp(applied, *(rule(place, slope) for place, slope in enumerate(slopes)))
+    return applied
 
 
 def tolerances(problem: Programmed, arrays: Mapping[str, Bounded], types: Mapping[str, ElementKind]) -> Flat:

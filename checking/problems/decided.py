@@ -29,10 +29,12 @@ def decided_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem])
     spec, serve = subject.spec, server(subject, sku, bases)
     if not isinstance(spec, RowSpec | MapSpec):
         return
-    for field, lines in _compared(spec):
-        for base in sorted(bases, key=lambda problem: (not problem.several, problem.size)):
+    compared = ((kind, *found) for kind, of in spec.by_kind.items() for found in _compared(of))
+    for kind, field, lines in compared:
+        of_kind = [base for base in bases if base.values.get("kind", "") == kind]
+        for base in sorted(of_kind, key=lambda problem: (not problem.several, problem.size)):
             assert isinstance(base, RowProblem | MapProblem)
-            values = {name: base.values[name] for name, of in spec.descriptor.items() if of.type != "shape"}
+            values = {name: base.values[name] for name, of in spec.descriptor.items() if of.is_number}
             numbers = np.ravel(evaluate(lines, values, base.space)[lines[-1].name])
             case = {**base.case, field: float(numbers[numbers.size // 2])} if numbers.size else {}
             problem = serve(subject, case, sku) if case and could_serve(subject, sku, case) else None
@@ -44,7 +46,7 @@ def decided_problems(subject: Subject, sku: KernelSku, bases: Sequence[Problem])
 def _compared(spec: RowSpec | MapSpec) -> Iterator[tuple[str, list[Line]]]:
     """Fields, and the lines that give what they are compared with, which the last of them names."""
     fields = {name for name, of in spec.descriptor.items() if of.type == "float"}
-    known = {name for name, of in spec.descriptor.items() if of.type != "shape"}
+    known = {name for name, of in spec.descriptor.items() if of.is_number}
     before: list[Line] = []
     for line in parse(spec.program, scope_of(spec)):
         for field, other in _sides(line.expr):

@@ -84,7 +84,7 @@ def _places(base: Problem, text: str) -> list[Place]:
     for name, field in base.spec.descriptor.items():
         if name in names and field.type == "shape":
             places += [(name, axis) for axis in reversed(range(len(base.values[name])))]
-        elif name in names and field.type != "bool":
+        elif name in names and field.type not in ("bool", "kind"):
             places.append((name, None))
     return places
 

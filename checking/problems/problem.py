@@ -45,6 +45,7 @@ class Problem:
         self.subject, self.spec, self.element = subject, subject.spec, ElementKind(element)
         self.case, self.arch, self.layout, self.schedule = dict(case), arch, layout, schedule
         self.values = subject.values(case)
+        self.spec = self.spec.of_kind(self.values.get("kind"))
         self.descriptor: Any = subject.descriptor(case, element)
         self.descriptor.check()
         # By the rule, so that what is tested does not depend on what was measured somewhere.
@@ -185,7 +186,7 @@ class Problem:
     def forward(self) -> OpSpec | None:
         """The spec whose reference this op differentiates."""
         gradient = self.spec.gradient
-        return self.subject.others[gradient.of].spec if gradient else None
+        return self.subject.others[gradient.of].spec.of_kind(self.values.get("kind")) if gradient else None
 
     @property
     def batch(self) -> int | None:

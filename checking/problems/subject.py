@@ -35,7 +35,7 @@ class Subject:
 
     def values(self, case: Mapping[str, Any]) -> dict[str, Any]:
         """Every field of the descriptor but `element`."""
-        merged = {**self.spec.tests.defaults, **case}
+        merged = {**self.spec.of_kind(case.get("kind")).tests.defaults, **case}
         values = {name: merged.get(name, field.default) for name, field in self.spec.descriptor.items()}
         for name, field in self.spec.descriptor.items():
             if field.same_as and name not in merged:

@@ -141,6 +141,14 @@ def _fma(mods: Mods, kind: str) -> Value:
     return Value(kind, (kind,) * 3, fma64)
 
 
+def _add(mods: Mods, kind: str) -> Value:
+    """With directed rounding, for floats, as an fma by one."""
+    mode = _take(mods, "rz", "rm", "rp") if kind == "f32" else ""
+    if not mode:
+        return _arithmetic(np.add, np.add, 2)(mods, kind)
+    return Value(kind, (kind,) * 2, _flushing(mods, lambda a, b: fma32(a, np.ones_like(a), b, mode)))
+
+
 def _quotient(a: Lanes, b: Lanes) -> Lanes:
     """Rounded towards zero; all bits are set where GPUs divide by zero."""
     a, b = np.broadcast_arrays(a, b)
@@ -394,7 +402,8 @@ def _rcp(mods: Mods, kind: str) -> Value:
 
 
 ROWS: dict[str, Row] = {
-    "add": _arithmetic(np.add, np.add, 2),
+    "add": _add,
+    "copysign": lambda mods, kind: Value(kind, (kind, kind), lambda sign, size: np.copysign(size, sign)),
     "sub": _arithmetic(np.subtract, np.subtract, 2),
     "mul": _mul,
     "mad": _mad,

@@ -39,6 +39,7 @@ _SUSPECTS: dict[str, tuple[Any, ...]] = {
     "int": (-1, 0, 1, 2, 3, 5, 9, -2, -3, -9, 255, 256, 1 << 40),
     "float": (float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 2.0),
     "bool": (False, True),
+    "kind": (),
 }
 
 
@@ -51,6 +52,7 @@ _STRANGERS: dict[str, tuple[Any, ...]] = {
     "int": ("1", 1.5, None, 1 << 63),
     "float": ("1.0", None, 10**400),
     "bool": (1, 0, None),
+    "kind": ("no such", 3, None),
 }
 
 

@@ -16,7 +16,11 @@ from ..text import Code, Name, python
 
 Values = dict[str, Any]  # by what is a Name
 
-_ANNOTATION = {"shape": Code("tuple[int, ...]"), "int": Code("int"), "float": Code("float"), "bool": Code("bool")}
+_ANNOTATION = {
+    "shape": Code("tuple[int, ...]"),
+    "kind": Code("str"),
+    **{name: Code(name) for name in ("int", "float", "bool")},
+}
 
 
 class Declared(NamedTuple):
@@ -32,7 +36,8 @@ def declared_of(op: Op) -> Declared:
     """What the module of `op` declares, without the defaults of its family."""
     family = FAMILIES[type(op)]
     descriptor, plan, table = family.declares(op)
-    descriptor = {"_elements": op.elements, **descriptor, "_requires": tuple(map(_requirement, op.checks))}
+    descriptor = {"_elements": op.elements, "_kinds": op.kinds_offered, **descriptor}
+    descriptor["_requires"] = tuple(map(_requirement, op.checks))
     shared = {
         "OP": str(op.name),
         "DESCRIPTOR": Code(op.descriptor),

@@ -64,6 +64,8 @@ def unless_absent(tensor: Tensor) -> Code:
 def absent(tensor: Tensor) -> Code:
     """The value of an absent tensor's elements."""
     number = python(tensor.default)
+    if tensor.kind == "bool":
+        return Code("true" if tensor.default else "false")
     return Code(f"acc_t({number})") if tensor.kind == "float" else number
 
 

@@ -37,7 +37,7 @@ _DECLARATIONS = frozenset(
     )
 )
 _DECORATOR = "dataclass(frozen=True, kw_only=True)"
-_FIELDS = frozenset(("tuple[int, ...]", "int", "float", "bool", "rt.ElementKind | str"))
+_FIELDS = frozenset(("tuple[int, ...]", "int", "float", "bool", "str", "rt.ElementKind | str"))
 _BASES = frozenset(("rt.Descriptor", "rt.RowDescriptor", "rt.MapDescriptor"))
 _PLANS = ("rt.RowPlan", "rt.MapPlan", "rt.ListPlan", "rt.BodyPlan")
 _ERRORS = frozenset(("rt.InvalidProblem", "rt.Unsupported"))

@@ -16,7 +16,7 @@ from ..spec.scope import kinds_of
 from ..spec.spec import MapSpec
 from ..text import Name as Identifier
 from ..text import names
-from .map_op import Body, Entry, MapOp, PlacedRead, Store, Sum
+from .map_op import Body, Entry, MapOp, PlacedRead, Store, Sum, joined
 from .op import Scalar, Tensor, Value
 from .shared import first_arch, lower_tensor, scalar, shared_fields
 
@@ -32,16 +32,25 @@ _FEW = 2  # operands, tensors and indices together
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     """The decisions for `spec`, which has been checked."""
-    parts = split(spec)
-    lowering = _Lowering(spec, parts)
+    each = {kind: _Lowering(of, split(of)) for kind, of in spec.by_kind.items()}
+    lowering = next(iter(each.values()))
+    parts = lowering.parts
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
     shapes = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
     shared = shared_fields(spec, spec_path, arguments, shapes)
-    queries = [e for line in parts.lines for expr in parts.computed(line) for e in walk(expr) if isinstance(e, Query)]
+    exprs = [expr for of in each.values() for x in of.parts.lines for expr in of.parts.computed(x)]
+    queries = [e for expr in exprs for e in walk(expr) if isinstance(e, Query)]
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)
     values = [name for name in spec.outputs if name not in parts.late]
     late_outputs = [name for name in spec.outputs if name in parts.late]
     sums = tuple(x for x in parts.lines if x.name in parts.sums)
+    scalars = {s.name for of in each.values() for s in of.scalars}
+    copies = set(lowering.copies.items()).intersection(*(of.copies.items() for of in each.values()))
+
+    def body(name: str, outputs: list[str], **sums: tuple[Line, ...]) -> Body:
+        bodies = {kind: of.body(name, outputs, **of.lines_of(**sums)) for kind, of in each.items()}
+        return joined({Identifier(kind): of for kind, of in bodies.items()}) if spec.kinds else bodies[""]
+
     return MapOp(
         **shared,
         arch=Identifier(first_arch(spec)),
@@ -52,13 +61,14 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         placed=tuple((Identifier(name), names(dims)) for name in spec.inputs if (dims := parts.placed(name))),
         indices=names(indices),
         sizes=names(d for d in spec.dims if Query("size", d) in queries),
-        scalars=lowering.scalars,
-        cells=lowering.body("cells", values),
-        terms=lowering.body("terms", values, sums),
-        epilogue=lowering.body("epilogue", late_outputs, known=sums),
-        copies=tuple((Identifier(out), Identifier(of)) for out, of in lowering.copies.items()),
+        scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if n in scalars),
+        cells=body("cells", values),
+        terms=body("terms", values, sums=sums),
+        epilogue=body("epilogue", late_outputs, known=sums),
+        copies=tuple((Identifier(n), Identifier(of)) for n, of in lowering.copies.items() if (n, of) in copies),
         entries=tuple(_entries(spec, len(arguments) + len(indices), sums=bool(sums))),
-        kinds=lowering.kinds,
+        kinds={name: kind for of in each.values() for name, kind in of.kinds.items()},
+        kinds_offered=names(spec.kinds),
     )
 
 
@@ -78,7 +88,11 @@ class _Lowering:
         self.copies = copies_of(spec, parts)
         read = {name for line in parts.lines for name in parts.needed([line.name])}
         fields = spec.descriptor.items()
-        self.scalars = tuple(scalar(n, f) for n, f in fields if f.type != "shape" and n in read)
+        self.scalars = tuple(scalar(n, f) for n, f in fields if f.is_number and n in read)
+
+    def lines_of(self, **lines: tuple[Line, ...]) -> dict[str, tuple[Line, ...]]:
+        """The lines here that are called alike."""
+        return {key: tuple(self._lines(line.name for line in of)) for key, of in lines.items()}
 
     def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), known: tuple[Line, ...] = ()) -> Body:
         """The computation of a cell: the lines that outputs and terms need."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from baracuda.runtime import MapPlan, Schedule
 
@@ -80,6 +81,7 @@ class Body:
     values: tuple[Value, ...]
     stores: tuple[Store, ...]
     sums: tuple[Sum, ...]
+    kinds: tuple[tuple[Name, Body], ...] = ()  # the computation of each kind, where they differ
 
     @property
     def queried(self) -> tuple[Name, ...]:
@@ -89,9 +91,22 @@ class Body:
     @property
     def random(self) -> bool:
         """Whether it draws random numbers."""
+        if self.kinds:
+            return any(body.random for _, body in self.kinds)
         exprs = [*(v.expr for v in self.values), *(s.expr for s in self.stores if s.expr), *(s.arg for s in self.sums)]
         exprs += [x for read in self.placed for x in (*read.places, *(v.expr for v in read.values))]
         return any(isinstance(e, Call) and e.op == "philox" for x in exprs for e in walk(x))
+
+
+def joined(bodies: Mapping[Name, Body]) -> Body:
+    """One body for all kinds: it reads what any of them needs, and stores and sums what each does."""
+    first = next(iter(bodies.values()))
+
+    def union(part: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(value for body in bodies.values() for value in getattr(body, part)))
+
+    needed: dict[str, Any] = {part: union(part) for part in ("reads", "converted", "indices", "sizes", "scalars")}
+    return replace(first, **needed, kinds=tuple(bodies.items()))
 
 
 @dataclass(frozen=True, slots=True)

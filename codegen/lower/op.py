@@ -28,7 +28,7 @@ class Tensor:
     dtypes: tuple[str, ...]  # what may be stored, in terms of T and acc; the caller chooses, the first is preferred
     optional: str  # the descriptor's flag for its presence, or ""
     default: float | int  # its elements if it is absent
-    kind: str  # "float" or "int"
+    kind: str  # "float", "int" or "bool"
     layout: str
     may_alias: tuple[str, ...]
     doc: Text
@@ -216,6 +216,7 @@ class Op:
     gradient: Gradient | None
     tuned: tuple[tuple[str, tuple[Measurement, ...]], ...] = ()  # by architecture
     pinned: tuple[Pinned, ...] = ()  # plan classes for the SKUs of one architecture
+    kinds_offered: tuple[Name, ...] = ()  # what the field `kind` may be
 
     @property
     def held_everywhere(self) -> tuple[Name, ...]:

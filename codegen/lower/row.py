@@ -41,7 +41,7 @@ def lower_row(spec: RowSpec, spec_path: str) -> RowOp:
         cols=Name(cols),
         col_axes=read_condition(spec.dims[cols].axes, spec.descriptor),
         scalars=tuple(
-            scalar(n, f) for n, f in spec.descriptor.items() if f.type != "shape" and n in plan.names_read
+            scalar(n, f) for n, f in spec.descriptor.items() if f.is_number and n in plan.names_read
         ),
         passes=plan.passes,
         columns=plan.columns,

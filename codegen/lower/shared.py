@@ -72,14 +72,14 @@ def lower_tensor(name: str, spec: TensorSpec, op: OpSpec, *, over: str) -> Tenso
     role = "out" if name in op.outputs else "in"
     if any(t.updates == name for t in op.outputs.values()):
         role = "inout"
-    kind = "int" if spec.dtype[0].startswith("i") else "float"
+    kind = op.sort_of(spec)
     return Tensor(
         name=Name(name),
         role=role,
         over=over,
         dtypes=tuple(spec.dtype),
         optional=spec.optional or "",
-        default=float(spec.default or 0) if kind == "float" else int(spec.default or 0),
+        default={"float": float, "int": int, "bool": bool}[kind](spec.default or 0),
         kind=kind,
         layout=spec.layout,
         may_alias=tuple(spec.may_alias),

@@ -71,16 +71,44 @@ def _of_slope_one(xp: Any, r: Any, a: Any, e: Any) -> Any:
     return xp.minimum(e[0], 2.0)
 
 
+def _between_poles(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    """For the tangent, which is monotone where the cosine has one sign."""
+    down, up = a[0] - e[0], a[0] + e[0]
+    crosses = (xp.cos(down) * xp.cos(up) <= 0) | (e[0] >= 1.5)
+    return xp.where(crosses & (e[0] > 0), np.inf, xp.fmax(xp.abs(xp.tan(up) - r), xp.abs(xp.tan(down) - r)))
+
+
+def _outwards(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    """For an even function that grows with its operand's magnitude, faster and faster."""
+    return xp.abs(xp.cosh(xp.abs(a[0]) + e[0]) - r)
+
+
+def _at_the_corners(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    """How far a power of two operands moves, which is monotone in each."""
+    corners = [xp.power(a[0] + i * e[0], a[1] + j * e[1]) - r for i in (-1, 1) for j in (-1, 1)]
+    return xp.where(sum(e) > 0, xp.fmax.reduce(xp.abs(xp.stack(xp.broadcast_arrays(*corners)))), 0.0)
+
+
+def _turned(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    """For an angle, which jumps by a whole turn."""
+    return xp.where(sum(e) > 0, 7.0, 0.0)
+
+
+def _either_sign(xp: Any, r: Any, a: Any, e: Any) -> Any:
+    return e[0] + xp.where((xp.abs(a[1]) <= e[1]) & (e[1] > 0), 2 * xp.abs(a[0]), 0.0)
+
+
 def _larger(xp: Any, r: Any, a: Any, e: Any) -> Any:
     return xp.maximum(*e)
 
 
-def _at_the_ends(numpy: Callable[..., Any], lowest: float = -np.inf) -> Spread:
-    """How far a function that is monotone from `lowest` on moves when its operand moves to an end of its interval."""
+def _at_the_ends(numpy: Callable[..., Any], lowest: float = -np.inf, highest: float = np.inf) -> Spread:
+    """How far a function that is monotone where it is defined moves with its operand to an end of its interval."""
 
     def spread(xp: Any, r: Any, a: Any, e: Any) -> Any:
         down = numpy(xp, xp.maximum(a[0] - e[0], lowest))
-        return xp.fmax(xp.abs(numpy(xp, a[0] + e[0]) - r), xp.abs(down - r))
+        up = numpy(xp, xp.minimum(a[0] + e[0], highest))
+        return xp.fmax(xp.abs(up - r), xp.abs(down - r))
 
     return spread
 
@@ -119,10 +147,15 @@ def _function(
     numpy: Callable[..., Any] | None = None,
     lowest: float = -np.inf,
     spread: Spread | None = None,
+    highest: float = np.inf,
 ) -> Op:
-    """A one-operand function, defined from `lowest` on, that CUDA computes within `ulps` units in the last place."""
+    """A function defined from `lowest` to `highest`, that CUDA computes within `ulps` units in the last place."""
     numpy = numpy or _call(name)
-    return Op(name, 1, f"math::{name}({{}})", numpy, 2 * ulps, spread or _at_the_ends(numpy, lowest))
+    return Op(name, 1, f"math::{name}({{}})", numpy, 2 * ulps, spread or _at_the_ends(numpy, lowest, highest))
+
+
+def _function_of_two(name: str, ulps: float, numpy: Callable[..., Any], spread: Spread) -> Op:
+    return Op(name, 2, f"math::{name}({{}}, {{}})", numpy, 2 * ulps, spread)
 
 
 def _integral(name: str, numpy: str) -> Op:
@@ -167,6 +200,24 @@ OPS: dict[str, Op] = {
         _function("tanh", 2),
         _function("sin", 2, spread=_of_slope_one),
         _function("cos", 2, spread=_of_slope_one),
+        _function("tan", 4, spread=_between_poles),
+        _function("asin", 2, _call("arcsin"), -1.0, highest=1.0),
+        _function("acos", 2, _call("arccos"), -1.0, highest=1.0),
+        _function("atan", 2, _call("arctan")),
+        _function("sinh", 5),
+        _function("cosh", 5, spread=_outwards),
+        _function("asinh", 3, _call("arcsinh")),
+        _function("acosh", 4, _call("arccosh"), lowest=1.0),
+        _function("atanh", 3, _call("arctanh"), -1.0, highest=1.0),
+        _function("cbrt", 4),  # of glibc; CUDA has 1
+        _function("exp10", 2, lambda xp, a: xp.power(10.0, a)),
+        _function("log10", 2, lowest=0.0),
+        _function_of_two("pow", 4, _call("power"), _at_the_corners),
+        _function_of_two("atan2", 3, _call("arctan2"), _turned),
+        _function_of_two("hypot", 3, _call("hypot"), _added),
+        _function_of_two("fmod", 0, _call("fmod"), _anything),
+        _function_of_two("copysign", 0, _call("copysign"), _either_sign),
+        _integral("trunc", "trunc"),
         _function("erf", 2, _elementwise(math.erf)),
         _function("erfc", 5, _elementwise(math.erfc)),
         _function("sigmoid", 4, lambda xp, a: xp.exp(-xp.logaddexp(0.0, -a))),  # whose slope does not overflow

@@ -83,7 +83,7 @@ class _Backward:
         self.forward, self.data, self.own = forward, data, own
         given = own.get("gradient")
         gradient = given if isinstance(given, dict) else {}
-        floats = [name for name, t in forward.tensors.items() if not t.dtype[0].startswith("i")]
+        floats = [name for name, t in forward.tensors.items() if forward.sort_of(t) == "float"]
         outputs = [name for name in forward.outputs if name in floats]
         inputs = [name for name in forward.inputs if name in floats]
         self.saved = self._kept(gradient.get("saved"), list(forward.tensors), forward.outputs)
@@ -123,8 +123,14 @@ class _Backward:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """The derivative of the forward's program, where there is none by hand."""
-        spec = self.forward
+        """The derivatives of the forward's programs, where there are none by hand."""
+        return tuple(line for lines in self.by_kind.values() for line in lines)
+
+    @cached_property
+    def by_kind(self) -> dict[str, tuple[Line, ...]]:
+        return {name: self._derivative(of) for name, of in self.forward.by_kind.items()}
+
+    def _derivative(self, spec: OpSpec) -> tuple[Line, ...]:
         if self.by_hand or not isinstance(spec, RowSpec | MapSpec):
             return ()
         return derived_program(spec, self.cotangents, self.wrt, self.saved)
@@ -158,8 +164,12 @@ class _Backward:
             "outputs": outputs,
             "tests": self._tests(fields, inputs),
         }
-        if self.lines:
-            followed["program"] = "\n".join(f"{line.name} = {to_source(line.expr)}" for line in self.lines)
+        programs = {name: _printed(lines) for name, lines in self.by_kind.items()}
+        if kinds := data.get("kinds"):
+            followed["formula"] = f"the derivative of {op} of each kind"
+            followed["kinds"] = {n: self._kind(kinds[n], inputs, fields) | {"program": t} for n, t in programs.items()}
+        elif self.lines:
+            followed["program"] = programs[""]
         if "settings" in data:
             gone = self._gone(fields)
             followed["settings"] = {n: text for n, text in data["settings"].items() if not gone & _names(text)}
@@ -170,6 +180,12 @@ class _Backward:
         if "bench" in data:
             followed["bench"] = {**data["bench"], "cases": self._cases(data["bench"].get("cases", []), fields)}
         return followed
+
+    @staticmethod
+    def _kind(kind: Data, inputs: Data, fields: Iterable[str]) -> dict[str, Any]:
+        """What the tests of a kind's gradient take over from its forward's."""
+        known = {"ranges": inputs, "defaults": fields}
+        return {key: {n: v for n, v in kind[key].items() if n in names} for key, names in known.items() if key in kind}
 
     def _conditions(self) -> list[Any]:
         conditions: list[Any] = spelled_out(self.data).get("require", [])
@@ -208,6 +224,7 @@ class _Backward:
             return [name for name in fields if name not in gone]
         names = _names(" ".join([*flags, str(self.data["dims"]), str(self.own.get("dims", ""))]))
         names |= {name for line in self.lines for name in reads(line.expr)} | _names(self.own.get("program", ""))
+        names |= {"kind"} if self.data.get("kinds") else set()
         return [name for name in fields if name in names]
 
     def _field(self, name: str) -> Any:
@@ -263,6 +280,10 @@ def _of_forward(tensor: Data) -> dict[str, Any]:
 
 def _saved(doc: str) -> str:
     return f"{doc.removesuffix(_SAVED)} as the forward saved it" if doc.endswith(_SAVED) else "output of the forward"
+
+
+def _printed(lines: Iterable[Line]) -> str:
+    return "\n".join(f"{line.name} = {to_source(line.expr)}" for line in lines)
 
 
 def _names(text: object) -> set[str]:

@@ -62,7 +62,8 @@ def _of_sizes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
     if sizes:
         yield Requirement(that=f"min({', '.join(sizes)}) >= 0" if len(sizes) > 1 else f"{sizes[0]} >= 0")
     natural = {*sizes, *(n for n in said for text in said if re.match(rf"\d+ <=? {n}\b|{n} >=? \d", text))}
-    extents = {n: EXTENT if n in natural else OF_FIELD[f.type] for n, f in spec.descriptor.items()}
+    fields = {n: f.type for n, f in spec.descriptor.items() if f.type in OF_FIELD}
+    extents = {n: EXTENT if n in natural else OF_FIELD[of] for n, of in fields.items()}
     for text in sorted(named - {*spec.descriptor}) if isinstance(spec, MapSpec) else ():
         if f"{text} >= 0" not in said and kind_of(text, extents).low < 0:
             yield Requirement(that=f"{text} >= 0")

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import cycle, islice
+from math import prod
 from typing import Any
 
 from ..conditions.parse import ConditionError, evaluate_condition
 from .default_conditions import OF_AXIS
 from .scope import Programmed
-from .spec import Drawn, OpSpec, RangeSpec, RowSpec, TestsSpec
+from .spec import Drawn, MapSpec, OpSpec, RangeSpec, RowSpec, TestsSpec
 
 # Of the shape that rows and columns share out, and of an index space: one element, odd and even extents, several axes,
 # more than any tile holds, nothing.
 _ROWS = ([7, 257], [1, 1], [5, 64], [96], [2, 3, 4, 40], [3, 70000], [0, 16], [4, 0])
 _CELLS = ([3, 50], [1], [2, 1, 33], [4, 16], [2, 3, 2, 3, 2, 3, 7], [20000], [0, 16])
+_MANY = 50  # elements, among which special values of two arrays meet
 _SMALL = (2, 3, 5, 2, 3, 2, 2, 2)
 _MASK = re.compile(r"mask_axes\((\w+), len\(\w+\)\)")
 
@@ -30,6 +32,30 @@ def with_flags(spec: OpSpec) -> TestsSpec:
 
 def with_usual(spec: Programmed) -> TestsSpec:
     """The tests of a valid spec, with the usual problems beside those that it lists."""
+    tests = _with_usual(spec)
+    kinds = [*spec.kinds] if isinstance(spec, MapSpec) else []
+    return _of_kinds(tests, kinds, spec.dtypes) if kinds else tests
+
+
+def _of_kinds(tests: TestsSpec, kinds: list[str], dtypes: tuple[str, ...]) -> TestsSpec:
+    """Each problem with another kind, and for each kind that is left one of many elements, in one element type."""
+    named, unnamed = ([c for c in tests.cases if ("kind" in c) is has] for has in (True, False))
+    cases = [*named, *({"kind": kind, **case} for kind, case in zip(cycle(kinds), unnamed, strict=False))]
+    large = [case for case in unnamed or cases if _elements(case) >= _MANY] or unnamed or cases
+    shown = {case["kind"] for case in cases if _elements(case) >= _MANY}
+    left = [kind for kind in kinds if kind not in shown]
+    turns = zip(left, cycle(large), cycle(dtypes), strict=False)
+    cases += [{"dtype": dtype, **case, "kind": kind} for kind, case, dtype in turns]
+    return tests.model_copy(update={"cases": cases, "draw": {"kind": kinds, **tests.draw}})
+
+
+def _elements(case: Case) -> int:
+    """The product of all extents, as far as a case's values are some."""
+    sizes = [value if isinstance(value, list) else [value] for value in case.values() if type(value) in (int, list)]
+    return prod(extent for extents in sizes for extent in extents)
+
+
+def _with_usual(spec: Programmed) -> TestsSpec:
     tests = spec.tests
     if not tests.usual:
         return tests
@@ -47,7 +73,7 @@ def _cases(spec: Programmed, tests: TestsSpec) -> Iterator[Case]:
     for case in cases:
         values = {**usual, **case}
         values |= {n: values.get(other) for n, other in same.items() if n not in values}
-        if set(spec.descriptor) <= set(values) and _is_allowed(spec, values):
+        if set(spec.descriptor) - {"kind"} <= set(values) and _is_allowed(spec, values):
             yield case
 
 

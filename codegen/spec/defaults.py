@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
+from textwrap import wrap
 from typing import Any
 
 from .variations import varied
@@ -20,6 +21,8 @@ SHAPE = "input_shape"  # the shape whose axes dims share out, unless they name a
 FLOATS = ["f32", "f16", "bf16", "f64"]
 _CATEGORY = "custom"  # of a spec in no folder of its own
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_ASSIGNMENT = re.compile(r"^\s*[a-z_][\w, ]*=(?!=)", re.MULTILINE)
+_WIDTH = 100  # of a formula that lists kinds
 _OF_AXIS = "(normalize_axis({}, len({})),)"
 
 
@@ -28,10 +31,13 @@ def filled(source: YamlSource, display_path: str) -> YamlSource:
     if not isinstance(source.data, dict):
         return source
     data = _identified(spelled_out(source.data), PurePosixPath(display_path))
-    for complete in (_with_dims, _with_fields, _with_tensors, _with_schedules):
+    for complete in (_with_dims, _with_fields, _with_kinds, _with_tensors, _with_schedules):
         data = complete(data)
     if isinstance(program := data.get("program"), str):
         data.setdefault("formula", program)
+    elif kinds := entries(data, "kinds"):
+        listed = f"{', '.join(entries(data, 'outputs'))} = one of {', '.join(kinds)}"
+        data.setdefault("formula", "\n".join(wrap(listed, _WIDTH, subsequent_indent="    ")))
     data.setdefault("source", "the formula above")
     return varied(replace(source, data=data))
 
@@ -42,6 +48,7 @@ def spelled_out(data: Data) -> dict[str, Any]:
     for section in ("inputs", "outputs"):
         data |= _each(data, section, lambda value: {"doc": value} if isinstance(value, str) else value)
     data |= _each(data, "descriptor", lambda value: {"type": value} if isinstance(value, str) else value)
+    data |= _each(data, "kinds", lambda value: value if isinstance(value, dict) else {"program": value})
     if isinstance(conditions := data.get("require"), list):
         data["require"] = [_condition(condition) for condition in conditions]
     return data
@@ -150,6 +157,25 @@ def _with_fields(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "descriptor": full}
 
 
+def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
+    """With the program of each kind written out, and the field that chooses one."""
+    if not (kinds := entries(data, "kinds")):
+        return data
+    arguments, outputs = ", ".join(entries(data, "inputs")), [*entries(data, "outputs")]
+    full = dict(data["kinds"])
+    for name, kind in kinds.items():
+        texts = {"program": f"{name}({arguments})"} | {k: kind[k] for k in ("program", "reference") if k in kind}
+        full[name] = kind | {key: _assigned(text, outputs) for key, text in texts.items()}
+    fields = data["descriptor"] if isinstance(data.get("descriptor"), dict) else {}
+    return {**data, "kinds": full, "descriptor": {"kind": {"type": "kind", "doc": "which function it is"}, **fields}}
+
+
+def _assigned(text: Any, outputs: list[str]) -> Any:
+    """A program: the value alone is that of the only output."""
+    is_value = isinstance(text, str) and len(outputs) == 1 and not _ASSIGNMENT.search(text)
+    return f"{outputs[0]} = {text}" if is_value else text
+
+
 def _flags(data: Data) -> dict[str, str]:
     """What the field `has_x` says that makes `x`, and perhaps others, optional."""
     given: dict[str, list[str]] = {}
@@ -244,8 +270,9 @@ def _of(names: Any, name: str) -> str:
 def _aliasing(data: Data) -> dict[str, Any]:
     """Outputs with a value for each cell may be any input alike that the program reads at the same place."""
     outputs: dict[str, Any] = dict(data["outputs"])
-    program = data.get("program")
-    if data["family"] == "body" or not isinstance(program, str):
+    programs = [data.get("program"), *(kind.get("program") for kind in entries(data, "kinds").values())]
+    program = "\n".join(text for text in programs if isinstance(text, str))
+    if data["family"] == "body" or not program:
         return outputs
     updated = [t.get("updates") for t in entries(data, "outputs").values()]
     dims = [*entries(data, "dims")]

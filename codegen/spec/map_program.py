@@ -74,7 +74,7 @@ def groups_of(spec: MapSpec, parts: Parts) -> Groups:
 def scope_of_map(spec: MapSpec) -> Scope:
     """The names of the program, with the dims of each product."""
     values = {name: t.over for name, t in spec.inputs.items()}
-    values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
+    values |= {name: frozenset() for name, f in spec.descriptor.items() if f.is_number}
     optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
     return Scope(tuple(spec.dims), values, optional, spec.functions, axes_of(spec))
 

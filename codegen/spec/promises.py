@@ -20,7 +20,7 @@ def promises_of(spec: OpSpec, most: Collection[str] = RUNGS) -> dict[str, tuple[
     """What each output promises: what the spec says, or else as many of `most` as it can keep."""
     if isinstance(spec, RowSpec | MapSpec):
         try:
-            cannot = {(name, rung) for name, rung, _ in (*denied(spec), *_unlikely(spec))}
+            cannot = {(n, rung) for of in spec.by_kind.values() for n, rung, _ in (*denied(of), *_unlikely(of))}
         except ProgramError:  # reported where the program is
             cannot = {(name, rung) for name in spec.outputs for rung in RUNGS}
     else:

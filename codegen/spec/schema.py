@@ -19,6 +19,7 @@ _FOLLOWS = {
         ("category", "kind", "direction", "plan", "family", "formula", "source", "descriptor"),
     ),
     "FieldSpec": ("type", "doc"),
+    "KindSpec": ("program",),
     "RowTensor": ("doc", "dims"),
     "MapTensor": ("doc", "dims"),
     "ListTensor": ("doc", "dims"),
@@ -32,6 +33,7 @@ _SHORT: dict[str, tuple[dict[str, Any], ...]] = {
     "inputs": (_TEXT, {"type": "null"}),
     "outputs": (_TEXT, {"type": "null"}),
     "dims": (_TEXT,),
+    "kinds": (_TEXT, {"type": "null"}),
 }
 _OF_ROWS = {"anyOf": [{"const": "rest"}, {"type": "object", "required": ["axes"]}]}
 _HAS_ROWS = {"required": ["dims"], "properties": {"dims": {"not": {"additionalProperties": {"not": _OF_ROWS}}}}}

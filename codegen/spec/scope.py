@@ -12,7 +12,7 @@ Programmed = RowSpec | MapSpec
 def scope_of(spec: Programmed) -> Scope:
     """The names that the program of `spec` may use."""
     values = {name: frozenset(t.dims) for name, t in spec.inputs.items()}
-    values |= {name: frozenset() for name, f in spec.descriptor.items() if f.type != "shape"}
+    values |= {name: frozenset() for name, f in spec.descriptor.items() if f.is_number}
     optional = frozenset(n for n, t in spec.tensors.items() if t.optional)
     return Scope(tuple(spec.dims), values, optional, spec.functions, axes_of(spec))
 
@@ -33,8 +33,8 @@ def _outside(tensor: ReadTensor) -> Const | Name | None:
 
 def kinds_of(spec: Programmed, lines: tuple[Line, ...]) -> dict[str, str]:
     """Whether each name of the program is a float, an int or a bool."""
-    kinds = {n: "int" if t.dtype[0].startswith("i") else "float" for n, t in spec.inputs.items()}
-    kinds |= {n: f.type for n, f in spec.descriptor.items() if f.type != "shape"}
+    kinds = {n: spec.sort_of(t) for n, t in spec.inputs.items()}
+    kinds |= {n: f.type for n, f in spec.descriptor.items() if f.is_number}
     for line in lines:
         try:
             kinds[line.name] = kind_of(line.expr, kinds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
@@ -25,7 +25,9 @@ Element = Literal[
     "f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
     "f8e4m3", "f8e5m2", "c64", "c128",
 ]  # fmt: skip
-Stored = Literal["T", "acc", "f32", "f16", "bf16", "f64", "f8e4m3", "f8e5m2", "i32", "i64"]
+Stored = Literal[
+    "T", "acc", "f32", "f16", "bf16", "f64", "f8e4m3", "f8e5m2", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "bool"
+]
 Rung = Literal["deterministic", "bit_stable_on_same_hardware", "batch_invariant", "bit_stable_across_arch"]
 Layout = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 PlanName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,59}Plan$")]
@@ -33,6 +35,11 @@ NumberName = Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]  # between th
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 Threads = Annotated[int, Field(ge=32, le=1024, multiple_of=32)]
 Arguments = Field(max_length=64)  # tensors and fields, of each kind
+
+
+def sort_of(dtype: str) -> str:
+    """Whether numbers of a type are floats, ints or bools to programs."""
+    return "bool" if dtype == "bool" else "int" if dtype[0] in "iu" else "float"
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,8 +66,9 @@ class Strict(BaseModel):
 class FieldSpec(Strict):
     """A field of the descriptor: what the problem is, known before any array is."""
 
-    type: Literal["shape", "int", "float", "bool"]
-    """`shape` is a tuple of extents, `int` has 64 bits, `float` is a double, also beside 16-bit elements."""
+    type: Literal["shape", "int", "float", "bool", "kind"]
+    """`shape` is a tuple of extents, `int` has 64 bits, `float` is a double, also beside 16-bit elements; `kind` is one
+    of the op's `kinds`, whose field is there without being listed."""
     doc: Doc
     """What the field means, in one line; for example `added to the mean square`."""
     default: int | float | bool | None = None
@@ -69,6 +77,11 @@ class FieldSpec(Strict):
     """The field whose value this one takes when it is not given; for example `num_heads`."""
     finite: bool = True
     """Of a float: whether infinities and NaN are refused."""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether programs may read it."""
+        return self.type not in ("shape", "kind")
 
 
 class Requirement(Strict):
@@ -197,6 +210,7 @@ class RangeSpec(Strict):
     """Of a shape: the least and the most axes; for example `[1, 4]`."""
 
 
+Range = Annotated[tuple[float, float], Field(strict=False)]
 Drawn = RangeSpec | Annotated[list[Any], Field(min_length=1, max_length=100)]
 Case = Annotated[dict[Ident, Any], Arguments]
 
@@ -225,7 +239,7 @@ class TestsSpec(Strict):
     draw: Annotated[dict[Ident, Drawn], Arguments] = {}
     """Map and body families: field -> values to choose among, or a range; for example `{width: [2, 3, 4], seq_len:
     {low: 0, high: 300}}`."""
-    ranges: Annotated[dict[Ident, Annotated[tuple[float, float], Field(strict=False)]], Arguments] = {}
+    ranges: Annotated[dict[Ident, Range], Arguments] = {}
     """Input -> `[low, high]`, which its values are drawn from, where a formula is not defined everywhere."""
     cases: Annotated[list[Case], Field(max_length=300)] = []
     """Particular problems, each field -> value; for example `- {input_shape: [7, 257], axis: 1}`. A `dtype` beside the
@@ -315,9 +329,24 @@ class OpSpec(Strict):
     """Problems worth measuring."""
 
     _context: Context = PrivateAttr(default_factory=lambda: Context())
+    _by_kind: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def model_post_init(self, context: Context | None) -> None:
         self._context = context or Context()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copy = super().model_copy(update=update, deep=deep)
+        copy._by_kind = {}  # which was of other values
+        return copy
+
+    @property
+    def by_kind(self) -> Mapping[str, OpSpec]:
+        """The spec of each kind, with a program of its own; of an op without kinds itself, under ""."""
+        return {"": self}
+
+    def of_kind(self, name: str | None) -> OpSpec:
+        """The spec with the program of one of its kinds; itself if it has none."""
+        return self
 
     @property
     def functions(self) -> Functions:
@@ -328,6 +357,11 @@ class OpSpec(Strict):
     def folder(self) -> Path | None:
         """Where the headers and oracles of a project are: the folder of the spec's file."""
         return self._context.folder
+
+    def sort_of(self, tensor: TensorSpec) -> str:
+        """Whether programs see the tensor's elements as "float", "int" or "bool"."""
+        sorts = {sort_of(dtype) for dtype in (self.dtypes if tensor.dtype[0] == "T" else tensor.dtype)}
+        return sorts.pop() if len(sorts) == 1 else "float"
 
     @property
     def tensors(self) -> Mapping[str, TensorSpec]:
@@ -359,12 +393,29 @@ class RowSpec(OpSpec):
     example `y = x - sum(x, cols) / size(cols)`."""
 
     @property
+    def by_kind(self) -> dict[str, RowSpec]:
+        return {"": self}
+
+    @property
     def tensors(self) -> dict[str, RowTensor]:
         return {**self.inputs, **self.outputs}
 
     @property
     def arguments(self) -> dict[str, RowTensor]:
         return {name: t for name, t in self.tensors.items() if t.updates is None}
+
+
+class KindSpec(Strict):
+    """One of the functions of a table of kinds, and what its tests need that the others' do not."""
+
+    program: Text
+    """Lines as in `program`, or the value of the op's only output; for example `gelu(x)`."""
+    reference: Text | None = None
+    """The oracle, in the same form; by default the program, evaluated in float64."""
+    ranges: Annotated[dict[Ident, Range], Arguments] = {}
+    """Input -> `[low, high]`, as in `tests.ranges`."""
+    defaults: Case = {}
+    """Field -> value, as in `tests.defaults`."""
 
 
 class AxesSpec(Strict):
@@ -410,9 +461,12 @@ class MapSpec(OpSpec):
     outputs: Annotated[Mapping[Ident, MapTensor], Arguments]
     """Output -> what it is, in the order of the plan's arguments, after the inputs; for example `{y: {dims: [copy *
     cell], doc: the result}}`."""
-    program: Text
+    program: Text = ""
     """Lines `name = expression`, one for each output, in the order of operations that the kernel keeps; for example `dx
     = sum(dy, copy)`."""
+    kinds: Annotated[dict[Ident, KindSpec], Field(max_length=200)] = {}
+    """In place of a program: kind -> program, of which the plan's field `kind` chooses one; for example `{relu:
+    relu(x), sine: sin(x)}`. A list names functions of all inputs: `[relu, gelu]`."""
     reference: Text | None = None
     """The oracle of a forward op: the same in the same language, written from the definition, evaluated in float64; for
     example `y = x`."""
@@ -424,6 +478,22 @@ class MapSpec(OpSpec):
     @property
     def arguments(self) -> Mapping[str, MapTensor]:
         return {name: t for name, t in self.tensors.items() if t.updates is None}
+
+    @property
+    def by_kind(self) -> dict[str, MapSpec]:
+        if self.kinds and not self._by_kind:
+            self._by_kind.update({name: self._of(kind) for name, kind in self.kinds.items()})
+        return self._by_kind or {"": self}
+
+    def _of(self, kind: KindSpec) -> MapSpec:
+        tests = {"ranges": {**self.tests.ranges, **kind.ranges}, "defaults": {**self.tests.defaults, **kind.defaults}}
+        own = {"program": kind.program, "kinds": {}, "tests": self.tests.model_copy(update=tests)}
+        if self.gradient is None:
+            own["reference"] = kind.reference or kind.program
+        return self.model_copy(update=own)
+
+    def of_kind(self, name: str | None) -> MapSpec:
+        return self.by_kind[name] if name in self.kinds else self
 
 
 class ListTensor(MapTensor):

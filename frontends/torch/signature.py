@@ -13,6 +13,7 @@ from baracuda.ops import signature as plain
 from .dtypes import dtype_of, kind_of
 
 _TYPES: dict[rt.Convert, str] = {rt.as_shape: "SymInt[]", rt.as_int: "int", rt.as_float: "float", rt.as_bool: "bool"}
+_TYPES[rt.as_text] = "str"
 
 
 class Signature(plain.Signature):

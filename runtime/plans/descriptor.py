@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 from ..arrays.element import ElementKind
 from ..errors import BaracudaError, InvalidProblem, Unsupported
-from ..values import as_bool, as_float, as_int, as_shape, one_line, short_repr
+from ..values import as_bool, as_float, as_int, as_shape, as_text, one_line, short_repr, some_of
 from .formula import NO_VALUE, evaluate, in_words, names_in, no_value
 
+_COMPARED = 100  # characters of a kind that is looked for
 Convert = Callable[[str, Any], Any]  # a field's name and value to its canonical value
 
 
@@ -34,6 +36,7 @@ class Requirement:
 
 
 _CONVERT: dict[str, Convert] = {"tuple[int, ...]": as_shape, "int": as_int, "float": as_float, "bool": as_bool}
+_CONVERT["str"] = as_text
 
 
 class Descriptor:
@@ -43,6 +46,7 @@ class Descriptor:
     element: ElementKind | str
     _elements: ClassVar[tuple[str, ...]]
     _requires: ClassVar[tuple[Requirement, ...]] = ()
+    _kinds: ClassVar[tuple[str, ...]] = ()  # what the field `kind` may be; without kinds there is no such field
     _plan: ClassVar[str]
     _types: ClassVar[dict[str, Convert]]  # of the fields that are annotated with a type of `_CONVERT`
     _evaluate: ClassVar[staticmethod[[str, Mapping[str, Any]], Any]] = staticmethod(evaluate)
@@ -79,6 +83,10 @@ class Descriptor:
 
     def check(self) -> None:
         """Raise the error of the first requirement that these values violate."""
+        if self._kinds and (kind := self.kind) not in self._kinds:  # type: ignore[attr-defined]
+            near = get_close_matches(kind[:_COMPARED], self._kinds, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"kinds are {some_of(self._kinds, len(self._kinds))}"
+            raise InvalidProblem(f"{self._plan}: no kind {short_repr(kind)}; {hint}")
         for requirement in self._requires:
             if not self._value_of(requirement.condition):
                 names = names_in(requirement.condition)

@@ -140,6 +140,7 @@ def _odd_fields(subject: Subject, rng: Random | None) -> dict[str, Any]:
         "int": (0, -1, 1, 3, 1 << 20, 2**31, 2**63 - 1, -(2**63)),
         "float": (0.0, -1.5, 1e308, float("nan"), float("inf")),
         "bool": (False, True),
+        "kind": ("", "relu", "gelu", "a kind"),
         "shape": ((), (0,), (1,) * 9, (2, 3), (3, 0, 2), (2**31, 2**31), (-1, 4), (7,) * 64),
     }
     fields = sorted(subject.spec.descriptor.items())

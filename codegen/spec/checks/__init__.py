@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..spec import OpSpec
-from . import body, budgets, everywhere, problems, row, unread
+from . import body, budgets, everywhere, kinds, problems, row, unread
 from . import list as list_
 from . import map as map_
 from . import program as program_
@@ -15,19 +15,21 @@ _MOST = 100  # findings of a rule: nobody reads more, and each takes time to wor
 # The first rule that finds something is the last one asked: later ones rely on earlier ones.
 _FIRST: tuple[Rule, ...] = (everywhere.names, everywhere.texts, everywhere.fields, budgets.requirements)
 _LAST: tuple[Rule, ...] = (problems.gradient, everywhere.promises, everywhere.arch, problems.draws, everywhere.bench)
-_PROGRAM: tuple[Rule, ...] = (program_.program, program_.oracle, unread.inputs, unread.fields)
+_PROGRAM: tuple[Rule, ...] = (program_.program, program_.oracle)
+_READ: tuple[Rule, ...] = (unread.inputs, unread.fields)
 RULES: dict[str, tuple[Rule, ...]] = {
     "row": (
         *(*_FIRST, row.dims, everywhere.conditions, row.tensors),
-        *(*_PROGRAM, *_LAST, row.contradictions, row.arch, everywhere.cases),
+        *(*_PROGRAM, *_READ, *_LAST, row.contradictions, row.arch, everywhere.cases),
     ),
     "map": (
-        *(*_FIRST, map_.dims, everywhere.conditions, map_.own_memory, map_.tensors),
-        *(*_PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
+        *(*_FIRST, map_.dims, everywhere.conditions, map_.own_memory, map_.tensors, kinds.table),
+        *(*(kinds.each(rule) for rule in _PROGRAM), *_READ, *_LAST),
+        *(kinds.each(map_.contradictions), kinds.alike, everywhere.cases),
     ),
     "list": (
-        *(*_FIRST, map_.dims, *list_.DIMS, everywhere.conditions, map_.tensors, *list_.TENSORS),
-        *(*_PROGRAM, *list_.PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
+        *(*_FIRST, map_.dims, *list_.DIMS, everywhere.conditions, map_.tensors, *list_.TENSORS, kinds.table),
+        *(*_PROGRAM, *_READ, *list_.PROGRAM, *_LAST, map_.contradictions, everywhere.cases),
     ),
     "body": (*_FIRST, everywhere.conditions, everywhere.tensors, *body.RULES, *_LAST, everywhere.cases),
 }

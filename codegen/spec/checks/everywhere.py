@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from baracuda.runtime.devices.limits import shared_bytes
 
 from ..names import is_reserved, is_reserved_category, is_reserved_in_programs, is_reserved_op
-from ..spec import FieldSpec, OpSpec, ReadTensor, TensorSpec
+from ..spec import FieldSpec, OpSpec, ReadTensor, TensorSpec, sort_of
 from .finding import Finding, Place, expression, fields_of, fits, near
 
 # Text that would end the comment or the docstring that it is printed into.
@@ -157,10 +157,10 @@ def _storage(tensor: TensorSpec) -> tuple[object, ...]:
 def _storage_errors(tensor: TensorSpec) -> Iterator[tuple[str, str]]:
     if len(set(tensor.dtype)) != len(tensor.dtype):
         yield "dtype", f"lists one twice: {', '.join(tensor.dtype)}"
-    if len({dtype.startswith("i") for dtype in tensor.dtype}) > 1:
-        yield "dtype", f"mixes whole and real numbers: {', '.join(tensor.dtype)}"
+    if len({sort_of(dtype) for dtype in tensor.dtype}) > 1:
+        yield "dtype", f"mixes whole numbers, real numbers or bools: {', '.join(tensor.dtype)}"
     if tensor.default is not None:
-        is_whole = tensor.dtype[0].startswith("i")
+        is_whole = sort_of(tensor.dtype[0]) != "float"
         if not (fits("int" if is_whole else "float", tensor.default) and math.isfinite(tensor.default)):
             yield "default", f"{tensor.default!r} is not a finite {'whole ' if is_whole else ''}number; needs one"
 

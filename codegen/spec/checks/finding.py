@@ -29,7 +29,7 @@ def near(name: str, names: object) -> str:
 
 def fields_of(spec: OpSpec) -> dict[str, Kind]:
     """The kinds of the descriptor's fields, as conditions see them."""
-    return {name: OF_FIELD[field.type] for name, field in spec.descriptor.items()}
+    return {name: OF_FIELD[field.type] for name, field in spec.descriptor.items() if field.type in OF_FIELD}
 
 
 def expression(text: str | int, names: Mapping[str, Kind], place: Place, *needs: str) -> Iterator[Finding]:
@@ -51,6 +51,8 @@ def fits(kind: str, value: object) -> bool:
             return isinstance(value, list) and len(value) <= MAX_RANK and all(fits("int", n) for n in value)
         case "bool":
             return isinstance(value, bool)
+        case "kind":
+            return isinstance(value, str)
         case "int":
             return type(value) is int and -(2**63) <= value < 2**63
     return type(value) in (int, float)

@@ -29,6 +29,8 @@ def tensors(spec: ListSpec) -> Iterator[Finding]:
     lists = [t for t in spec.arguments.values() if t.dims]
     if len(lists) > MOST_LISTS:
         yield ("inputs",), 0, f"{len(lists)} lists; there is room for {MOST_LISTS}"
+    if spec.kinds:
+        yield ("kinds",), 0, "an op on lists has one program; a table of kinds is of a map"
 
 
 def program(spec: ListSpec) -> Iterator[Finding]:

@@ -11,13 +11,14 @@ from ...program import ProgramError
 from ...program.tree import Query, walk
 from ..map_program import Parts, copies_of, split
 from ..promises import denied
-from ..spec import MapSpec
+from ..scope import kinds_of
+from ..spec import MapSpec, sort_of
 from . import everywhere
 from .finding import Finding, expression, fields_of, near
 
 MAX_OPERANDS = 12  # tensors and indices whose strides fit in a kernel's 4 KiB of arguments
 _GROUP = re.compile(r"[a-z][a-z0-9_]*( \* [a-z][a-z0-9_]*)*")
-_FLOATS = ("f32", "f16", "bf16", "f64")
+_COMPUTED = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "bool")
 
 
 def dims(spec: MapSpec) -> Iterator[Finding]:
@@ -90,9 +91,21 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
         yield ("inputs",), 0, f"{text}; there is room for {MAX_OPERANDS} together"
     yield from _reads(spec, parts)
     if set(copies_of(spec, parts)) != set(spec.outputs):
+        sorts = {sort_of(dtype): dtype for dtype in spec.dtypes}
         for dtype in spec.dtypes:
-            if dtype not in _FLOATS:
-                yield ("dtypes",), 0, f"{dtype} can only be moved; a program that computes takes {', '.join(_FLOATS)}"
+            if dtype not in _COMPUTED:
+                yield ("dtypes",), 0, f"{dtype} can only be moved; a program that computes takes {', '.join(_COMPUTED)}"
+        if len(sorts) > 1:
+            text = f"{' and '.join(sorts.values())} compute differently; an op is of floats, of ints or of bools"
+            yield ("dtypes",), 0, text
+        if "float" not in sorts and parts.sums:
+            yield ("dtypes",), 0, f"sums are of floats; {spec.dtypes[0]} takes values of cells only"
+        kinds = kinds_of(spec, parts.lines)
+        for line in parts.lines if "float" not in sorts else ():
+            if kinds[line.name] == "float":
+                why = f"a program on {spec.dtypes[0]} is exact; leave floats to an op of floats"
+                text = f"{line.name!r} is a float, and {why}"
+                yield ("program",), line.number, text
     for name, rung, text in denied(spec):
         if rung in spec.reproducibility.get(name, ()):
             yield ("reproducibility", name), 0, text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...program import ProgramError, kind_of, parse
+from ...program import Line, ProgramError, kind_of, parse
 from ...program.tree import Call, Cast, Const, Expr, Name, Query, Read, Reduce, children, walk
 from ..names import is_reserved_in_programs
 from ..scope import Programmed, kinds_of, scope_of
@@ -35,14 +35,24 @@ def program(spec: Programmed) -> Iterator[Finding]:
         if is_reserved_in_programs(line.name):
             yield ("program",), line.number, f"{line.name!r} is a reserved word; choose another name"
         tensor = spec.outputs.get(line.name)
-        if tensor is not None and kinds[line.name] == "bool":
-            yield ("program",), line.number, f"{line.name!r} is a bool; use where(condition, a, b)"
-        if tensor is not None and tensor.dtype[0].startswith("i") and kinds[line.name] == "float":
-            what = f"{line.name!r} is a float because of {_first_float(line.expr, kinds)!r}"
-            yield ("program",), line.number, f"{what}, and its dtype {tensor.dtype[0]} takes ints only"
+        if tensor is not None and (wrong := _misfit(spec.sort_of(tensor), tensor.dtype[0], line, kinds)):
+            yield ("program",), line.number, wrong
         for part in walk(line.expr):
             if isinstance(part, Query) and part.what == "present" and part.of not in spec.arguments:
                 yield ("program",), line.number, f"{part.of!r} is no argument of its own, so it cannot be absent"
+
+
+def _misfit(sort: str, dtype: str, line: Line, kinds: Mapping[str, str]) -> str:
+    """Why a line's value cannot be stored as numbers of a sort, or ""."""
+    match kinds[line.name], sort:
+        case "bool", "float" | "int":
+            return f"{line.name!r} is a bool; use where(condition, a, b), or dtype: bool"
+        case "int" | "float" as given, "bool":
+            return f"{line.name!r} is a {given}, and its dtype {dtype} takes bools only; write a comparison"
+        case "float", "int":
+            what = f"{line.name!r} is a float because of {_first_float(line.expr, kinds)!r}"
+            return f"{what}, and its dtype {dtype} takes ints only"
+    return ""
 
 
 def _first_float(expr: Expr, kinds: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from .finding import Finding
 
 def inputs(spec: Programmed) -> Iterator[Finding]:
     """An input that an output updates may be written alone."""
-    read = _read_by(spec, spec.program)
+    read = {name for of in spec.by_kind.values() for name in _read_by(of, of.program)}
     updated = {tensor.updates for tensor in spec.outputs.values()}
     for name in spec.inputs:
         if name not in read and name not in updated:
@@ -25,16 +25,17 @@ def fields(spec: Programmed) -> Iterator[Finding]:
     """Of a gradient, the forward's reference may read what the program does not."""
     if spec.gradient is not None:
         return
-    read = {*_read_by(spec, spec.program), *_read_by(spec, spec.reference or "")}
+    texts = [(of, text) for of in spec.by_kind.values() for text in (of.program, of.reference or "")]
+    read = {name for of, text in texts for name in _read_by(of, text)}
     read |= {name for dim in spec.dims.values() for name in fields_of(dim.of)}
     read |= {tensor.optional for tensor in (*spec.inputs.values(), *spec.outputs.values()) if tensor.optional}
     read |= {field.same_as for field in spec.descriptor.values() if field.same_as}
-    texts = [requirement.that for requirement in spec.require]
+    conditions = [requirement.that for requirement in spec.require]
     if isinstance(spec, RowSpec):
-        texts += [dim.axes for dim in spec.dims.values() if dim.axes != "rest"]
-    read.update(name for text in texts for name in fields_of(text))
-    for name in spec.descriptor:
-        if name not in read:
+        conditions += [dim.axes for dim in spec.dims.values() if dim.axes != "rest"]
+    read.update(name for text in conditions for name in fields_of(text))
+    for name, field in spec.descriptor.items():
+        if name not in read and field.type != "kind":
             yield ("descriptor", name), 0, f"field {name!r} is never read; use it in the program, or drop it"
 
 

@@ -161,12 +161,17 @@ class MapPlan(Plan[M]):
             optional = [name for name, argument in self.ARGUMENTS.items() if argument.optional]
             source = self._sources[key] = kernel_source(
                 self._row,
-                {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper()},
+                {"LAYOUT": layout.upper(), "WIDE": int(wide), "WALK": walk.upper(), **self._kind},
                 present={name: self.present(name) and name not in skipped for name in optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
                 element=self._word,
             )
         return source
+
+    @cached_property
+    def _kind(self) -> dict[str, str]:
+        """The constant of what is computed, where the op has kinds."""
+        return {"KIND": self.descriptor.kind} if self.descriptor._kinds else {}  # type: ignore[attr-defined]
 
     @cached_property
     def _word(self) -> str:

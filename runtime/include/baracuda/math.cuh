@@ -20,6 +20,17 @@ BARACUDA_UNARY(log1p, ::log1pf, ::log1p)
 BARACUDA_UNARY(tanh, ::tanhf, ::tanh)
 BARACUDA_UNARY(sin, ::sinf, ::sin)
 BARACUDA_UNARY(cos, ::cosf, ::cos)
+BARACUDA_UNARY(tan, ::tanf, ::tan)
+BARACUDA_UNARY(asin, ::asinf, ::asin)
+BARACUDA_UNARY(acos, ::acosf, ::acos)
+BARACUDA_UNARY(atan, ::atanf, ::atan)
+BARACUDA_UNARY(asinh, ::asinhf, ::asinh)
+BARACUDA_UNARY(acosh, ::acoshf, ::acosh)
+BARACUDA_UNARY(atanh, ::atanhf, ::atanh)
+BARACUDA_UNARY(cbrt, ::cbrtf, ::cbrt)
+BARACUDA_UNARY(exp10, ::exp10f, ::exp10)
+BARACUDA_UNARY(log10, ::log10f, ::log10)
+BARACUDA_UNARY(trunc, ::truncf, ::trunc)
 BARACUDA_UNARY(erf, ::erff, ::erf)
 BARACUDA_UNARY(erfc, ::erfcf, ::erfc)
 BARACUDA_UNARY(floor, ::floorf, ::floor)
@@ -27,6 +38,18 @@ BARACUDA_UNARY(ceil, ::ceilf, ::ceil)
 BARACUDA_UNARY(round, ::rintf, ::rint)
 BARACUDA_UNARY(abs, ::fabsf, ::fabs)
 #undef BARACUDA_UNARY
+
+#define BARACUDA_BINARY(name, of_float, of_double)                            \
+    __device__ inline float name(float a, float b) { return of_float(a, b); } \
+    __device__ inline double name(double a, double b) { return of_double(a, b); }
+BARACUDA_BINARY(pow, ::powf, ::pow)
+BARACUDA_BINARY(atan2, ::atan2f, ::atan2)
+BARACUDA_BINARY(hypot, ::hypotf, ::hypot)
+BARACUDA_BINARY(copysign, ::copysignf, ::copysign)
+#undef BARACUDA_BINARY
+__device__ inline double fmod(double a, double b) { return ::fmod(a, b); }
+// Exact; the library's of floats divides by an approximation.
+__device__ inline float fmod(float a, float b) { return float(::fmod(double(a), double(b))); }
 
 __device__ inline i64 abs(i64 a) { return a < 0 ? i64(0 - u64(a)) : a; }
 __device__ inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
@@ -37,6 +60,19 @@ template <typename A> __device__ bool isnan(A a) { return a != a; }
 template <typename A> __device__ A sigmoid(A a) {
     const A small = exp(-abs(a));
     return (a < A(0) ? small : A(1)) / (A(1) + small);
+}
+
+// The library's of floats divide by an approximation. Beyond 80 the square of half the exponential does not overflow
+// before the result does.
+__device__ inline double sinh(double a) { return ::sinh(a); }
+__device__ inline double cosh(double a) { return ::cosh(a); }
+__device__ inline float sinh(float a) {
+    const float size = abs(a), power = expm1(size), half = exp(0.5f * size);
+    return copysign(size > 80 ? 0.5f * half * half : 0.5f * (power + power / (power + 1)), a);
+}
+__device__ inline float cosh(float a) {
+    const float size = abs(a), power = exp(size), half = exp(0.5f * size);
+    return size > 80 ? 0.5f * half * half : 0.5f * power + 0.5f / power;
 }
 
 // NaN wins, as in NumPy. Of zeros of both signs, floats take the positive as the larger: the instruction's rule.

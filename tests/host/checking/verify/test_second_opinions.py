@@ -34,9 +34,12 @@ def _changed(change: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def _one_larger(value: Any) -> Any:
-    """The last element that is no zero is an eighth larger, or another number."""
+    """The last element that is no zero is an eighth larger, or another number or truth value."""
     for place in map(tuple, np.argwhere(np.isfinite(value) & (value != 0))[-1:]):
-        value[place] += abs(value[place]) / 8 if value.dtype.kind == "f" else 1
+        if value.dtype.kind == "b":
+            value[place] = False
+        else:
+            value[place] += abs(value[place]) / 8 if value.dtype.kind == "f" else 1
     return value
 
 

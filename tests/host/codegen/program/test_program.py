@@ -44,8 +44,9 @@ FLOATS, INTS, BOOLS = ("a", "b", "c"), ("i", "j"), ("f",)
 KINDS = {**dict.fromkeys(FLOATS, "float"), "s": "float", **dict.fromkeys(INTS, "int"), "n": "int", "f": "bool"}
 SCOPE = Scope(DIMS, {**dict.fromkeys((*FLOATS, *INTS), EACH), "s": frozenset(), "n": frozenset(), "f": frozenset()},
               frozenset({"g"}))  # fmt: skip
-EXACT = ("abs", "sqrt", "floor", "ceil", "round", "stop_gradient")
-INEXACT = tuple(o for o in OPS if OPS[o].arity == 1 and OPS[o].rounding > 1)
+EXACT = ("abs", "sqrt", "floor", "ceil", "round", "trunc", "stop_gradient")
+INEXACT = tuple(o for o in OPS if OPS[o].rounding > 1)
+JUMPING = ("fmod", "copysign")
 COMPARE = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 BITS = ("floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 
@@ -71,7 +72,8 @@ class Trees:
             case 4:
                 return _negated(self.real(depth - 1))
             case 5:
-                return Call(pick(self.functions), (self.real(depth - 1),))
+                function = pick(self.functions)
+                return Call(function, tuple(self.real(depth - 1) for _ in range(OPS[function].arity)))
             case 6:
                 return Call("where", (self.truth(depth - 1), *self._one_real(depth - 1)))
             case 7:  # adding zero settles the sign of a zero, on which NumPy and C++ need not agree
@@ -272,7 +274,7 @@ def test_every_operator_alone() -> None:
     exact += [Call(op, (a, b)) for op in ("add", "sub", "mul", "div", *COMPARE)]
     exact += [Call(op, (x,)) for op in EXACT for x in (a, i)] + [Call("neg", (i,)), Call("invert", (i,))]
     exact += [Call("philox", (i, j, x)) for x in (i, j)]
-    inexact = [Call(op, (x,)) for op in INEXACT for x in (a, i)]
+    inexact = [Call(op, (x, b)[: OPS[op].arity]) for op in INEXACT for x in (a, i)]
     whole = np.array([(x, y) for x in WHOLE for y in WHOLE])
     real = np.array([(x, y) for x in SPECIAL for y in SPECIAL])
     for part in range(0, len(whole), ROWS * COLS):
@@ -454,7 +456,7 @@ class _Single:
         values = args[1:] if op == "where" else args
         if row.kind == "float" or any(np.asarray(v).dtype.kind == "f" for v in values):
             args = [*args[: len(args) - len(values)], *map(_float32, values)]
-        if op in INEXACT:  # NumPy's own float32 functions keep no bound
+        if op in INEXACT or op in JUMPING:  # NumPy's own float32 functions keep no bound
             args = [np.asarray(a, np.float64) for a in args]
         result = row.numpy(NumPy(), *args)
         if op == "sigmoid":  # 0 where exp(-a) overflows: below the smallest normal number, yet not within the bound
@@ -471,7 +473,7 @@ def _float32(value: Any) -> Any:
 def test_the_error_bound_holds_in_float32(seed: int) -> None:
     """Every finite float32 evaluation lies within `bound` of the real value, casts, choices and reductions included."""
     chance = np.random.default_rng(seed)
-    tree = Trees(random.Random(seed), (*EXACT, *INEXACT), everything=True).real(4)
+    tree = Trees(random.Random(seed), (*EXACT, *INEXACT, *JUMPING), everything=True).real(4)
     names = _inputs(chance)
     for name in FLOATS:
         scale = 10.0 ** chance.integers(-4, 4, (ROWS, 1))
@@ -668,7 +670,7 @@ def test_the_random_trees_reach_every_operator() -> None:
     """The properties above are about the whole language: no operator is left out by chance."""
     seen = set()
     for seed in range(400):
-        for part in walk(Trees(random.Random(seed), (*EXACT, *INEXACT), everything=True).any(4)):
+        for part in walk(Trees(random.Random(seed), (*EXACT, *INEXACT, *JUMPING), everything=True).any(4)):
             seen.add(part.op if isinstance(part, Call) else part.kind if isinstance(part, Reduce) else "")
     assert set(OPS) - seen == {"fma"}
 

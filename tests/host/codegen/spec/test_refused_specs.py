@@ -156,10 +156,10 @@ TABLE: list[tuple[str, str, str, str]] = [
     (F, 'dtype: [T, acc]', 'dtype: [T, T]',
      '27: lists one twice: T, T'),
     (F, 'dtype: [T, acc]', 'dtype: [T, i32]',
-     '27: mixes whole and real numbers: T, i32'),
-    (F, 'dtype: [T, acc]', 'dtype: U',
-     "27: 'inputs.gain.dtype[0]' is 'U'; needs one of 'T', 'acc', 'bf16', 'f16', 'f32', 'f64', 'f8e4m3', "
-     "'f8e5m2', 'i32', 'i64'"),
+     '27: mixes whole numbers, real numbers or bools: T, i32'),
+    (F, 'dtype: [T, acc]', 'dtype: Q',
+     "27: 'inputs.gain.dtype[0]' is 'Q'; needs one of 'T', 'acc', 'bf16', 'bool', 'f16', 'f32', 'f64', 'f8e4m3', "
+     "'f8e5m2', 'i16', 'i32', 'i64', 'i8', 'u16', 'u32', 'u8'"),
     (F, 'optional: has_gain', 'optional: has_gian',
      "27: 'has_gian' is not a bool of the descriptor; did you mean 'has_gain'?"),
     (F, 'optional: has_gain, default: 1', 'optional: has_gain',
@@ -194,7 +194,7 @@ TABLE: list[tuple[str, str, str, str]] = [
     (F, '  y = x / total * gain\nreference', '  z = x / total * gain\nreference',
      '33: the program never assigns y'),
     (F, '  y = x / total * gain\nreference', '  y = x < total\nreference',
-     "36: 'y' is a bool; use where(condition, a, b)"),
+     "36: 'y' is a bool; use where(condition, a, b), or dtype: bool"),
     (F, '  total = sum(x, cols)\n  half', '  total = x\n  half',
      "34: 'total' varies along cols, which its dims do not list"),
     (F, '  total = sum(x, cols)\n  half', '  total = sum(x, rows, cols)\n  half',

@@ -510,7 +510,7 @@ def _finding(tmp_path: Path, op: str, *edits: tuple[str, str]) -> str:
         ("repeat", "{dims: [copy * cell]", "{dims: [copy *]", "is neither a dim nor a product of dims"),
         ("repeat", "{dims: [copy * cell]", "{dims: [copy * copy]", "names a dim twice"),
         ("repeat", "{dims: [copy * cell]", "{dims: [copy]", "'y' varies along cell, which its dims do not list"),
-        ("repeat", "  y = x\nreference", "  y = x + 1\nreference", "i8 can only be moved"),
+        ("repeat", "  y = x\nreference", "  y = x + 1\nreference", "u64 can only be moved"),
         ("repeat_backward", "sum(dy, copy)", "max(dy, copy)", "reduces by sum only"),
         ("repeat_backward", "sum(dy, copy)", "dy", "'dx' varies along copy"),
         ("repeat_backward", "sum(dy, copy)", "sum(dy - sum(dy, copy), copy)", "is a sum of what needs a sum itself"),

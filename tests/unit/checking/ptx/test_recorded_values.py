@@ -42,3 +42,20 @@ def test_answers_of_a_gpu(opcode: str) -> None:
             if answer.dtype.kind == "f":
                 same |= np.isnan(value) & np.isnan(answer)
             assert same.all(), [(operand[~same][0] for operand in operands), value[~same][0], answer[~same][0]]
+
+
+def test_sums_are_rounded_in_the_direction_asked_for() -> None:
+    rng = np.random.default_rng(3)
+    a = (rng.standard_normal(4000) * 2.0 ** rng.integers(-15, 15, 4000)).astype(np.float32)
+    b = (rng.standard_normal(4000) * 2.0 ** rng.integers(-15, 15, 4000)).astype(np.float32)
+    exact = a.astype(np.longdouble) + b.astype(np.longdouble)  # 64 bits hold all that decides
+    for mode, toward in (("rz", 0.0), ("rm", -np.inf), ("rp", np.inf)):
+        got = row_of(("add", mode, "f32")).compute(a, b)
+        nearest = exact.astype(np.float32)
+        beyond = abs(nearest) > abs(exact) if mode == "rz" else nearest > exact if mode == "rm" else nearest < exact
+        assert np.array_equal(got, np.where(beyond, np.nextafter(nearest, np.float32(toward)), nearest))
+
+
+def test_a_sign_is_the_first_operand_of_copysign() -> None:
+    sign, size = np.float32([-0.0, 2.0, -3.0]), np.float32([1.5, -np.inf, np.nan])
+    assert np.array_equal(row_of(("copysign", "f32")).compute(sign, size), [-1.5, np.inf, np.nan], equal_nan=True)

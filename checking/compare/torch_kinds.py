@@ -1,0 +1,121 @@
+"""torch's functions for the ops that have a table of kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Function = Callable[..., Any]  # of tensors, then of the op's numbers
+
+
+def by_kind(own: Mapping[str, Callable[[Any], Function]] | None = None) -> Callable[..., dict[str, Any]]:
+    """Values of an op with one output `y`: torch's function of the kind's name, but for its `own`, which take torch."""
+
+    def values(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+        kind, numbers = fields["kind"], [v for v in fields.values() if isinstance(v, float)]
+        function = own[kind](torch) if own and kind in own else next(_named(torch, kind))
+        return {"y": function(*tensors.values(), *numbers)}
+
+    return values
+
+
+def _named(torch: Any, kind: str) -> Iterator[Function]:
+    places = (torch, torch.nn.functional, torch.special)
+    for function in (getattr(place, kind, None) for place in places):
+        if function is not None:
+            yield lambda *arguments, function=function: function(*[a for a in arguments if not isinstance(a, float)])
+
+
+def _gate(kind: str) -> Callable[[Any], Function]:
+    return lambda torch: lambda gate, up: values_of(torch, kind, gate) * up
+
+
+def values_of(torch: Any, kind: str, x: Any) -> Any:
+    return by_kind(UNARY)(torch, {"kind": kind}, {"x": x})["y"]
+
+
+UNARY: dict[str, Callable[[Any], Function]] = {
+    "identity": lambda torch: lambda x: x * 1,
+    "cube": lambda torch: lambda x: x**3,
+    "cbrt": lambda torch: lambda x: torch.sign(x) * torch.abs(x) ** (1 / 3),
+    "exp10": lambda torch: lambda x: 10.0**x,
+    "degrees": lambda torch: torch.rad2deg,
+    "radians": lambda torch: torch.deg2rad,
+    "relu_squared": lambda torch: lambda x: torch.relu(x) ** 2,
+    "gelu_tanh": lambda torch: lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "gelu_quick": lambda torch: lambda x: x * torch.sigmoid(1.702 * x),
+}
+PARAMETRIC: dict[str, Callable[[Any], Function]] = {
+    "affine": lambda torch: lambda x, a, b: a * x + b,
+    "leaky_relu": lambda torch: lambda x, a, b: torch.nn.functional.leaky_relu(x, a),
+    "elu": lambda torch: lambda x, a, b: torch.nn.functional.elu(x, a),
+    "celu": lambda torch: lambda x, a, b: torch.nn.functional.celu(x, a),
+    "hardtanh": lambda torch: lambda x, a, b: torch.clamp(x, a, b),
+    "threshold": lambda torch: lambda x, a, b: torch.nn.functional.threshold(x, a, b),
+    "hardshrink": lambda torch: lambda x, a, b: torch.nn.functional.hardshrink(x, a),
+    "softshrink": lambda torch: lambda x, a, b: torch.nn.functional.softshrink(x, a),
+    "softplus": lambda torch: lambda x, a, b: torch.logaddexp(a * x, torch.zeros_like(x)) / a,
+    "swish": lambda torch: lambda x, a, b: x * torch.sigmoid(a * x),
+    "logit": lambda torch: lambda x, a, b: torch.logit(x, a),
+    "pow": lambda torch: lambda x, a, b: torch.pow(x, a),
+}
+BINARY: dict[str, Callable[[Any], Function]] = {
+    "heaviside": lambda torch: lambda a, b: torch.where(a > 0, 1.0, torch.where(a < 0, 0.0, torch.where(a == 0, b, a))),
+    "squared_difference": lambda torch: lambda a, b: (a - b) ** 2,
+    "absolute_difference": lambda torch: lambda a, b: torch.abs(a - b),
+    "prelu": lambda torch: lambda a, b: torch.where(a > 0, a, a * b),
+    "relu_add": lambda torch: lambda a, b: torch.relu(a + b),
+    "floor_divide": lambda torch: lambda a, b: torch.div(a, b, rounding_mode="floor"),
+}
+TERNARY: dict[str, Callable[[Any], Function]] = {
+    "fma": lambda torch: lambda a, b, c, value: a * b + c,
+    "addcmul": lambda torch: lambda a, b, c, value: torch.addcmul(a, b, c, value=value),
+    "addcdiv": lambda torch: lambda a, b, c, value: torch.addcdiv(a, b, c, value=value),
+}
+LOSS: dict[str, Callable[[Any], Function]] = {
+    "mse": lambda torch: lambda x, t, delta: torch.nn.functional.mse_loss(x, t, reduction="none"),
+    "l1": lambda torch: lambda x, t, delta: torch.nn.functional.l1_loss(x, t, reduction="none"),
+    "huber": lambda torch: lambda x, t, delta: torch.nn.functional.huber_loss(x, t, reduction="none", delta=delta),
+    "smooth_l1": lambda torch: lambda x, t, delta: torch.nn.functional.smooth_l1_loss(
+        x, t, reduction="none", beta=delta
+    ),
+    "bce": lambda torch: lambda x, t, delta: -(t * torch.log(x) + (1 - t) * torch.log1p(-x)),
+    "bce_with_logits": lambda torch: lambda x, t, delta: torch.nn.functional.binary_cross_entropy_with_logits(
+        x, t, reduction="none"
+    ),
+    "kl_div": lambda torch: lambda x, t, delta: torch.xlogy(t, t) - t * x,
+    "soft_margin": lambda torch: lambda x, t, delta: torch.nn.functional.softplus(-t * x),
+    "hinge": lambda torch: lambda x, t, delta: torch.relu(delta - t * x),
+    "poisson": lambda torch: lambda x, t, delta: torch.exp(x) - t * x,
+}
+_GATES = ("identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish")
+FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
+    "unary": by_kind(UNARY),
+    "parametric": by_kind(PARAMETRIC),
+    "binary": by_kind(BINARY),
+    "ternary": by_kind(TERNARY),
+    "pointwise_loss": by_kind(LOSS),
+    "gated": by_kind({kind: _gate(kind) for kind in (*_GATES, "hardswish", "softplus")}),
+    "relation": by_kind(
+        {
+            "equal": lambda torch: torch.eq,
+            "isnan_either": lambda torch: lambda a, b: torch.isnan(a) | torch.isnan(b),
+        }
+    ),
+    "predicate": by_kind(
+        {
+            "nonzero": lambda torch: lambda x: x != 0,
+            "positive": lambda torch: lambda x: x > 0,
+            "negative": lambda torch: lambda x: x < 0,
+        }
+    ),
+    "conditional": lambda torch, fields, tensors: {"y": torch.where(*tensors.values())},
+    "int_binary": by_kind(
+        {
+            "sub": lambda torch: torch.sub,
+            "left_shift": lambda torch: lambda a, b: a << (b & 7),
+            "right_shift": lambda torch: lambda a, b: a >> (b & 7),
+            "absolute_difference": lambda torch: lambda a, b: torch.abs(a.long() - b.long()).to(a.dtype),
+        }
+    ),
+}

@@ -1,0 +1,75 @@
+"""Rules of a table of kinds: each kind is an op with a program of its own, on the arrays that all share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..map_program import split
+from ..names import KEYWORDS
+from ..scope import kinds_of
+from ..spec import KindSpec, MapSpec
+from .finding import Finding, Place, Rule, near
+
+_OF_A_KIND = frozenset(KindSpec.model_fields)
+
+
+def table(spec: MapSpec) -> Iterator[Finding]:
+    if not spec.kinds and not spec.program:
+        yield ("op",), 0, "'program' is missing; add it, or a table of `kinds`"
+    if spec.kinds and (spec.program or spec.reference):
+        given = "program" if spec.program else "reference"
+        yield (given,), 0, f"an op has either a {given} or `kinds`, each with its own; leave one"
+    for name, field in spec.descriptor.items():
+        if (field.type == "kind") != (name == "kind"):
+            text = f"{name!r} is a {field.type}; `kind` is the field of a table of kinds, no other"
+            yield ("descriptor", name), 0, text
+        elif name == "kind" and not spec.kinds:
+            yield ("descriptor", name), 0, "there is no table of `kinds` to choose from; add it"
+    for name, kind in spec.kinds.items():
+        if name in KEYWORDS:
+            yield ("kinds", name), 0, f"{name!r} is a reserved word; choose another name"
+        for key, values, known in (("ranges", kind.ranges, spec.inputs), ("defaults", kind.defaults, spec.descriptor)):
+            for unknown in values.keys() - known.keys():
+                text = f"unknown {'input' if key == 'ranges' else 'field'} {unknown!r}; {near(unknown, known)}"
+                yield ("kinds", name, key, unknown), 0, text
+
+
+def each(rule: Rule) -> Rule:
+    """`rule` for the program of every kind."""
+
+    def rule_of_each(spec: MapSpec) -> Iterator[Finding]:
+        for name, of in spec.by_kind.items():
+            for place, below, text in rule(of):
+                yield (_within(name, place) if name else place), below, text
+
+    return rule_of_each
+
+
+def _within(kind: str, place: Place) -> Place:
+    """Where the table says what is at this place of the kind's own spec."""
+    return ("kinds", kind, *place) if place[0] in _OF_A_KIND else place
+
+
+def alike(spec: MapSpec) -> Iterator[Finding]:
+    """All kinds reduce alike: their sums have the same names and dims, and the same outputs are made of them.
+
+    None reads at computed places, and a name has one sort of value in all.
+    """
+    first = ""
+    sorts: dict[str, str] = {}
+    for name, of in spec.by_kind.items() if spec.kinds else ():
+        parts = split(of)
+        for line in parts.lines:
+            sort = kinds_of(of, parts.lines)[line.name]
+            if sorts.setdefault(line.name, sort) != sort:
+                text = f"{line.name!r} is a {sort}, and a {sorts[line.name]} in another kind; choose another name"
+                yield ("kinds", name, "program"), line.number, text
+        for read in parts.reads.values():
+            text = f"{read.tensor!r} is read at a computed place; kinds read their own cell's values only"
+            yield ("kinds", name, "program"), 0, text
+        shape = parts.summed, parts.sums, parts.late & set(spec.outputs)
+        if not first:
+            first, expected = name, shape
+        elif shape != expected:
+            text = f"sums otherwise than kind {first!r}; kinds that reduce differently are ops of their own"
+            yield ("kinds", name), 0, text

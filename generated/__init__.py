@@ -95,6 +95,14 @@ MODULES = {
     "RMSNormBackwardPlan": "normalization.rms_norm_backward",
     "RMSNormDescriptor": "normalization.rms_norm",
     "RMSNormPlan": "normalization.rms_norm",
+    "ReduceAxesArgDescriptor": "reduction.reduce_axes_arg",
+    "ReduceAxesArgPlan": "reduction.reduce_axes_arg",
+    "ReduceAxesBoolDescriptor": "reduction.reduce_axes_bool",
+    "ReduceAxesBoolPlan": "reduction.reduce_axes_bool",
+    "ReduceAxesDescriptor": "reduction.reduce_axes",
+    "ReduceAxesIntDescriptor": "reduction.reduce_axes_int",
+    "ReduceAxesIntPlan": "reduction.reduce_axes_int",
+    "ReduceAxesPlan": "reduction.reduce_axes",
     "RelationDescriptor": "elementwise.relation",
     "RelationPlan": "elementwise.relation",
     "RepeatBackwardDescriptor": "shape_layout.repeat_backward",
@@ -230,6 +238,14 @@ if TYPE_CHECKING:
     from .random.dropout import DropoutPlan as DropoutPlan
     from .random.dropout_backward import DropoutBackwardDescriptor as DropoutBackwardDescriptor
     from .random.dropout_backward import DropoutBackwardPlan as DropoutBackwardPlan
+    from .reduction.reduce_axes import ReduceAxesDescriptor as ReduceAxesDescriptor
+    from .reduction.reduce_axes import ReduceAxesPlan as ReduceAxesPlan
+    from .reduction.reduce_axes_arg import ReduceAxesArgDescriptor as ReduceAxesArgDescriptor
+    from .reduction.reduce_axes_arg import ReduceAxesArgPlan as ReduceAxesArgPlan
+    from .reduction.reduce_axes_bool import ReduceAxesBoolDescriptor as ReduceAxesBoolDescriptor
+    from .reduction.reduce_axes_bool import ReduceAxesBoolPlan as ReduceAxesBoolPlan
+    from .reduction.reduce_axes_int import ReduceAxesIntDescriptor as ReduceAxesIntDescriptor
+    from .reduction.reduce_axes_int import ReduceAxesIntPlan as ReduceAxesIntPlan
     from .shape_layout.concatenate import ConcatenateDescriptor as ConcatenateDescriptor
     from .shape_layout.concatenate import ConcatenatePlan as ConcatenatePlan
     from .shape_layout.embedding import EmbeddingDescriptor as EmbeddingDescriptor

@@ -56,6 +56,10 @@ __all__ = [
     "pointwise_loss",
     "pointwise_loss_backward",
     "predicate",
+    "reduce_axes",
+    "reduce_axes_arg",
+    "reduce_axes_bool",
+    "reduce_axes_int",
     "relation",
     "repeat",
     "repeat_backward",
@@ -750,6 +754,59 @@ def predicate(
     """Whether something holds of each element.
 
     Arrays are as in `PredicatePlan.run`, other keywords as in `PredicateDescriptor`. Returns y.
+    """
+
+def reduce_axes(
+    x: rt.Array,
+    *,
+    kind: str,
+    axes_mask: int,
+    y: rt.Array = None,
+    y_dtype: DTypeLike | None = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """One number of all elements along some of the axes.
+
+    Arrays are as in `ReduceAxesPlan.run`, other keywords as in `ReduceAxesDescriptor`. Returns y.
+    """
+
+def reduce_axes_arg(
+    x: rt.Array,
+    *,
+    kind: str,
+    axes_mask: int,
+    at: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Where the largest or smallest element is along some of the axes, the first of equal ones; -1 of none.
+
+    Arrays are as in `ReduceAxesArgPlan.run`, other keywords as in `ReduceAxesArgDescriptor`. Returns at.
+    """
+
+def reduce_axes_bool(
+    x: rt.Array,
+    *,
+    kind: str,
+    axes_mask: int,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Whether any or all elements along some of the axes differ from zero.
+
+    Arrays are as in `ReduceAxesBoolPlan.run`, other keywords as in `ReduceAxesBoolDescriptor`. Returns y.
+    """
+
+def reduce_axes_int(
+    x: rt.Array,
+    *,
+    kind: str,
+    axes_mask: int,
+    y: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """One number of all whole numbers along some of the axes, exact modulo 2^64.
+
+    Arrays are as in `ReduceAxesIntPlan.run`, other keywords as in `ReduceAxesIntDescriptor`. Returns y.
     """
 
 def relation(

@@ -18,7 +18,10 @@ from baracuda.codegen.spec.spec import MapSpec, RowSpec
 
 from ..case import Case
 
-_REDUCTIONS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
+_REDUCTIONS: dict[str, Any] = {
+    **{"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin, "prod": torch.prod},
+    **{"any": torch.any, "all": torch.all, "argmax": torch.argmax, "argmin": torch.argmin},
+}
 _KINDS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 _WHOLE = {"i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
 _STORED = _KINDS | _WHOLE | {"f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "bool": torch.bool}
@@ -85,10 +88,15 @@ class Program:
             case Call(op=op, args=args):
                 return self._call(op, [self._read(a, names, device) for a in args])
             case Reduce(kind=kind, arg=arg, dims=dims):
-                value = _real(self._read(arg, names, device), self.wide)
+                value = torch.as_tensor(self._read(arg, names, device))
+                value = value.to(self.wide) if kind == "mean" else value
                 value = value.reshape([1] * (len(self.space.extents) - value.dim()) + [*value.shape])
                 value = value.expand([max(a, b) for a, b in zip(value.shape, self.space.shape(dims), strict=True)])
-                return _REDUCTIONS[kind](value, dim=self.space.axes(dims), keepdim=True)
+                axes = self.space.axes(dims)
+                kept = [axis for axis in range(value.dim()) if axis not in axes]
+                extents = [value.shape[axis] for axis in kept]
+                reduced = _REDUCTIONS[kind](value.permute(*kept, *axes).reshape(*extents, -1), -1)
+                return reduced.reshape([1 if axis in axes else n for axis, n in enumerate(value.shape)])
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
                 found = [torch.as_tensor(self._read(place, names, device), device=device) for place in places]
                 value, other = names[tensor], self._read(outside, names, device)

@@ -6,11 +6,13 @@ An op that is in neither table has its program's peer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from baracuda.checking.compare.torch_kinds import FORWARD as KINDS
 from baracuda.checking.compare.torch_values import dropped
 
 from ..case import Case
@@ -129,7 +131,13 @@ def _dropout(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": dropped(torch, fields, t["x"])}
 
 
+def _of_kinds(function: Callable[..., dict[str, Any]], fields: Fields, t: Tensors) -> dict[str, Any]:
+    """By a function of the inputs alone: of an op with a table of kinds."""
+    return function(torch, fields, {name: tensor for name, tensor in t.items() if name not in ("y", "at", "dy")})
+
+
 FORWARD: dict[str, Function] = {
+    **{op: partial(_of_kinds, function) for op, function in KINDS.items()},
     "swiglu": _swiglu,
     "geglu": _geglu,
     "dropout": _dropout,

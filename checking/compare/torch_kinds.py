@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -88,8 +89,43 @@ LOSS: dict[str, Callable[[Any], Function]] = {
     "hinge": lambda torch: lambda x, t, delta: torch.relu(delta - t * x),
     "poisson": lambda torch: lambda x, t, delta: torch.exp(x) - t * x,
 }
+REDUCTION: dict[str, Callable[[Any], Function]] = {  # of an array and the axis that has the cells to reduce
+    "sum": lambda torch: lambda x, axis: torch.sum(x, axis),
+    "mean": lambda torch: lambda x, axis: torch.mean(x, axis),
+    "prod": lambda torch: lambda x, axis: torch.prod(x, axis),
+    "max": lambda torch: lambda x, axis: torch.amax(x, axis),
+    "min": lambda torch: lambda x, axis: torch.amin(x, axis),
+    "count_nonzero": lambda torch: lambda x, axis: torch.count_nonzero(x, axis),
+    "norm1": lambda torch: lambda x, axis: torch.linalg.vector_norm(x, 1, axis),
+    "norm2": lambda torch: lambda x, axis: torch.linalg.vector_norm(x, 2, axis),
+    "norm_inf": lambda torch: lambda x, axis: torch.linalg.vector_norm(x, float("inf"), axis),
+    "squares": lambda torch: lambda x, axis: torch.sum(x * x, axis),
+    "argmax": lambda torch: lambda x, axis: torch.argmax(x, axis),
+    "argmin": lambda torch: lambda x, axis: torch.argmin(x, axis),
+    "any": lambda torch: lambda x, axis: torch.any(x != 0, axis),
+    "all": lambda torch: lambda x, axis: torch.all(x != 0, axis),
+    "any_nan": lambda torch: lambda x, axis: torch.any(torch.isnan(x), axis),
+    "all_finite": lambda torch: lambda x, axis: torch.all(torch.isfinite(x), axis),
+}
+
+
+def _along_axes(torch: Any, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
+    (x,) = tensors.values()
+    gone = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
+    reduce = REDUCTION[fields["kind"]](torch)
+    if gone and gone == [*range(gone[0], gone[-1] + 1)]:
+        return reduce(x.flatten(gone[0], gone[-1]), gone[0])
+    kept = [axis for axis in range(x.dim()) if axis not in gone]
+    rows = x.permute(*kept, *gone).reshape(*(x.shape[axis] for axis in kept), math.prod(x.shape[axis] for axis in gone))
+    return reduce(rows, -1)
+
+
 _GATES = ("identity", "sigmoid", "tanh", "relu", "relu_squared", "silu", "gelu", "gelu_tanh", "gelu_quick", "mish")
 FORWARD: dict[str, Callable[..., dict[str, Any]]] = {
+    "reduce_axes": lambda *of: {"y": _along_axes(*of)},
+    "reduce_axes_int": lambda *of: {"y": _along_axes(*of)},
+    "reduce_axes_bool": lambda *of: {"y": _along_axes(*of)},
+    "reduce_axes_arg": lambda *of: {"at": _along_axes(*of)},
     "unary": by_kind(UNARY),
     "parametric": by_kind(PARAMETRIC),
     "binary": by_kind(BINARY),

@@ -16,6 +16,7 @@ from baracuda.runtime import SpecError
 from baracuda.runtime.values import short_repr
 
 from . import elementwise
+from .reduction import INT_REDUCTION, reduced
 
 Fields = Mapping[str, Any]
 Arrays = Mapping[str, Any]
@@ -274,6 +275,10 @@ def _logaddexp(fields: Fields, arrays: Arrays) -> dict[str, Any]:
 
 
 _ADAPTERS: dict[str, Adapter] = {
+    "numpy.reduce_axes": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
+    "numpy.reduce_axes_int": lambda fields, arrays: {"y": reduced(fields, arrays["x"], INT_REDUCTION)},
+    "numpy.reduce_axes_bool": lambda fields, arrays: {"y": reduced(fields, arrays["x"])},
+    "numpy.reduce_axes_arg": lambda fields, arrays: {"at": reduced(fields, arrays["x"])},
     **{f"numpy.{name}": elementwise.by_kind(table) for name, table in elementwise.TABLES.items()},
     "Random123.philox4x32": _dropout,
     "ml_dtypes.float8_e4m3fn": _float8,

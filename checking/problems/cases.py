@@ -84,7 +84,8 @@ def problems(subject: Subject, sku: KernelSku, limit: int = 1 << 21) -> list[Pro
         for problem in random_problems(subject, sku, _WANTED - len(by_descriptor), seed=1, limit=1 << 14):
             by_descriptor.setdefault(problem.descriptor, problem)
     if not by_descriptor:
-        serving = (case for case in subject.spec.tests.cases[::-1] if second_choice(subject, case, sku))
+        own = (case for case in subject.spec.tests.cases[::-1] if case.get("dtype", sku.element) == sku.element)
+        serving = (case for case in own if second_choice(subject, case, sku))
         add(islice(serving, _WANTED), second_choice)
     return list(by_descriptor.values())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,13 @@ class MapProblem(Problem, family="map"):
         values = canonical(self.values)
         extents = {dim: evaluate_condition(spec.of, values) for dim, spec in self.spec.dims.items()}
         self.axes = {dim: (v,) if isinstance(v, int) else tuple(v) for dim, v in extents.items()}
+        texts = {name: dim.axes for name, dim in self.spec.dims.items() if dim.axes is not None}
+        given = {name: evaluate_condition(axes, values) for name, axes in texts.items() if axes != "rest"}
+        self.shares = {n: sorted(axes) for n, axes in given.items()}
+        for name in texts.keys() - given.keys():
+            taken = {axis for axes in given.values() for axis in axes}
+            self.shares[name] = [axis for axis in range(len(self.axes[name])) if axis not in taken]
+        self.axes |= {n: tuple(self.axes[n][axis] for axis in axes) for n, axes in self.shares.items()}
 
     @property
     def size(self) -> int:
@@ -57,10 +65,12 @@ class MapProblem(Problem, family="map"):
         """The caller's axes cut where dims meet in one: which dim and which of its axes each part is."""
         tensor = self.spec.tensors[name]
         assert isinstance(tensor, MapTensor)
-        parts = []
-        for dims in tensor.groups:
-            for axis in range(len(self.axes[dims[0]])):
-                parts += [(dim, axis) for dim in dims]
+        parts: list[tuple[str, int]] = []
+        for shared, groups in groupby(tensor.groups, lambda dims: dims[0] in self.shares):
+            along = [[(dim, axis) for dim in dims] for dims in groups for axis in range(len(self.axes[dims[0]]))]
+            if shared:  # in the order of the shape that they share
+                along.sort(key=lambda axes: self.shares[axes[0][0]][axes[0][1]])
+            parts += [axis for axes in along for axis in axes]
         return parts
 
     def flat(self, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -263,6 +263,7 @@ _SIGNATURES: dict[str, tuple[tuple[str, ...], Callable[..., Kind]]] = {
     "abs": (("number",), _magnitude),
     "prod": (("tuple",), _prod),
     "isfinite": (("number",), lambda _: BOOL),
+    "is_mask": (("int", "int"), lambda mask, rank: BOOL),
     "is_suffix_mask": (("int", "int"), lambda mask, rank: BOOL),
     "mask_axes": (("int", "int"), lambda mask, rank: _bounded(Kind("tuple", 0, mask.bits, 0, mask.bits))),
     "normalize_axis": (("int", "int"), _axis),

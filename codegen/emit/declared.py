@@ -113,11 +113,13 @@ def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
         "SIZES": op.sizes,
         "SCALARS": tuple(s.name for s in op.scalars),
         "SUMS": op.sum_flags,
+        "SUM_BYTES": op.sum_bytes,
         "SUM_OUTPUTS": op.sum_outputs,
         "COPIES": dict(op.copies),
     }
     schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
-    return {"_dims": dict(op.dims), "_space": op.space}, plan, {"arch": str(op.arch), "schedules": schedules}
+    descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
+    return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
 
 
 def _list(op: ListOp) -> tuple[dict[str, Any], ...]:

@@ -69,7 +69,7 @@ def absent(tensor: Tensor) -> Code:
     return Code(f"acc_t({number})") if tensor.kind == "float" else number
 
 
-def value_type(part: Tensor | Scalar | Value | PlacedRead) -> Code:
+def value_type(part: Tensor | Scalar | Value | PlacedRead | Sum) -> Code:
     """The type that the program computes with."""
     return _VALUE[part.kind]
 
@@ -203,7 +203,17 @@ def beside_lane(body: Body) -> Code:
 
 def monoid(part: Sum) -> Code:
     """How terms of a map are reduced."""
-    return Code("Sum<acc_t, false>" if part.zero_if_missing else "Sum<acc_t>")
+    values = {"float": "acc_t", "int": "i64"}.get(part.of, "")
+    match part.how:
+        case "sum" if part.of == "int":
+            return Code("IntSum")
+        case "sum":
+            return Code("Sum<acc_t, false>" if part.zero_if_missing else "Sum<acc_t>")
+        case "argmax" | "argmin":
+            return Code(f"{'ArgMax' if part.how == 'argmax' else 'ArgMin'}<{values}, index_t>")
+        case "any" | "all":
+            return Code(part.how.capitalize())
+    return Code(f"{part.how.capitalize()}<{values}>")
 
 
 @pass_context
@@ -230,7 +240,8 @@ def outside(context: Context, read: PlacedRead) -> Code:
 @pass_context
 def term(context: Context, part: Sum) -> Code:
     """What a cell adds to a sum."""
-    return Code(_term(part.arg, _kinds(context)))
+    value = to_cuda(part.arg, _kinds(context))
+    return Code(f"{{{value}, index_t({to_cuda(part.place, _kinds(context))})}}" if part.place else value)
 
 
 def _are_floats(*exprs: Expr, kinds: Kinds) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..lower.map_op import MapOp
 from ..lower.op import DescriptorField, Op, RowOp, Tensor
-from ..text import Text, wrapped
+from ..text import Name, Text, wrapped
 
 WIDTH = 112
 STREAM = Text("stream: a raw handle or a stream object; by default the current one of the arrays' library")
@@ -43,7 +43,13 @@ def _shapes(op: Op) -> str:
         rows, cols = op.rows, op.cols
         each = f"[{rows}] that with 1 for each axis of {cols}, [{cols}] those axes or their product"
         return f"[{rows}, {cols}] is {op.shape}, {each}"
-    return ", ".join(f"{dim} is {field}" for dim, field in op.dims) if isinstance(op, MapOp) else ""
+    return ", ".join(f"{dim} is {_extent(op, dim, field)}" for dim, field in op.dims) if isinstance(op, MapOp) else ""
+
+
+def _extent(op: MapOp, dim: Name, field: str) -> str:
+    """A field, or some of its axes: an array over all of them has the shape itself."""
+    axes = dict(op.shares).get(dim)
+    return field if axes is None else f"the {'other axes' if axes == 'rest' else f'axes {axes}'} of {field}"
 
 
 def run_lines(op: Op) -> Iterator[Text]:

@@ -42,7 +42,7 @@ _BASES = frozenset(("rt.Descriptor", "rt.RowDescriptor", "rt.MapDescriptor"))
 _PLANS = ("rt.RowPlan", "rt.MapPlan", "rt.ListPlan", "rt.BodyPlan")
 _ERRORS = frozenset(("rt.InvalidProblem", "rt.Unsupported"))
 # Where formulas stand: in all of some assignments, in some arguments of calls.
-_TABLES = frozenset(("_cols", "_dims", "SHAPES", "SETTINGS", "TERMS"))
+_TABLES = frozenset(("_cols", "_dims", "_axes", "SHAPES", "SETTINGS", "TERMS"))
 _FORMULAS = {
     "Requirement": frozenset((0,)),
     "Scratch": frozenset((2,)),

@@ -36,6 +36,11 @@ def _shown(name: str, spec: OpSpec) -> Iterator[Extent]:
 def _along(name: str, spec: MapSpec) -> Iterator[Extent]:
     """Fields that are the extent of one axis; those in a product cannot be told apart."""
     groups = spec.inputs[name].groups
+    shared = {(dim,): of.of for dim, of in spec.dims.items() if of.axes}
+    if shared and set(groups) == set(shared):
+        yield Extent(next(iter(shared.values())), name)
+    if any(group in shared for group in groups):
+        return
     for axis, (dim, *others) in enumerate(groups):
         field = spec.dims[dim].of
         if field not in spec.descriptor:  # computed from fields, which it does not show

@@ -10,7 +10,7 @@ from baracuda.runtime import Schedule
 from ..conditions.parse import read_condition
 from ..program import Line, Name, Reduce, kind_of
 from ..program.tree import Call, Const, Expr, Query, Read, children, reads, walk
-from ..spec.map_program import Parts, copies_of, groups_of, split
+from ..spec.map_program import Parts, copies_of, groups_of, place_of, queries_of, split
 from ..spec.names import in_kernel
 from ..spec.scope import kinds_of
 from ..spec.spec import MapSpec
@@ -32,29 +32,29 @@ _FEW = 2  # operands, tensors and indices together
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     """The decisions for `spec`, which has been checked."""
-    each = {kind: _Lowering(of, split(of)) for kind, of in spec.by_kind.items()}
+    parts_of = {kind: split(of) for kind, of in spec.by_kind.items()}
+    parts = next(iter(parts_of.values()))
+    each = {kind: _Lowering(of, parts_of[kind], parts) for kind, of in spec.by_kind.items()}
     lowering = next(iter(each.values()))
-    parts = lowering.parts
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
     shapes = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
     shared = shared_fields(spec, spec_path, arguments, shapes)
-    exprs = [expr for of in each.values() for x in of.parts.lines for expr in of.parts.computed(x)]
-    queries = [e for expr in exprs for e in walk(expr) if isinstance(e, Query)]
+    queries = {query for of in each.values() for query in queries_of(of.parts)}
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)
     values = [name for name in spec.outputs if name not in parts.late]
     late_outputs = [name for name in spec.outputs if name in parts.late]
-    sums = tuple(x for x in parts.lines if x.name in parts.sums)
     scalars = {s.name for of in each.values() for s in of.scalars}
     copies = set(lowering.copies.items()).intersection(*(of.copies.items() for of in each.values()))
 
-    def body(name: str, outputs: list[str], **sums: tuple[Line, ...]) -> Body:
-        bodies = {kind: of.body(name, outputs, **of.lines_of(**sums)) for kind, of in each.items()}
+    def body(name: str, outputs: list[str], sums: str = "") -> Body:
+        bodies = {kind: of.body(name, outputs, **{sums: of.sums} if sums else {}) for kind, of in each.items()}
         return joined({Identifier(kind): of for kind, of in bodies.items()}) if spec.kinds else bodies[""]
 
     return MapOp(
         **shared,
         arch=Identifier(first_arch(spec)),
         dims=tuple((Identifier(name), read_condition(dim.of, spec.descriptor)) for name, dim in spec.dims.items()),
+        shares=tuple((Identifier(name), dim.axes) for name, dim in spec.dims.items() if dim.axes),
         space=groups_of(spec, parts),
         axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
         summed=parts.summed,
@@ -63,10 +63,10 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         sizes=names(d for d in spec.dims if Query("size", d) in queries),
         scalars=tuple(scalar(n, f) for n, f in spec.descriptor.items() if n in scalars),
         cells=body("cells", values),
-        terms=body("terms", values, sums=sums),
-        epilogue=body("epilogue", late_outputs, known=sums),
+        terms=body("terms", values, "sums"),
+        epilogue=body("epilogue", late_outputs, "known"),
         copies=tuple((Identifier(n), Identifier(of)) for n, of in lowering.copies.items() if (n, of) in copies),
-        entries=tuple(_entries(spec, len(arguments) + len(indices), sums=bool(sums))),
+        entries=tuple(_entries(spec, len(arguments) + len(indices), sums=bool(parts.sums))),
         kinds={name: kind for of in each.values() for name, kind in of.kinds.items()},
         kinds_offered=names(spec.kinds),
     )
@@ -81,18 +81,18 @@ def _entries(spec: MapSpec, operands: int, *, sums: bool) -> Iterable[Entry]:
 
 
 class _Lowering:
-    def __init__(self, spec: MapSpec, parts: Parts) -> None:
+    """Of one kind; sums have the places of those of the `first`."""
+
+    def __init__(self, spec: MapSpec, parts: Parts, first: Parts) -> None:
         self.spec, self.parts = spec, parts
+        self.sums = parts.sum_lines
+        self.slots = {x.name: in_kernel(of.name) for x, of in zip(self.sums, first.sum_lines, strict=True)}
         self.tensors = {n: lower_tensor(n, t, spec, over=t.held) for n, t in spec.tensors.items()}
         self.kinds = dict(kinds_of(spec, parts.lines))
         self.copies = copies_of(spec, parts)
         read = {name for line in parts.lines for name in parts.needed([line.name])}
         fields = spec.descriptor.items()
         self.scalars = tuple(scalar(n, f) for n, f in fields if f.is_number and n in read)
-
-    def lines_of(self, **lines: tuple[Line, ...]) -> dict[str, tuple[Line, ...]]:
-        """The lines here that are called alike."""
-        return {key: tuple(self._lines(line.name for line in of)) for key, of in lines.items()}
 
     def body(self, name: str, outputs: list[str], sums: tuple[Line, ...] = (), known: tuple[Line, ...] = ()) -> Body:
         """The computation of a cell: the lines that outputs and terms need."""
@@ -107,7 +107,8 @@ class _Lowering:
         lines = [x for x in self._lines(inner - ready) if x.name not in self.parts.reads]
         names_read = {n for x in lines for n in reads(x.expr)} | set(terms)
         named_lines = [x for x in lines if x.name not in self.spec.outputs or x.name in names_read]
-        exprs = [x.expr for x in (*lines, *sums)]
+        places = [place for x in sums if (place := place_of(x.expr)) is not None]
+        exprs = [*(x.expr for x in (*lines, *sums)), *places]
         used = {n for x in exprs for n in reads(x)} | {*outputs}
         return Body(
             name=Identifier(name),
@@ -207,6 +208,10 @@ class _Lowering:
         match expr:
             case Name(id=name):
                 return name in self.spec.inputs
+            case Call(op="abs", args=(a,)):
+                return self._is_zero(a)
+            case Call(op="mul", args=(a, b)) if self._is_zero(a) and self._is_zero(b):
+                return True
             case Call(op="mul", args=(a, b)):  # an integer is finite
                 kinds = kind_of(a, self.kinds), kind_of(b, self.kinds)
                 return (self._is_zero(a) and kinds[1] == "int") or (self._is_zero(b) and kinds[0] == "int")
@@ -214,8 +219,16 @@ class _Lowering:
 
     def _sum(self, line: Line) -> Sum:
         assert isinstance(line.expr, Reduce)
-        zero = self._is_zero(line.expr.arg)
         tensor: Tensor | None = self.tensors.get(line.name)
-        if tensor is None or any(line.name in reads(x.expr) for x in self.parts.lines if x != line):
-            return Sum(Identifier(line.name), line.expr.arg, "", zero)
-        return Sum(Identifier(line.name), line.expr.arg, tensor.optional, zero)
+        own = tensor is not None and not any(line.name in reads(x.expr) for x in self.parts.lines if x != line)
+        return Sum(
+            name=Identifier(line.name),
+            slot=self.slots[line.name],
+            how=line.expr.kind,
+            arg=line.expr.arg,
+            of=kind_of(line.expr.arg, self.kinds),
+            kind=self.kinds[line.name],
+            place=place_of(line.expr),
+            optional=tensor.optional if tensor is not None and own else "",
+            zero_if_missing=line.expr.kind == "sum" and self._is_zero(line.expr.arg),
+        )

@@ -24,14 +24,26 @@ class Store:
     copies: Name | None
 
 
-@dataclass(frozen=True, slots=True)
+_PART_BYTES = {"int": 8, "bool": 1, "float": 0}  # of a value in scratch; 0: as many as the accumulator's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """A value summed over the summed dims, if the descriptor's flag `optional` requests it."""
+    """A value reduced over the summed dims, if the descriptor's flag `optional` requests it."""
 
     name: Name
+    slot: Name  # where kernels keep it
+    how: str  # "sum", "max", ...
     arg: Expr
+    of: str  # what is reduced: "float", "int" or "bool"
+    kind: str  # what that gives
+    place: Expr | None  # of a cell, for the place of an extreme
     optional: str
-    zero_if_missing: bool = False  # for a cell that does not exist, whose inputs are 0, the term is 0 (or -0)
+    zero_if_missing: bool  # for a cell that does not exist, whose inputs are 0, the term is 0 (or -0)
+
+    @property
+    def part_bytes(self) -> int:
+        return 16 if self.place else _PART_BYTES[self.kind]
 
     @property
     def local(self) -> Name:
@@ -123,6 +135,7 @@ class MapOp(Op):
 
     arch: Name
     dims: tuple[tuple[Name, str], ...]  # dim -> the field, or the expression over fields, that gives its extents
+    shares: tuple[tuple[Name, str], ...]  # dim -> which axes of its shape, or the rest
     space: tuple[tuple[str, ...], ...]  # the dims in row-major order; those of one group are interleaved axis by axis
     axes: tuple[tuple[Name, tuple[tuple[str, ...], ...]], ...]  # argument -> the group of dims of each run of its axes
     summed: tuple[str, ...]
@@ -160,6 +173,12 @@ class MapOp(Op):
     def sum_flags(self) -> tuple[str, ...]:
         """For each sum, the descriptor's flag that says it is wanted."""
         return tuple(s.optional for s in self.sums)
+
+    @property
+    def sum_bytes(self) -> tuple[int, ...]:
+        """For each sum, the bytes of a part in scratch; empty if all have the accumulator's type."""
+        sizes = tuple(s.part_bytes for s in self.sums)
+        return sizes if any(sizes) else ()
 
     @property
     def sum_outputs(self) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from ..spec.spec import RowSpec
 from ..text import Name as Identifier
 from .op import Columns, ColumnSum, Pass, Reduction, Store, Tensor, Value
 
+_KINDS = ("sum", "mean", "max", "min")
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -142,7 +144,10 @@ class _Scheduler:
         level = max((self.level.get(n, 0) for n in needs), default=0)
         late = bool(needs & self.after_columns)
         if isinstance(line.expr, Reduce):
-            if line.expr.dims == (self.cols,) and not late:
+            if kind_of(line.expr, self.kinds) == "int":
+                text = f"{line.name!r} is a {line.expr.kind} of ints; the row family reduces floats, as in"
+                raise ProgramError(f"{text} {line.expr.kind}(acc(i), {self.cols})", line.number)
+            if line.expr.dims == (self.cols,) and line.expr.kind in _KINDS and not late:
                 self.fed[line.name], level = level, level + 1
             elif line.expr.dims == (self.rows,) and line.expr.kind == "sum" and not late:
                 self.after_columns.add(line.name)

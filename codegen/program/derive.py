@@ -209,6 +209,8 @@ class _Derivation:
             case Reduce(kind="mean", arg=arg, dims=dims):
                 sizes = Term(1.0, (), tuple(Query("size", dim) for dim in dims))
                 self._push(arg, [t.times(sizes) for t in terms], arg)
+            case Reduce(kind="prod"):
+                raise ProgramError("the gradient of a prod is not derived, for a factor may be 0; write it out")
             case Reduce(arg=arg, dims=dims):
                 self._push(arg, self._of_extreme(terms, arg, dims, result), arg)
             case Call(op=op, args=args):

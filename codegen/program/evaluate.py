@@ -89,7 +89,8 @@ class _Values:
 
 
 def _is_discrete(value: Any) -> bool:
-    return np.asarray(value).dtype.kind in "biu"
+    dtype = getattr(value, "dtype", None)  # an array of autograd's takes long to become one of NumPy's
+    return (np.asarray(value).dtype if dtype is None else dtype).kind in "biu"
 
 
 def _is_power_of_two(value: Any) -> bool:
@@ -108,7 +109,16 @@ def _real(value: Any) -> Any:
 
 
 def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) -> Any:
-    """Reduce over `dims`, keeping the axes; max and min of nothing are -inf and inf."""
+    """Reduce over `dims`, keeping the axes; max and min of nothing are the least and the largest value there is."""
+    if kind in ("any", "all"):
+        return getattr(np, kind)(value | np.zeros(space.shape(dims), bool), axis=space.axes(dims), keepdims=True)
+    if kind in ("argmax", "argmin"):
+        return _place(kind, np.asarray(value), dims, space)
+    if _is_discrete(value) and kind != "mean":
+        whole = np.asarray(value, np.int64) + np.zeros(space.shape(dims), np.int64)
+        limits = {"max": np.iinfo(np.int64).min, "min": np.iinfo(np.int64).max}
+        initial = {"initial": limits[kind]} if kind in limits else {}
+        return getattr(np, kind)(whole, axis=space.axes(dims), keepdims=True, **initial)
     if isinstance(value, int | float):  # Python's numbers would take on the type of the zeros
         value = np.longdouble(value)
     value = value + np.zeros(space.shape(dims), np.float32)  # of no type's precision
@@ -134,6 +144,29 @@ def picked(xp: Any, array: Any, dims: tuple[str, ...], places: list[Any], space:
     if 0 in by_dim.shape:
         return inside, np.zeros(inside.shape, by_dim.dtype)
     return inside, by_dim[tuple(np.where(inside, place, 0) for place in places)]
+
+
+def _place(kind: str, value: Any, dims: tuple[str, ...], space: Space) -> Any:
+    """The first extreme's place along `dims`, the last of them fastest; a NaN is one; -1 where there is nothing."""
+    value = _in_a_row(value, dims, space)
+    if not value.shape[-1]:
+        return np.full(_kept_shape(value.shape[:-1], dims, space), -1)
+    return getattr(np, kind)(value, axis=-1).reshape(_kept_shape(value.shape[:-1], dims, space))
+
+
+def _in_a_row(value: Any, dims: tuple[str, ...], space: Space) -> Any:
+    """`value` with one last axis for the cells of `dims`."""
+    axes = space.axes(dims)
+    value = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), space.shape(dims)))
+    kept = [axis for axis in range(value.ndim) if axis not in axes]
+    count = space.count(dims)
+    return value.transpose(*kept, *axes).reshape(*(value.shape[axis] for axis in kept), count)
+
+
+def _kept_shape(shape: tuple[int, ...], dims: tuple[str, ...], space: Space) -> list[int]:
+    """`shape` with axes of extent 1 for `dims`."""
+    axes, kept = space.axes(dims), iter(shape)
+    return [1 if axis in axes else next(kept) for axis in range(len(space.extents))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +229,7 @@ class _Bounds:
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
             case Reduce(kind=kind, arg=arg, dims=dims):
-                return self._reduce(kind, self._rounded_to_float(self.read(arg)), dims)
+                return self._reduce(kind, self.read(arg), dims)
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
                 return self._read(self.names[tensor], dims, [self.read(p) for p in places], self.read(outside))
         raise AssertionError(expr)
@@ -243,9 +276,20 @@ class _Bounds:
         return Bounded(result, moved + row.rounding * self.how.unit_roundoff * (np.abs(result) + moved) + self.how.tiny)
 
     def _reduce(self, kind: str, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
+        if kind in ("argmax", "argmin"):
+            return self._place(kind, arg, dims)
+        if kind in ("any", "all"):
+            return self._decided(kind, arg, dims)
+        if kind == "mean":
+            arg = self._rounded_to_float(arg)
         result = reduce(self.xp, kind, arg.value, dims, self.space)
+        error = np.asarray(arg.error, np.float64)
         if kind in ("max", "min"):
-            return Bounded(result, reduce(self.xp, "max", arg.error, dims, self.space))
+            return Bounded(result, reduce(self.xp, "max", np.maximum(error, 0), dims, self.space))
+        if _is_discrete(result):  # exact, unless a term is in doubt
+            return Bounded(result, np.where(reduce(self.xp, "max", error, dims, self.space) > 0, np.inf, 0.0))
+        if kind == "prod":
+            return self._product(result, arg, dims)
         count = self.space.count(dims)
         total = reduce(self.xp, "sum", np.abs(arg.value) + arg.error, dims, self.space)
         error = reduce(self.xp, "sum", arg.error, dims, self.space)
@@ -254,3 +298,35 @@ class _Bounds:
             error = error / max(count, 1)
             error = error + self.how.unit_roundoff * (np.abs(result) + error) + self.how.tiny
         return Bounded(result, error)
+
+    def _place(self, kind: str, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
+        """Another place may come out where a value there may be as extreme as the one found."""
+        result = _place(kind, np.asarray(arg.value), dims, self.space)
+        error = np.broadcast_to(np.asarray(arg.error, np.float64), np.shape(arg.value))
+        if not np.any(error) or not self.space.count(dims):
+            return Bounded(result, 0.0)
+        values, errors = (_in_a_row(np.asarray(a), dims, self.space) for a in (arg.value, error))
+        values = values if kind == "argmax" else -values
+        found = np.argmax(values, axis=-1)[..., None]
+        best, moved = np.take_along_axis(values, found, -1), np.take_along_axis(errors, found, -1)
+        rival = (values + errors >= best - moved) & (errors + moved > 0)
+        rival &= np.arange(values.shape[-1]) != found
+        return Bounded(result, np.where(rival.any(axis=-1), np.inf, 0.0).reshape(result.shape))
+
+    def _decided(self, kind: str, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
+        """1 where what is in doubt decides."""
+        result = reduce(self.xp, kind, arg.value, dims, self.space)
+        doubt = np.asarray(arg.error) > 0
+        other = reduce(self.xp, kind, arg.value & ~doubt if kind == "any" else arg.value | doubt, dims, self.space)
+        most = reduce(self.xp, kind, arg.value | doubt if kind == "any" else arg.value & ~doubt, dims, self.space)
+        return Bounded(result, np.where(other != most, 1.0, 0.0))
+
+    def _product(self, result: Any, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
+        """Each factor is rounded once; what is lost to underflow may grow by the factors above 1 that follow."""
+        size, u = np.abs(arg.value), self.how.unit_roundoff
+        count = self.space.count(dims)
+        most = reduce(self.xp, "prod", size + arg.error, dims, self.space)
+        grown = reduce(self.xp, "prod", np.maximum(size + arg.error, 1.0), dims, self.space)
+        rounded = most * np.expm1(2 * count * u)  # twice, for `most` is rounded, too
+        error = np.maximum(most - np.abs(result), 0.0) + rounded + count * self.how.tiny * grown
+        return Bounded(result, np.where(grown > 1 / (self.how.tiny + 1e-300), np.inf, error))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from .ops import OPS
 from .parse import ProgramError
 from .source import place_source
-from .tree import Call, Const, Expr, Name, Query, Read
+from .tree import Call, Const, Expr, Name, Query, Read, Reduce
 
 Kinds = Mapping[str, str]  # name -> "float", "int" or "bool"
 
@@ -31,7 +31,23 @@ def kind_of(expr: Expr, kinds: Kinds) -> str:
             return kinds[tensor]
         case Call(op=op, args=args):
             return _result(op, [kind_of(a, kinds) for a in args])
+        case Reduce(kind=kind, arg=arg):
+            return _reduced(kind, kind_of(arg, kinds))
     return "float"
+
+
+def _reduced(kind: str, of: str) -> str:
+    """What a reduction gives: ints stay ints, and the place of an extreme is one."""
+    if kind in ("any", "all"):
+        if of != "bool":
+            raise ProgramError(f"{kind} takes a bool, got {of}; compare, as in {kind}(x > 0, dim)")
+        return "bool"
+    if of == "bool":
+        remedy = "write count(condition, dim) or any(condition, dim)"
+        raise ProgramError(f"{kind} takes numbers, got a bool; {remedy}")
+    if kind in ("argmax", "argmin"):
+        return "int"
+    return "float" if kind == "mean" else of
 
 
 def _result(op: str, operands: list[str]) -> str:

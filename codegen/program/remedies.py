@@ -8,7 +8,6 @@ from .ops import REDUCTIONS
 
 _ELEMENTWISE = {"max": "maximum", "min": "minimum"}
 _OTHERWISE_NAMED = {
-    "prod": "for positive numbers, write exp(sum(log(x), dim))",
     "pow": "write x ** 3, with a whole exponent, or exp(y * log(x))",
     "clip": "write minimum(maximum(x, low), high)",
     "clamp": "write minimum(maximum(x, low), high)",

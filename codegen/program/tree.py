@@ -29,7 +29,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """`kind` ("sum", "mean", "max", "min") of `arg` over the dims named."""
+    """`kind`, one of `ops.REDUCTIONS`, of `arg` over the dims named."""
 
     kind: str
     arg: Expr

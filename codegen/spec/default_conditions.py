@@ -13,6 +13,7 @@ _BOUNDED = re.compile(rf"-?[\d.]+ <=? {_TERM}(?= <|$)")  # 2 <= width <= 8
 _AT_LEAST = re.compile(rf"{_TERM} (?:>=? -?[\d.]+(?= and |$)|== )")  # min(a, b) >= 0
 EXTENT = Kind("int", 0, WORD.high)
 OF_AXIS = re.compile(r"\(normalize_axis\((\w+), len\((\w+)\)\),\)")
+OF_MASK = re.compile(r"mask_axes\((\w+), len\((\w+)\)\)")
 
 
 def implied(spec: OpSpec) -> list[Requirement]:
@@ -43,9 +44,12 @@ def _of_shapes(spec: OpSpec, said: set[str]) -> Iterator[Requirement]:
     for name in shapes:
         if f"len({name})" not in said:
             yield Requirement(that=f"1 <= len({name}) <= 8", raises="Unsupported")
-    for dim in spec.dims.values() if isinstance(spec, RowSpec) else ():
-        match = OF_AXIS.fullmatch(dim.axes)
+    for dim in spec.dims.values() if isinstance(spec, RowSpec | MapSpec) else ():
+        match = OF_AXIS.fullmatch(dim.axes or "")
         if match and (text := f"-len({match[2]}) <= {match[1]} < len({match[2]})") not in said:
+            yield Requirement(that=text)
+        match = OF_MASK.fullmatch(dim.axes or "")
+        if match and isinstance(spec, MapSpec) and (text := f"is_mask({match[1]}, len({match[2]}))") not in said:
             yield Requirement(that=text)
     for name in shapes:
         if f"min({name})" not in said:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import cycle, islice
 from math import prod
 from typing import Any
 
 from ..conditions.parse import ConditionError, evaluate_condition
-from .default_conditions import OF_AXIS
+from .default_conditions import OF_AXIS, OF_MASK
 from .scope import Programmed
 from .spec import Drawn, MapSpec, OpSpec, RangeSpec, RowSpec, TestsSpec
 
@@ -19,7 +18,6 @@ _ROWS = ([7, 257], [1, 1], [5, 64], [96], [2, 3, 4, 40], [3, 70000], [0, 16], [4
 _CELLS = ([3, 50], [1], [2, 1, 33], [4, 16], [2, 3, 2, 3, 2, 3, 7], [20000], [0, 16])
 _MANY = 50  # elements, among which special values of two arrays meet
 _SMALL = (2, 3, 5, 2, 3, 2, 2, 2)
-_MASK = re.compile(r"mask_axes\((\w+), len\(\w+\)\)")
 
 Case = dict[str, Any]
 
@@ -88,7 +86,7 @@ def _is_allowed(spec: Programmed, values: Mapping[str, Any]) -> bool:
 def _rows(spec: RowSpec) -> Iterator[Case]:
     """The last axis is the columns, but of three or more axes the last but one, or of a mask both."""
     columns = [dim for dim in spec.dims.values() if dim.axes != "rest"]
-    axis, mask = (pattern.fullmatch(columns[0].axes) for pattern in (OF_AXIS, _MASK))
+    axis, mask = (pattern.fullmatch(columns[0].axes) for pattern in (OF_AXIS, OF_MASK))
     for shape in _ROWS if axis or mask else ():
         rank = len(shape)
         if axis:
@@ -103,8 +101,22 @@ def _cells(spec: Programmed) -> Iterator[Case]:
     extents = [*_extents(len(sizes))] if sizes else [[]]
     for turn, shape in enumerate(_CELLS if shapes else extents):
         small = [list(islice(cycle(_SMALL), i, i + len(shape))) for i in range(1, len(shapes))]
-        case = dict(zip(shapes, [shape, *small], strict=False))
+        case = dict(zip(shapes, [shape, *small], strict=False)) | _axes(spec, len(shape), turn)
         yield case | dict(zip(sizes, extents[turn % len(extents)], strict=True))
+
+
+def _axes(spec: Programmed, rank: int, turn: int) -> Case:
+    """Axes that dims share out by a mask or a field: the last, the first, those between, all, every other, none."""
+    for dim in spec.dims.values() if isinstance(spec, MapSpec) else ():
+        axis, mask = (pattern.fullmatch(dim.axes or "") for pattern in (OF_AXIS, OF_MASK))
+        if axis:
+            return {axis[1]: turn % rank}
+        if mask:
+            all_axes = 2**rank - 1
+            between = (all_axes & ~1 & ~(1 << rank - 1)) or 1
+            masks = 1 << rank - 1, 1, between, 0, 0b01010101 & all_axes, all_axes, 1
+            return {mask[1]: masks[turn % len(masks)]}
+    return {}
 
 
 def _extent_fields(spec: Programmed) -> tuple[list[str], list[str]]:
@@ -129,6 +141,8 @@ def _draw(spec: Programmed) -> dict[str, Drawn]:
         return {}
     shapes, sizes = _extent_fields(spec)
     draw: dict[str, Drawn] = {n: RangeSpec(low=0, high=70 if n in sizes[-2:] else 12) for n in sizes}
+    masks = [match[1] for dim in spec.dims.values() if (match := OF_MASK.fullmatch(getattr(dim, "axes", None) or ""))]
+    draw |= {mask: RangeSpec(low=0, high=15) for mask in masks}
     if len(shapes) == 1:
         return draw | {shapes[0]: RangeSpec(low=0, high=40, rank=(1, 4))}
     return draw | {n: RangeSpec(low=int(i > 0), high=4 if i else 12, rank=(3, 3)) for i, n in enumerate(shapes)}

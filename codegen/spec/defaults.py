@@ -113,15 +113,15 @@ def _with_dims(data: dict[str, Any]) -> dict[str, Any]:
     """With `of` and `axes` of each dim."""
     if data["family"] == "body" or not isinstance(data.get("dims"), dict):
         return data
-    short = "axes" if data["family"] == "row" else "of"
+    short = "axes" if data["family"] == "row" or "rest" in data["dims"].values() else "of"
     dims = {n: {short: v} if isinstance(v, str) else v for n, v in data["dims"].items()}
-    if data["family"] == "row":
-        dims = {n: _with_axes(v) if isinstance(v, dict) else v for n, v in dims.items()}
+    shared = {n for n, v in dims.items() if isinstance(v, dict) and (data["family"] == "row" or "axes" in v)}
+    dims = {n: _with_axes(v) if n in shared else v for n, v in dims.items()}
     return {**data, "dims": dims}
 
 
 def _with_axes(dim: Data) -> dict[str, Any]:
-    """A dim of a row: the name of a field is that of its only axis."""
+    """A dim that is some axes of a shape: the name of a field is that of its only axis."""
     dim = {"of": SHAPE, **dim}
     axes = dim.get("axes")
     if isinstance(axes, str) and axes != "rest" and _NAME.fullmatch(axes):

@@ -1,4 +1,4 @@
-"""Splits a program over an index space into values of cells, terms of sums, and values of sums."""
+"""Splits a program over an index space into values of cells, what is reduced, and values made of that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Groups = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`lines` with every sum and every read at a computed place on its own line, `late` those that need a sum.
+    """`lines` with every reduction and every read at a computed place on its own line, `late` what needs a reduction.
 
     `dims` are what each varies along, `cells` those of the index space: along the others nothing varies, they only give
     the extents of inputs that are read at computed places.
@@ -31,6 +31,10 @@ class Parts:
 
     def line(self, name: str) -> Line | None:
         return next((line for line in self.lines if line.name == name), None)
+
+    @property
+    def sum_lines(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if line.name in self.sums)
 
     @property
     def reads(self) -> dict[str, Read]:
@@ -64,6 +68,22 @@ class Parts:
         return frozenset(names)
 
 
+def place_of(expr: Expr) -> Expr | None:
+    """Of an argmax or argmin, the place of a cell along its dims, the last of them fastest."""
+    if not isinstance(expr, Reduce) or expr.kind not in ("argmax", "argmin"):
+        return None
+    place: Expr = Query("index", expr.dims[0])
+    for dim in expr.dims[1:]:
+        place = Call("add", (Call("mul", (place, Query("size", dim))), Query("index", dim)))
+    return place
+
+
+def queries_of(parts: Parts) -> frozenset[Query]:
+    """What a kernel asks of the space."""
+    exprs = [expr for line in parts.lines for expr in (*parts.computed(line), place_of(line.expr)) if expr is not None]
+    return frozenset(e for expr in exprs for e in walk(expr) if isinstance(e, Query))
+
+
 def groups_of(spec: MapSpec, parts: Parts) -> Groups:
     """The dims of cells in row-major order; those in products are interleaved axis by axis."""
     products = {g for t in (*spec.inputs.values(), *spec.outputs.values()) for g in t.groups if len(g) > 1}
@@ -94,9 +114,10 @@ def split(spec: MapSpec) -> Parts:
             text = f"{line.expr.tensor!r} is read at a place that needs a sum itself; sums come last"
             raise ProgramError(text, line.number)
         if isinstance(line.expr, Reduce):
-            summed = _check_sum(line, line.expr, spec, summed)
+            summed = _check_reduced(line, line.expr, spec, summed)
             if late & reads(line.expr):
-                raise ProgramError(f"{line.name!r} is a sum of what needs a sum itself; sums come last", line.number)
+                text = f"{line.name!r} reduces what needs a reduction itself; reductions come last"
+                raise ProgramError(text, line.number)
             sums.add(line.name)
             dims[line.name] = frozenset(cells) - frozenset(summed)
         if line.name in sums or late & reads(line.expr):
@@ -105,7 +126,8 @@ def split(spec: MapSpec) -> Parts:
     for line in lines:
         if line.name in late and (back := parts.dims[line.name] & set(summed)):
             raise ProgramError(
-                f"{line.name!r} varies along {', '.join(sorted(back))} and needs a sum over it; sums come last",
+                f"{line.name!r} varies along {', '.join(sorted(back))} and needs a reduction over it; "
+                "reductions come last",
                 line.number,
             )
     for name in spec.outputs:
@@ -170,6 +192,11 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line,
                 return Call(op, tuple(lift(a, line) for a in args))
             case Cast(to=to, arg=arg):
                 return Cast(to, lift(arg, line))
+            case Reduce(kind="mean", arg=arg, dims=dims):
+                sizes: Expr = Query("size", dims[0])
+                for dim in dims[1:]:
+                    sizes = Call("mul", (sizes, Query("size", dim)))
+                return Call("div", (lift(Reduce("sum", arg, dims), line), sizes))
             case Reduce(kind=kind, arg=arg, dims=dims):
                 name = f"{line.name}_{kind}"
                 while name in taken:
@@ -181,7 +208,7 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line,
 
     for line in lines:
         expr = line.expr
-        if isinstance(expr, Reduce):
+        if isinstance(expr, Reduce) and expr.kind != "mean":
             lifted.append(Line(line.name, Reduce(expr.kind, lift(expr.arg, line), expr.dims), line.number))
         else:
             lifted.append(Line(line.name, lift(expr, line), line.number))
@@ -194,16 +221,14 @@ def _numbered(wish: str) -> Iterator[str]:
         yield f"{wish}{number}"
 
 
-def _check_sum(line: Line, reduce: Reduce, spec: MapSpec, before: tuple[str, ...]) -> tuple[str, ...]:
+def _check_reduced(line: Line, reduce: Reduce, spec: MapSpec, before: tuple[str, ...]) -> tuple[str, ...]:
     over = tuple(dim for dim in spec.dims if dim in reduce.dims)
-    if reduce.kind != "sum":
-        raise ProgramError(f"{line.name!r} is a {reduce.kind}; the map family reduces by sum only", line.number)
     if len(set(reduce.dims)) != len(reduce.dims):
-        raise ProgramError(f"{line.name!r} sums over a dim twice: {', '.join(reduce.dims)}", line.number)
+        raise ProgramError(f"{line.name!r} reduces over a dim twice: {', '.join(reduce.dims)}", line.number)
     if before and before != over:
         raise ProgramError(
-            f"{line.name!r} sums over {', '.join(over)}, an earlier line over {', '.join(before)}; "
-            "all sums of an op run over the same dims",
+            f"{line.name!r} reduces over {', '.join(over)}, an earlier line over {', '.join(before)}; "
+            "all reductions of an op run over the same dims",
             line.number,
         )
     return over
@@ -218,6 +243,6 @@ def _check_output(name: str, spec: MapSpec, parts: Parts) -> None:
         raise ProgramError(text, line.number)
     expected = frozenset(parts.cells) - frozenset(parts.summed if name in parts.late else ())
     if listed != expected:
-        kind = "made of sums" if name in parts.late else "a value of each cell"
+        kind = "made of reductions" if name in parts.late else "a value of each cell"
         dims = ", ".join(dim for dim in spec.dims if dim in expected) or "none"
         raise ProgramError(f"{name!r} is {kind}, so its dims must be {dims}", line.number)

@@ -89,8 +89,8 @@ class Requirement(Strict):
 
     that: Expression
     """An expression over fields that must be true; for example `1 <= len(input_shape) <= 8`. It may use `len`, `min`,
-    `max`, `abs`, `prod`, `isfinite`, `is_suffix_mask`, `mask_axes`, `normalize_axis`, `ceil_div`, `round_up`,
-    `bucket`."""
+    `max`, `abs`, `prod`, `isfinite`, `is_mask`, `is_suffix_mask`, `mask_axes`, `normalize_axis`, `ceil_div`,
+    `round_up`, `bucket`."""
     raises: Literal["InvalidProblem", "Unsupported"] = "InvalidProblem"
     """`InvalidProblem`: the values contradict each other. `Unsupported`: they are well formed, but no kernel serves
     them."""
@@ -424,6 +424,9 @@ class AxesSpec(Strict):
     of: Expression
     """A field or an expression over fields: an `int` makes one axis of that extent, a field of type `shape` one axis
     for each of its extents; for example `num_heads`, or `(height - kernel) // stride + 1`."""
+    axes: Expression | None = None
+    """Which axes of a shape, as an expression for a tuple, or `rest`: dims that follow one another share them out; for
+    example `mask_axes(axes_mask, len(input_shape))`."""
 
 
 class MapTensor(ReadTensor):

@@ -19,7 +19,7 @@ struct Program {
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> dslopes_;
-        template <class F, class... Lists> __device__ static void each(const F& f, Lists&... of) {
+        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             if (HAS_DSLOPES) f(of.dslopes_...);
         }
     };
@@ -96,6 +96,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 4 +1 1 -1 1 +2 1 +5 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
-// @lines +11 1 +1 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5 1 +11 1 +9 3 +1 1 +2 3 -68 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5 1 -113
-// @lines 1 -1 1 +2 1 +120 1 +2 1 +6 3 +1 1 +2 3 -68 2 +7 2 +1 1 +16 2 +5 1 +2 1 +8 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 4 +1 1 -1 1 +2 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
+// @lines +11 1 +1 2 +1 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5 1 +11 1 +9 3 +1 1 +2 3 -68 2 +1 1 +5 2 +1 1 +1 1 +14 2 +5 1 -123
+// @lines 1 -1 1 +2 1 +130 1 +2 1 +6 3 +1 1 +2 3 -68 2 +7 2 +1 1 +16 2 +5 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4

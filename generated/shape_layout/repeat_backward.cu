@@ -15,7 +15,7 @@ struct Program {
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> dx_;
-        template <class F, class... Lists> __device__ static void each(const F& f, Lists&... of) {
+        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             f(of.dx_...);
         }
     };
@@ -68,5 +68,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-// @lines templates/map.cu.jinja:26 3 +1 1 +4 4 +10 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1
-// @lines +1 1 +14 2 +5 1 -110 1 +123 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 +5 1 +2 1 +8 1 +9 3 +1 1 +2 2 +1 6 +1 4
+// @lines templates/map.cu.jinja:26 3 +1 1 +4 4 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +11 1 +1 2 +1 2 +1 2 +7 1
+// @lines +1 1 +14 2 +5 1 -120 1 +133 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 +5 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4

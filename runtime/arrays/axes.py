@@ -52,6 +52,11 @@ def mask_axes(mask: int, rank: int) -> Ints:
     return tuple(axis for axis in range(mask.bit_length()) if mask >> axis & 1)
 
 
+def is_mask(mask: int, rank: int) -> bool:
+    """Whether all set bits are axes of [0, rank)."""
+    return mask >= 0 and mask.bit_length() <= rank
+
+
 def is_suffix_mask(mask: int, rank: int) -> bool:
     """Whether the set bits are the last axes of [0, rank), at least one, and none beyond."""
     after = mask + (mask & -mask)  # a power of two where the bits are side by side

@@ -11,7 +11,7 @@ from traceback import extract_tb
 from types import CodeType
 from typing import Any
 
-from ..arrays.axes import is_suffix_mask, mask_axes, normalize_axis
+from ..arrays.axes import is_mask, is_suffix_mask, mask_axes, normalize_axis
 from ..errors import BaracudaError, InvalidProblem
 from ..values import one_line, short_repr
 
@@ -42,6 +42,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "prod": math.prod,
     "isfinite": math.isfinite,
+    "is_mask": is_mask,
     "is_suffix_mask": is_suffix_mask,
     "mask_axes": mask_axes,
     "normalize_axis": normalize_axis,
@@ -89,6 +90,8 @@ class _InWords(ast.NodeTransformer):
         match node:
             case ast.Call(func=ast.Name(id="is_suffix_mask"), args=[mask, rank]):
                 return ast.Name(f"{ast.unparse(mask)} to select trailing axes only, one or more of {ast.unparse(rank)}")
+            case ast.Call(func=ast.Name(id="is_mask"), args=[mask, rank]):
+                return ast.Name(f"no bit of {ast.unparse(mask)} beyond the {ast.unparse(rank)} axes")
         return node
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..map_program import split
+from ..map_program import place_of, split
 from ..names import KEYWORDS
 from ..scope import kinds_of
 from ..spec import KindSpec, MapSpec
@@ -51,7 +51,7 @@ def _within(kind: str, place: Place) -> Place:
 
 
 def alike(spec: MapSpec) -> Iterator[Finding]:
-    """All kinds reduce alike: their sums have the same names and dims, and the same outputs are made of them.
+    """All kinds have as many reductions, over the same dims and of the same sorts, and the same outputs of them.
 
     None reads at computed places, and a name has one sort of value in all.
     """
@@ -59,17 +59,22 @@ def alike(spec: MapSpec) -> Iterator[Finding]:
     sorts: dict[str, str] = {}
     for name, of in spec.by_kind.items() if spec.kinds else ():
         parts = split(of)
+        found = kinds_of(of, parts.lines)
         for line in parts.lines:
-            sort = kinds_of(of, parts.lines)[line.name]
+            sort = found[line.name]
             if sorts.setdefault(line.name, sort) != sort:
                 text = f"{line.name!r} is a {sort}, and a {sorts[line.name]} in another kind; choose another name"
                 yield ("kinds", name, "program"), line.number, text
         for read in parts.reads.values():
             text = f"{read.tensor!r} is read at a computed place; kinds read their own cell's values only"
             yield ("kinds", name, "program"), 0, text
-        shape = parts.summed, parts.sums, parts.late & set(spec.outputs)
+        late = parts.late & set(spec.outputs)
+        sums = tuple((found[x.name], place_of(x.expr) is not None) for x in parts.sum_lines)
+        shape = parts.summed, sums, late
+        for output in (n for n in late if spec.outputs[n].optional):
+            yield ("outputs", output, "optional"), 0, f"{output!r} is made of a reduction of kinds; it is always there"
         if not first:
             first, expected = name, shape
         elif shape != expected:
-            text = f"sums otherwise than kind {first!r}; kinds that reduce differently are ops of their own"
+            text = f"reduces otherwise than kind {first!r}; kinds that reduce differently are ops of their own"
             yield ("kinds", name), 0, text

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from baracuda.runtime.families.map.geometry import MAX_AXES
 
 from ...program import ProgramError
-from ...program.tree import Query, walk
-from ..map_program import Parts, copies_of, split
+from ..map_program import Parts, copies_of, queries_of, split
 from ..promises import denied
 from ..scope import kinds_of
 from ..spec import MapSpec, sort_of
@@ -22,17 +21,40 @@ _COMPUTED = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u16"
 
 
 def dims(spec: MapSpec) -> Iterator[Finding]:
-    axes = 0
+    axes, shared = 0, [n for n, dim in spec.dims.items() if dim.axes is not None]
     fields = [n for n, f in spec.descriptor.items() if f.type in ("shape", "int")]
     for name, dim in spec.dims.items():
         field, place = spec.descriptor.get(dim.of), ("dims", name, "of")
-        axes += 8 if field is not None and field.type == "shape" else 1
+        if name not in shared[1:]:
+            axes += 8 if field is not None and field.type == "shape" else 1
         if field is None and not dim.of.isidentifier():
             yield from expression(dim.of, fields_of(spec), place, "int")
         elif field is None or field.type not in ("shape", "int"):
             yield place, 0, f"{dim.of!r} is no shape and no int of the descriptor; {near(dim.of, fields)}"
+    if shared:
+        yield from _shared(spec, shared)
     if axes > MAX_AXES:
         yield ("dims",), 0, f"make up to {axes} axes, a shape counting as 8; the map family has room for {MAX_AXES}"
+
+
+def _shared(spec: MapSpec, shared: list[str]) -> Iterator[Finding]:
+    """Dims that share out the axes of a shape: what the rest leaves, and neighbours."""
+    of = {spec.dims[name].of for name in shared}
+    field = spec.descriptor.get(min(of))
+    if len(of) > 1 or (field is not None and field.type != "shape"):
+        text = f"{', '.join(shared)} must share out the axes of one shape, got {', '.join(sorted(of))}"
+        yield ("dims", shared[0]), 0, text
+        return
+    if [spec.dims[name].axes for name in shared].count("rest") != 1:
+        yield ("dims", shared[0]), 0, f"one of {', '.join(shared)} must have `axes: rest`, what the others leave"
+    for name in shared:
+        if (axes := str(spec.dims[name].axes)) != "rest":
+            yield from expression(axes, fields_of(spec), ("dims", name, "axes"), "tuple")
+    if beside := [n for n, dim in spec.dims.items() if n not in shared and dim.of in of]:
+        yield ("dims", beside[0]), 0, f"{beside[0]!r} is all axes of {min(of)}, which {', '.join(shared)} share out"
+    order = list(spec.dims)
+    if order.index(shared[-1]) - order.index(shared[0]) >= len(shared):
+        yield ("dims", shared[0]), 0, f"{', '.join(shared)} share the axes of {min(of)}; list them one after the other"
 
 
 def tensors(spec: MapSpec) -> Iterator[Finding]:
@@ -67,7 +89,7 @@ def _product(
 ) -> Iterator[Finding]:
     key_path, text = (*place, "dims"), " * ".join(group)
     for dim in group:
-        field = spec.descriptor.get(spec.dims[dim].of) if dim in spec.dims else None
+        field = spec.descriptor.get(spec.dims[dim].of) if dim in spec.dims and not spec.dims[dim].axes else None
         if dim in spec.dims and (field is None or field.type != "shape"):
             yield key_path, 0, f"{text!r} multiplies axis by axis, so {dim!r} must be the axes of a shape"
         if product_of.setdefault(dim, group) != group:
@@ -82,7 +104,7 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
     except ProgramError as error:
         yield ("program",), error.number, str(error)
         return
-    indices = {e for x in parts.lines for e in walk(x.expr) if isinstance(e, Query) and e.what == "index"}
+    indices = {query for query in queries_of(parts) if query.what == "index"}
     placed = [name for name in spec.inputs if parts.placed(name)]
     operands = len(spec.arguments) + len(placed) + len(indices)
     if operands > MAX_OPERANDS:
@@ -98,8 +120,6 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
         if len(sorts) > 1:
             text = f"{' and '.join(sorts.values())} compute differently; an op is of floats, of ints or of bools"
             yield ("dtypes",), 0, text
-        if "float" not in sorts and parts.sums:
-            yield ("dtypes",), 0, f"sums are of floats; {spec.dtypes[0]} takes values of cells only"
         kinds = kinds_of(spec, parts.lines)
         for line in parts.lines if "float" not in sorts else ():
             if kinds[line.name] == "float":

@@ -26,9 +26,8 @@ def program(spec: Programmed) -> Iterator[Finding]:
     for line in lines:
         try:
             for part in walk(line.expr):
-                if isinstance(part, Reduce | Cast) and kind_of(part.arg, kinds) == "bool":
-                    name = part.kind if isinstance(part, Reduce) else part.to
-                    raise ProgramError(f"{name} takes numbers, got a bool; use where(condition, 1.0, 0.0)")
+                if isinstance(part, Cast) and kind_of(part.arg, kinds) == "bool":
+                    raise ProgramError(f"{part.to} takes numbers, got a bool; use where(condition, 1.0, 0.0)")
                 kind_of(part, kinds)
         except ProgramError as error:
             yield ("program",), line.number, str(error)
@@ -57,7 +56,7 @@ def _misfit(sort: str, dtype: str, line: Line, kinds: Mapping[str, str]) -> str:
 
 def _first_float(expr: Expr, kinds: Mapping[str, str]) -> str:
     """What makes `expr` a float: its first part that is one whatever its own parts are."""
-    while not isinstance(expr, Reduce):  # of ints too
+    while not (isinstance(expr, Reduce) and expr.kind == "mean"):  # of ints too
         floats = [part for part in children(expr) if kind_of(part, kinds) == "float"]
         if not floats:
             break

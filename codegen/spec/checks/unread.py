@@ -8,7 +8,6 @@ from ...conditions.parse import fields_of
 from ...program import parse
 from ...program.tree import Name, Query, Read, walk
 from ..scope import Programmed, scope_of
-from ..spec import RowSpec
 from .finding import Finding
 
 
@@ -31,8 +30,7 @@ def fields(spec: Programmed) -> Iterator[Finding]:
     read |= {tensor.optional for tensor in (*spec.inputs.values(), *spec.outputs.values()) if tensor.optional}
     read |= {field.same_as for field in spec.descriptor.values() if field.same_as}
     conditions = [requirement.that for requirement in spec.require]
-    if isinstance(spec, RowSpec):
-        conditions += [dim.axes for dim in spec.dims.values() if dim.axes != "rest"]
+    conditions += [dim.axes for dim in spec.dims.values() if dim.axes and dim.axes != "rest"]
     read.update(name for text in conditions for name in fields_of(text))
     for name, field in spec.descriptor.items():
         if name not in read and field.type != "kind":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar
 
 from ...errors import InvalidProblem
@@ -28,12 +30,13 @@ class MapDescriptor(Descriptor):
 
     __slots__ = ()
     _dims: ClassVar[dict[str, str]]  # dim -> what gives its extents: a field, or an expression over fields
+    _axes: ClassVar[dict[str, str]] = {}  # dim -> the axes of its shape that it is, or "rest": dims that share it out
     _space: ClassVar[tuple[Group, ...]]  # row-major; the dims of one group are interleaved axis by axis
 
     def _check_extents(self) -> None:
         space = IndexSpace.of(self)
         fields = tuple(dict.fromkeys(name for text in self._dims.values() for name in names_in(text)))
-        products = [math.prod(space.extent[a] for a in axes) for group in self._space for axes in space.axes_of(group)]
+        products = [math.prod(space.extent[a] for a in axes) for axes in space.axes_along(self._space)]
         if max([*products, math.prod(space.extent.values()), *space.beside.values()]) > LARGEST:
             raise self._violated(InvalidProblem, "extents, and as many elements, as fit in 63 bits", fields)
 
@@ -41,7 +44,20 @@ class MapDescriptor(Descriptor):
         """The extents along a dim's axes."""
         text = self._dims[dim]
         extents = getattr(self, text) if text in self._types else self._value_of(text)
+        if dim in self._axes:
+            return tuple(extents[axis] for axis in self._shares[dim])
         return extents if isinstance(extents, tuple) else (extents,)
+
+    @property
+    def _shares(self) -> dict[str, tuple[int, ...]]:
+        """Dims that share out the axes of a shape -> which these are, in order."""
+        if not self._axes:
+            return {}
+        given = {dim: tuple(sorted(self._value_of(text))) for dim, text in self._axes.items() if text != "rest"}
+        rank = len(getattr(self, self._dims[next(iter(self._axes))]))
+        taken = {axis for axes in given.values() for axis in axes}
+        rest = tuple(axis for axis in range(rank) if axis not in taken)
+        return {dim: given.get(dim, rest) for dim in self._axes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +69,16 @@ class IndexSpace:
 
     extent: dict[Axis, int]
     beside: dict[Axis, int]
+    shares: dict[str, tuple[int, ...]]  # dims of one shape -> which of its axes they are
 
     @classmethod
     def of(cls, descriptor: MapDescriptor) -> IndexSpace:
         shapes = {dim: descriptor._extents_of(dim) for dim in descriptor._dims}
-        extent = {
-            (dim, axis): shapes[dim][axis]
-            for group in descriptor._space
-            for axis in range(len(shapes[group[0]]))
-            for dim in group
-        }
+        shares = descriptor._shares
+        places = _axes_along(descriptor._space, {dim: len(shape) for dim, shape in shapes.items()}, shares)
+        extent = {(dim, axis): shapes[dim][axis] for axes in places for dim, axis in axes}
         axes = {(dim, axis): n for dim, shape in shapes.items() for axis, n in enumerate(shape)}
-        return cls(extent, {axis: n for axis, n in axes.items() if axis not in extent})
+        return cls(extent, {axis: n for axis, n in axes.items() if axis not in extent}, shares)
 
     def size(self, dim: str) -> int:
         return math.prod(n for (of, _), n in (*self.extent.items(), *self.beside.items()) if of == dim)
@@ -78,14 +92,13 @@ class IndexSpace:
             run *= max(1, n)
         return run if run > 1 else 0
 
-    def axes_of(self, group: Group) -> Iterable[tuple[Axis, ...]]:
-        """For each axis of a tensor that is a product of `group`, the axes of the space, the last varying fastest."""
-        rank = sum(dim == group[0] for dim, _ in (*self.extent, *self.beside))
-        return [tuple((dim, axis) for dim in group) for axis in range(rank)]
+    def axes_along(self, groups: Sequence[Group]) -> list[tuple[Axis, ...]]:
+        """For each axis of a tensor whose axes are products of `groups`, those of the space, the last fastest."""
+        return _axes_along(groups, Counter(dim for dim, _ in (*self.extent, *self.beside)), self.shares)
 
     def shape_of(self, groups: Sequence[Group]) -> tuple[int, ...]:
         extent = {**self.extent, **self.beside}
-        return tuple(math.prod(extent[a] for a in axes) for group in groups for axes in self.axes_of(group))
+        return tuple(math.prod(extent[a] for a in axes) for axes in self.axes_along(groups))
 
     def places(self, dim: str) -> dict[Axis, int]:
         """How far a step along each axis of `dim` is when its cells are counted, the last axis fastest."""
@@ -98,13 +111,26 @@ class IndexSpace:
     def strides_of(self, groups: Sequence[Group], strides: Sequence[int]) -> dict[Axis, int]:
         """A tensor's strides along each axis of the space that it varies along."""
         by_axis, steps, extent = {}, iter(strides), {**self.extent, **self.beside}
-        for group in groups:
-            for axes in self.axes_of(group):
-                step = next(steps)
-                for axis in reversed(axes):
-                    by_axis[axis] = step
-                    step *= extent[axis]
+        for axes in self.axes_along(groups):
+            step = next(steps)
+            for axis in reversed(axes):
+                by_axis[axis] = step
+                step *= extent[axis]
         return by_axis
+
+
+def _axes_along(
+    groups: Sequence[Group], ranks: Mapping[str, int], shares: Mapping[str, tuple[int, ...]]
+) -> list[tuple[Axis, ...]]:
+    """The axes of `groups`, one after the other; neighbours that share out a shape keep the order of its axes."""
+    along: list[tuple[Axis, ...]] = []
+    for sharing, run in groupby(groups, lambda group: group[0] in shares):
+        if sharing:
+            axes = [((dim, axis), place) for (dim,) in run for axis, place in enumerate(shares[dim])]
+            along += [(axis,) for axis, _ in sorted(axes, key=lambda pair: pair[1])]
+        else:
+            along += [tuple((dim, axis) for dim in group) for group in run for axis in range(ranks[group[0]])]
+    return along
 
 
 @dataclass(frozen=True, slots=True)

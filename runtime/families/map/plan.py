@@ -51,6 +51,7 @@ class MapPlan(Plan[M]):
     SIZES: ClassVar[tuple[str, ...]] = ()  # dims whose size it reads
     SCALARS: ClassVar[tuple[str, ...]] = ()  # descriptor fields the kernel reads
     SUMS: ClassVar[tuple[str, ...]] = ()  # for each, the descriptor's flag that says it is wanted, or ""
+    SUM_BYTES: ClassVar[tuple[int, ...]] = ()  # for each, bytes of a part in scratch; 0: the accumulator's; () for all
     SUM_OUTPUTS: ClassVar[tuple[str, ...]] = ()  # arguments that are made of sums
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
 
@@ -73,8 +74,10 @@ class MapPlan(Plan[M]):
         cut = cls.cut(descriptor, sku)
         if cut is None or cut.splits == 1:
             return [0] * len(cls.SUMS)
-        bytes_per_sum = rounded(cut.splits * cut.kept * sku.element.row.acc.row.bytes)
-        return [bytes_per_sum if not flag or getattr(descriptor, flag) else 0 for flag in cls.SUMS]
+        acc, parts = sku.element.row.acc.row.bytes, cut.splits * cut.kept
+        sizes = [rounded(parts * (size or acc)) for size in cls.SUM_BYTES or [0] * len(cls.SUMS)]
+        wanted = (not flag or getattr(descriptor, flag) for flag in cls.SUMS)
+        return [size if is_wanted else 0 for size, is_wanted in zip(sizes, wanted, strict=True)]
 
     @classmethod
     def cut(cls, descriptor: M, sku: KernelSku) -> Cut | None:

@@ -27,9 +27,100 @@ template <typename A, bool GUARDED_ = true> struct Sum {
     __device__ static Value combine(Value a, Value b) { return a + b; }
 };
 
+// What is reduced by `combine` of a monoid M, from its neutral element on.
+template <class M, typename V> struct Folded {
+    V value = M::none();
+    __device__ void add(V term) { value = M::combine(value, term); }
+    __device__ V total() const { return value; }
+};
+template <class M, typename V> struct Monoid {
+    static constexpr bool GUARDED = true;
+    using Value = V;
+    using Part = Folded<M, V>;
+};
+
+template <typename A> struct Limits {
+    __device__ static A least() { return -math::infinity<A>(); }
+    __device__ static A most() { return math::infinity<A>(); }
+};
+template <> struct Limits<i64> {
+    __device__ static i64 least() { return i64(1ull << 63); }
+    __device__ static i64 most() { return i64(~(1ull << 63)); }
+};
+
+// Exact, modulo 2^64.
+struct IntSum : Monoid<IntSum, i64> {
+    __device__ static i64 none() { return 0; }
+    __device__ static i64 combine(i64 a, i64 b) { return math::add(a, b); }
+};
+template <typename A> struct Prod : Monoid<Prod<A>, A> {
+    __device__ static A none() { return 1; }
+    __device__ static double combine(double a, double b) { return a * b; }
+    __device__ static float combine(float a, float b) { return a * b; }
+    __device__ static i64 combine(i64 a, i64 b) { return math::multiply(a, b); }
+};
+template <typename A> struct Max : Monoid<Max<A>, A> {
+    __device__ static A none() { return Limits<A>::least(); }
+    __device__ static A combine(A a, A b) { return math::maximum(a, b); }
+};
+template <typename A> struct Min : Monoid<Min<A>, A> {
+    __device__ static A none() { return Limits<A>::most(); }
+    __device__ static A combine(A a, A b) { return math::minimum(a, b); }
+};
+struct Any : Monoid<Any, bool> {
+    __device__ static bool none() { return false; }
+    __device__ static bool combine(bool a, bool b) { return a || b; }
+};
+struct All : Monoid<All, bool> {
+    __device__ static bool none() { return true; }
+    __device__ static bool combine(bool a, bool b) { return a && b; }
+};
+
+// A value and its place; ~0 is the place of none.
+template <typename A, typename I> struct Extreme {
+    A value;
+    I at;
+    __device__ operator i64() const { return at == ~I(0) ? -1 : i64(at); }
+    // Whether `other` comes before: of equal values, and of NaNs, the first. A NaN comes before numbers.
+    template <bool LARGEST> __device__ bool yields_to(const Extreme& other) const {
+        const bool here = value != value, there = other.value != other.value;
+        const bool beyond = LARGEST ? other.value > value : other.value < value;
+        const bool alike = here ? there : other.value == value;
+        return (alike && other.at < at) || (!here && (there || beyond));
+    }
+};
+template <typename A, typename I> struct ArgMax : Monoid<ArgMax<A, I>, Extreme<A, I>> {
+    using P = Extreme<A, I>;
+    __device__ static P none() { return {Limits<A>::least(), ~I(0)}; }
+    __device__ static P combine(P a, P b) { return a.template yields_to<true>(b) ? b : a; }
+};
+template <typename A, typename I> struct ArgMin : Monoid<ArgMin<A, I>, Extreme<A, I>> {
+    using P = Extreme<A, I>;
+    __device__ static P none() { return {Limits<A>::most(), ~I(0)}; }
+    __device__ static P combine(P a, P b) { return a.template yields_to<false>(b) ? b : a; }
+};
+
 // What a walk has of each reduction M.
 template <class M> using ValueOf = typename M::Value;
 template <class M> using PartsOf = typename M::Value*;  // [splits, output cells]
+template <class M> struct SizeOf {
+    int bytes = sizeof(typename M::Value);
+};
+// Of the widest value.
+template <class Sizes> __device__ constexpr int most_bytes() {
+    Sizes sizes = {};
+    int most = 1;
+    Sizes::each([&](const auto& size) { most = size.bytes > most ? size.bytes : most; }, sizes);
+    return most;
+}
+// Shared memory for OUTPUTS values of each thread; all reductions use the same.
+template <int OUTPUTS, class Sizes, int THREADS> __device__ unsigned char* slice_scratch() {
+    struct alignas(16) Scratch {  // so that 16-byte reads of one touch no other
+        unsigned char of[OUTPUTS * THREADS * most_bytes<Sizes>()];
+    };
+    __shared__ Scratch scratch;
+    return scratch.of;
+}
 
 // The terms of N lanes at each of STEPS units that a thread takes at a time.
 template <int STEPS, int N> struct Step {
@@ -84,12 +175,9 @@ template <int OUTPUTS> struct Owned {
         typename M::Value of[OUTPUTS];
 
         // The slices of an owner pairwise; slice 0 gets the value. Neighbouring owners are contiguous in scratch.
-        template <class Share> __device__ void reduce_slices(const Parts<M>& parts, const Share& share) {
-            // Aligned, so that 16-byte reads of one touch no other.
-            struct alignas(16) Scratch {
-                typename M::Value of[OUTPUTS][Share::THREADS];
-            };
-            __shared__ Scratch scratch;
+        template <class Share>
+        __device__ void reduce_slices(const Parts<M>& parts, const Share& share, unsigned char* scratch) {
+            auto& shared = *reinterpret_cast<typename M::Value(*)[OUTPUTS][Share::THREADS]>(scratch);
 #pragma unroll
             for (int i = 0; i < OUTPUTS; ++i) of[i] = parts.of[i].total();
             for (int half = share.slices / 2; half > 0; half /= 2) {
@@ -97,13 +185,13 @@ template <int OUTPUTS> struct Owned {
                 if (share.slice >= half && share.slice < 2 * half) {
 #pragma unroll
                     for (int i = 0; i < OUTPUTS; ++i)
-                        scratch.of[i][(share.slice - half) * share.owners + share.owner] = of[i];
+                        shared[i][(share.slice - half) * share.owners + share.owner] = of[i];
                 }
                 __syncthreads();
                 if (share.slice < half) {
 #pragma unroll
                     for (int i = 0; i < OUTPUTS; ++i)
-                        of[i] = M::combine(of[i], scratch.of[i][share.slice * share.owners + share.owner]);
+                        of[i] = M::combine(of[i], shared[i][share.slice * share.owners + share.owner]);
                 }
             }
         }

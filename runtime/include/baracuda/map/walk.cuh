@@ -183,7 +183,9 @@ template <class Program, class Args> __device__ void reduce_terms(const Args& ar
         Parts::each([&](auto& part, auto& term) { part.add(term); }, parts, terms);
     }
     typename Program::template Reduced<Owned<OUTPUTS>::template Values> values;
-    Parts::each([&](auto& value, auto& part) { value.reduce_slices(part, share); }, values, parts);
+    unsigned char* const scratch =
+        slice_scratch<OUTPUTS, typename Program::template Reduced<SizeOf>, Schedule::THREADS>();
+    Parts::each([&](auto& value, auto& part) { value.reduce_slices(part, share, scratch); }, values, parts);
     if (share.slice != 0 || !cells.live) return;
     if (args.cut.splits > 1) {
         const long long first = blockIdx.y * args.outer.count + cells.first;
@@ -234,9 +236,10 @@ template <class Program, class Args> __device__ void reduce_splits(const Args& a
     using Parts = typename Program::template Reduced<Owned<1>::template Parts>;
     Parts parts;
     typename Program::template Reduced<Owned<1>::template Values> values;
+    unsigned char* const scratch = slice_scratch<1, typename Program::template Reduced<SizeOf>, Schedule::THREADS>();
     const auto reduce = [&](auto& value, auto& part, auto& from) {
         if (live[0]) part.add_splits(from + first, args.cut.splits, args.outer.count, share);
-        value.reduce_slices(part, share);
+        value.reduce_slices(part, share, scratch);
     };
     Parts::each(reduce, values, parts, args.parts);
     if (share.slice != 0 || !live[0]) return;

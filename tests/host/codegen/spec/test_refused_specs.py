@@ -188,7 +188,9 @@ TABLE: list[tuple[str, str, str, str]] = [
     (F, 'half_of = total * 2.0', 'half_of = f16(total < 1.0)',
      '35: f16 takes numbers, got a bool; use where(condition, 1.0, 0.0)'),
     (F, 'half_of = total * 2.0', 'half_of = sum(x < 1.0, cols)',
-     '35: sum takes numbers, got a bool; use where(condition, 1.0, 0.0)'),
+     '35: sum takes numbers, got a bool; write count(condition, dim) or any(condition, dim)'),
+    (F, 'half_of = total * 2.0', 'half_of = sum(index(cols), cols)',
+     "35: 'half_of' is a sum of ints; the row family reduces floats, as in sum(acc(i), cols)"),
     (F, 'half_of = total * 2.0', 'half_of = x = total',
      "35: expected `name = expression`, got 'half_of = x = total'; one name a line, as in y = x"),
     (F, '  y = x / total * gain\nreference', '  z = x / total * gain\nreference',
@@ -204,7 +206,7 @@ TABLE: list[tuple[str, str, str, str]] = [
      "34: 'total' is max over rows; the row family reduces over cols (sum, mean, max, min) and, last of "
      'all, over rows (sum, mean)'),
     (F, 'total: {dims: [rows], dtype: [acc, T]', 'total: {dims: [rows], dtype: i32',
-     "34: 'total' is a float because of 'sum', and its dtype i32 takes ints only"),
+     "34: 'total' is a float because of 'x', and its dtype i32 takes ints only"),
     (F, 'may_alias: [x]', 'dtype: i32',
      "36: 'y' is a float because of 'x', and its dtype i32 takes ints only"),
     (F, '  total: {dims: [rows], dtype: [acc, T]', '  total: {dims: [cols], dtype: [acc, T]',
@@ -851,7 +853,7 @@ UNUSUAL = {
     "copy": [last("y = x")],
     "bool per element": [("total * 2.0", "x > total"), last("y = where(half_of, x, 0.0)")],
     "bool per row": [("total * 2.0", "total > 0.0"), last("y = where(half_of, x, 0.0)")],
-    "sums of whole numbers": [("total * 2.0", "sum(index(cols), cols) + max(index(cols), cols)")],
+    "sums of whole numbers": [("total * 2.0", "sum(acc(index(cols)), cols) + max(acc(index(cols)), cols)")],
     "scalars": [last("y = x * axis + where(has_gain, 1.0, 2.0) + size(rows)")],
     "casts": [last("y = T(x) + acc(x) + f16(x) + bf16(x) + f32(x) + f64(x)")],
     "casts of doubles": [

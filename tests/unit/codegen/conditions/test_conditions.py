@@ -169,7 +169,8 @@ def drawn(rng: random.Random, depth: int) -> str:
         f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"({a} // {b})", f"({a} % {b})", f"-{a}", f"(not {a})",
         f"({a} < {b} <= {c})", f"({a} == {b})", f"({a} and {b})", f"({a} or {b})", f"({a} if {b} else {c})",
         f"({a}, {b})", f"{a}[{b}]", f"len({a})", f"min({a})", f"max({a}, {b})", f"abs({a})", f"prod({a})",
-        f"isfinite({a})", f"is_suffix_mask({a}, {b})", f"mask_axes({a}, {b})", f"normalize_axis({a}, {b})",
+        f"isfinite({a})", f"is_mask({a}, {b})", f"is_suffix_mask({a}, {b})", f"mask_axes({a}, {b})",
+        f"normalize_axis({a}, {b})",
         f"ceil_div({a}, {b})", f"round_up({a}, {b})", f"bucket({a}, {b}, {c})", "shape", "other", "n", "m",
     ])  # fmt: skip
 
@@ -295,6 +296,7 @@ def test_suffix_masks_are_those_of_the_last_axes() -> None:
     for rank in range(5):
         suffixes = {sum(1 << axis for axis in range(first, rank)) for first in range(rank)}
         assert {mask for mask in range(-4, 64) if axes.is_suffix_mask(mask, rank)} == suffixes
+        assert {mask for mask in range(-4, 64) if axes.is_mask(mask, rank)} == {*range(2**rank)}
 
 
 def test_the_functions_of_conditions_take_no_time() -> None:

@@ -89,6 +89,29 @@ template <typename A, typename I> struct Extreme {
         return (alike && other.at < at) || (!here && (there || beyond));
     }
 };
+// The largest float and its place in one word, so that a maximum of words finds both: the number in an order of ints,
+// NaN above all and -0 as 0, then the complement of the place. 0 is none.
+template <typename I> struct Largest {
+    u64 word;
+    Largest() = default;
+    __device__ explicit Largest(u64 word) : word(word) {}
+    __device__ Largest(float value, I at) {
+        const unsigned bits = __float_as_uint(value + 0.0f);
+        const unsigned order = value != value ? ~0u : bits ^ (bits >> 31 ? ~0u : 0x80000000u);
+        word = u64(order) << 32 | (~0u - unsigned(at));
+    }
+    __device__ operator i64() const { return word == 0 ? -1 : i64(~0u - unsigned(word)); }
+};
+// The smallest is the largest of the negatives.
+template <typename I> struct Smallest : Largest<I> {
+    using Largest<I>::Largest;
+    Smallest() = default;
+    __device__ Smallest(float value, I at) : Largest<I>(-value, at) {}
+};
+template <class V> struct ArgWord : Monoid<ArgWord<V>, V> {
+    __device__ static V none() { return V(u64(0)); }
+    __device__ static V combine(V a, V b) { return a.word < b.word ? b : a; }
+};
 template <typename A, typename I> struct ArgMax : Monoid<ArgMax<A, I>, Extreme<A, I>> {
     using P = Extreme<A, I>;
     __device__ static P none() { return {Limits<A>::least(), ~I(0)}; }
@@ -99,6 +122,9 @@ template <typename A, typename I> struct ArgMin : Monoid<ArgMin<A, I>, Extreme<A
     __device__ static P none() { return {Limits<A>::most(), ~I(0)}; }
     __device__ static P combine(P a, P b) { return a.template yields_to<false>(b) ? b : a; }
 };
+
+template <> struct ArgMax<float, unsigned> : ArgWord<Largest<unsigned>> {};
+template <> struct ArgMin<float, unsigned> : ArgWord<Smallest<unsigned>> {};
 
 // What a walk has of each reduction M.
 template <class M> using ValueOf = typename M::Value;

@@ -327,6 +327,7 @@ class _Bounds:
         count = self.space.count(dims)
         most = reduce(self.xp, "prod", size + arg.error, dims, self.space)
         grown = reduce(self.xp, "prod", np.maximum(size + arg.error, 1.0), dims, self.space)
-        rounded = most * np.expm1(2 * count * u)  # twice, for `most` is rounded, too
+        slack = 2 if np.any(np.asarray(arg.error) > 0) else 1.01  # then `most` is rounded, too
+        rounded = most * np.expm1(slack * count * u)
         error = np.maximum(most - np.abs(result), 0.0) + rounded + count * self.how.tiny * grown
         return Bounded(result, np.where(grown > 1 / (self.how.tiny + 1e-300), np.inf, error))

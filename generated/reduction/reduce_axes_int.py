@@ -22,7 +22,7 @@ class ReduceAxesIntDescriptor(rt.MapDescriptor):
     kind: which function it is
     input_shape: extents of x, rank 1 to 8
     axes_mask: bit d set: axis d is reduced
-    element: type of the elements, one of i8, i16, i32, i64, u8, u16, u32
+    element: type of the elements, one of i16, i32, i64, u16, u32
     """
 
     kind: str
@@ -30,7 +30,7 @@ class ReduceAxesIntDescriptor(rt.MapDescriptor):
     axes_mask: int
     element: rt.ElementKind | str
 
-    _elements = ("i8", "i16", "i32", "i64", "u8", "u16", "u32")
+    _elements = ("i16", "i32", "i64", "u16", "u32")
     _kinds = ("sum", "prod", "max", "min", "count_nonzero")
     _dims = rt.table(kept="input_shape", cell="input_shape")
     _axes = rt.table(kept="rest", cell="mask_axes(axes_mask, len(input_shape))")
@@ -93,8 +93,8 @@ rt.REGISTRY.register(
         rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         arch="sm_80",
         schedules=(
-            (("i8", "i16", "i32", "i64", "u8", "u16", "u32"), "t256.packs4.blocks1056"),
-            (("i8", "i16", "i32", "i64", "u8", "u16", "u32"), "t256.packs4.blocks1"),
+            (("i16", "i32", "i64", "u16", "u32"), "t256.packs4.blocks1056"),
+            (("i16", "i32", "i64", "u16", "u32"), "t256.packs4.blocks1"),
         ),
     )
 )

@@ -53,6 +53,15 @@ def test_places_of_no_cells_and_of_nans() -> None:
     assert np.array_equal(ops.reduce_axes_arg(x[:, :0], kind="argmin", axes_mask=2), [-1, -1])
 
 
+@pytest.mark.parametrize("element", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["argmax", "argmin"])
+def test_of_equal_numbers_the_first_is_found(kind: str, element: str) -> None:
+    """Zeros of either sign are equal, and so are infinities that no number exceeds."""
+    rows = [[-0.0, 0.0, -0.0, 0.0], [0.0, -0.0, 0.0, -0.0], [-np.inf] * 4, [np.inf] * 4, [1.0, 2.0, 2.0, 1.0]]
+    x = np.array(rows, element)
+    assert np.array_equal(ops.reduce_axes_arg(x, kind=kind, axes_mask=2), getattr(np, kind)(x, 1))
+
+
 def test_ints_are_exact() -> None:
     x = np.array([[2**62, 2**62, 2**62 + 1], [-(2**63), -1, 0]], np.int64)
     with np.errstate(over="ignore"):

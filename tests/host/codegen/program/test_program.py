@@ -80,14 +80,17 @@ class Trees:
                 extreme = Call(pick(("maximum", "minimum")), self._one_real(depth - 1))
                 return Call("add", (extreme, Const(0.0)))
             case 8:
-                dims = pick(((DIMS[0],), (DIMS[1],), DIMS))
-                return Reduce(pick(("sum", "mean", "max", "min")), self.number(depth - 1), dims)
+                kind = pick(("sum", "mean", "max", "min"))
+                return self._reduced(kind, self.number(depth - 1) if kind == "mean" else self.real(depth - 1))
         return Cast(pick(("acc", "f16", "bf16", "f32")), self.number(depth - 1))
 
     def _one_real(self, depth: int) -> tuple[Expr, Expr]:
         pair = [self.real(depth), self.number(depth)]
         self.chance.shuffle(pair)
         return pair[0], pair[1]
+
+    def _reduced(self, kind: str, of: Expr) -> Expr:
+        return Reduce(kind, of, self.chance.choice(((DIMS[0],), (DIMS[1],), DIMS)))
 
     def _literal(self) -> float:
         return self.chance.choice((0.0, -0.0, 1.0, 0.5, -2.5, 1e-6, 3.0, 0.1, 1e30, -7e-30))
@@ -101,7 +104,9 @@ class Trees:
             return (
                 Name(pick((*INTS, "n"))) if leaf == "name" else Const(pick((0, 1, -1, 2, 7, -64, 64, 2**40, 2**63 - 1)))
             )
-        match self.chance.randrange(6):
+        match self.chance.randrange(7 if self.everything else 6):
+            case 6:
+                return self._reduced(pick(("sum", "max", "min")), self.whole(depth - 1))
             case 0 | 1:
                 op = pick(BITS)
             case 5:
@@ -670,7 +675,7 @@ def test_conditions_mean_what_they_say() -> None:
 def test_the_random_trees_reach_every_operator() -> None:
     """The properties above are about the whole language: no operator is left out by chance."""
     seen = set()
-    for seed in range(400):
+    for seed in range(1000):
         for part in walk(Trees(random.Random(seed), (*EXACT, *INEXACT, *JUMPING), everything=True).any(4)):
             seen.add(part.op if isinstance(part, Call) else part.kind if isinstance(part, Reduce) else "")
     assert set(OPS) - seen == {"fma"}

@@ -24,6 +24,7 @@ from .families.body.selection import BodyKernel, BodySchedule, Box, Scratch
 from .families.list.plan import ListPlan
 from .families.map.geometry import MapDescriptor
 from .families.map.plan import MapPlan, map_kernels
+from .families.map.stage import MapStage
 from .families.row.geometry import RowDescriptor
 from .families.row.plan import RowPlan, row_kernels
 from .plans.declarations import Extent, Gradient
@@ -71,6 +72,7 @@ __all__ = [
     "ListPlan",
     "MapDescriptor",
     "MapPlan",
+    "MapStage",
     "MathPrecision",
     "Measurement",
     "MisalignedOperand",

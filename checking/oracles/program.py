@@ -189,6 +189,14 @@ def _differentiable() -> Any:
             return _of_slopes(np.copysign, of_a, lambda g, r, a, b: 0 * g)(a, b)
 
         @staticmethod
+        def max(a: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+            return _extreme(np.max, axis)(a)
+
+        @staticmethod
+        def min(a: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+            return _extreme(np.min, axis)(a)
+
+        @staticmethod
         def stop_gradient(a: Any) -> Any:
             return a._value if hasattr(a, "_value") else a
 
@@ -212,6 +220,19 @@ def _of_slopes(function: Any, *slopes: Any) -> Any:
 
     applied = primitive(lambda *a: function(*a))
     defvjp(applied, *(rule(place, slope) for place, slope in enumerate(slopes)))
+    return applied
+
+
+def _extreme(function: Any, axes: tuple[int, ...]) -> Any:
+    """An extreme along some axes, whose places share its gradient; it reaches no other, though it be NaN."""
+    from autograd.extend import defvjp, primitive
+
+    def slope(extreme: Any, a: Any) -> Any:
+        chosen = a == extreme
+        return lambda g: np.where(chosen, g, 0.0) / np.sum(chosen, axis=axes, keepdims=True)
+
+    applied = primitive(lambda a: function(a, axis=axes, keepdims=True))
+    defvjp(applied, slope)
     return applied
 
 

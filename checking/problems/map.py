@@ -131,4 +131,4 @@ class MapProblem(Problem, family="map"):
 
     def depth(self, dims: tuple[str, ...], count: int) -> float:
         """The longest chain of additions that the schedule makes of a sum of `count` terms."""
-        return float(self.plan.depth_of(count))
+        return float(self.plan.depth_of(dims, count))

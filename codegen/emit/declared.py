@@ -104,22 +104,36 @@ def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
 
 
 def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
-    plan = {
-        "AXES": dict(op.axes),
-        "SUMMED": op.summed,
-        "PLACED": dict(op.placed),
-        "INDICES": op.indices,
-        "CELL_INDICES": op.cells.queried,
-        "SIZES": op.sizes,
-        "SCALARS": tuple(s.name for s in op.scalars),
-        "SUMS": op.sum_flags,
-        "SUM_BYTES": op.sum_bytes,
-        "SUM_OUTPUTS": op.sum_outputs,
-        "COPIES": dict(op.copies),
-    }
+    stages = tuple(_stage(of) for of in op.stages)
+    plan = {"AXES": dict(op.axes), "STAGES": stages} if stages else {k.upper(): v for k, v in _walk(op).items()}
     schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
     descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
     return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
+
+
+def _walk(op: MapOp) -> dict[str, Any]:
+    """What is declared of one walk over cells."""
+    return {
+        "axes": dict(op.axes),
+        "summed": op.summed,
+        "placed": dict(op.placed),
+        "indices": op.indices,
+        "cell_indices": op.cells.queried,
+        "sizes": op.sizes,
+        "scalars": tuple(s.name for s in op.scalars),
+        "sums": op.sum_flags,
+        "sum_bytes": op.sum_bytes,
+        "sum_outputs": op.sum_outputs,
+        "copies": dict(op.copies),
+    }
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value != {}}
+
+
+def _stage(op: MapOp) -> rt.MapStage:
+    return rt.MapStage(tuple(map(argument_of, op.tensors)), space=op.space, **_said(_walk(op)))
 
 
 def _list(op: ListOp) -> tuple[dict[str, Any], ...]:

@@ -31,8 +31,8 @@ _OF_STUBS = frozenset(
 )
 _DECLARATIONS = frozenset(
     (
-        *("Argument", "BodyKernel", "BodySchedule", "Box", "Extent", "Gradient", "Requirement", "Scratch", "Tuned"),
-        *("SourceFile", "body_kernels", "map_kernels", "row_kernels", "same_as", "table"),
+        *("Argument", "BodyKernel", "BodySchedule", "Box", "Extent", "Gradient", "MapStage", "Requirement"),
+        *("Scratch", "SourceFile", "Tuned", "body_kernels", "map_kernels", "row_kernels", "same_as", "table"),
         *("bind", "can_implement", "run_unchecked"),
     )
 )

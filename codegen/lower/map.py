@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from baracuda.runtime import Schedule
@@ -11,6 +12,7 @@ from ..conditions.parse import read_condition
 from ..program import Line, Name, Reduce, kind_of
 from ..program.tree import Call, Const, Expr, Query, Read, children, reads, walk
 from ..spec.map_program import Parts, copies_of, groups_of, place_of, queries_of, split
+from ..spec.map_stages import Stage, stages
 from ..spec.names import in_kernel
 from ..spec.scope import kinds_of
 from ..spec.spec import MapSpec
@@ -32,13 +34,37 @@ _FEW = 2  # operands, tensors and indices together
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     """The decisions for `spec`, which has been checked."""
-    parts_of = {kind: split(of) for kind, of in spec.by_kind.items()}
-    parts = next(iter(parts_of.values()))
-    each = {kind: _Lowering(of, parts_of[kind], parts) for kind, of in spec.by_kind.items()}
+    of_kinds = {kind: stages(of) for kind, of in spec.by_kind.items()}
+    first = next(iter(of_kinds.values()))
+    if len(first) == 1:
+        return _lowered(spec, spec_path, {kind: of[0] for kind, of in of_kinds.items()})
+    lowered = tuple(_lowered(of.spec, spec_path, {"": of}) for of in first)
+    kinds = {name: kind for of in lowered for name, kind in of.kinds.items()}
+    arguments = tuple(lower_tensor(n, t, spec, over=t.held) for n, t in spec.arguments.items())
+    of_sums = [len(of.operands) for of in lowered if of.sums]
+    return replace(
+        lowered[-1],
+        **shared_fields(spec, spec_path, arguments, _shapes_of(spec)),
+        space=groups_of(spec, split(spec)),
+        axes=tuple((Identifier(name), t.groups) for name, t in spec.arguments.items()),
+        scalars=tuple(dict.fromkeys(s for of in lowered for s in of.scalars)),
+        entries=tuple(_entries(spec, max(of_sums, default=0), sums=bool(of_sums), alone=False)),
+        kinds=kinds,
+        stages=tuple(replace(of, kinds=kinds, number=number) for number, of in enumerate(lowered, 1)),
+    )
+
+
+def _shapes_of(spec: MapSpec) -> dict[str, str]:
+    return {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
+
+
+def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Stage]) -> MapOp:
+    """What one walk over the cells computes, for each kind."""
+    parts = next(iter(of_kinds.values())).parts
+    each = {kind: _Lowering(of.spec, of.parts, parts) for kind, of in of_kinds.items()}
     lowering = next(iter(each.values()))
     arguments = tuple(lowering.tensors[name] for name in spec.arguments)
-    shapes = {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
-    shared = shared_fields(spec, spec_path, arguments, shapes)
+    shared = shared_fields(spec, spec_path, arguments, _shapes_of(spec))
     queries = {query for of in each.values() for query in queries_of(of.parts)}
     indices = tuple(d for d in spec.dims if Query("index", d) in queries)
     values = [name for name in spec.outputs if name not in parts.late]
@@ -72,11 +98,12 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     )
 
 
-def _entries(spec: MapSpec, operands: int, *, sums: bool) -> Iterable[Entry]:
+def _entries(spec: MapSpec, operands: int, *, sums: bool, alone: bool = True) -> Iterable[Entry]:
+    """With or without a workspace for sums; stages that hand something over have one anyway."""
     schedule = SUMS if sums and operands > _FEW else USUAL
     # Sums that blocks share take a workspace; without one, a block for each is slower.
     unshared = Schedule(schedule.threads, tuple((dict(schedule.numbers) | {"blocks": 1}).items()))
-    schedules = (schedule, unshared) if sums else (schedule,)
+    schedules = (schedule, unshared) if sums and alone else (schedule,)
     return (Entry(Identifier(tag), of) for of in schedules for tag in spec.dtypes)
 
 

@@ -145,11 +145,17 @@ class _Derivation:
         self.kinds[name] = kind_of(expr, self.kinds)
         self.values.append(Line(name, expr))
         self.names.setdefault(expr, name)
+        if dims := self._centred_along(expr):
+            self.balanced[Name(name)] = dims
+
+    def _centred_along(self, expr: Expr) -> frozenset[str]:
+        """The dims along which a value less its mean sums to 0."""
         match expr:
             case Call(op="sub", args=(whole, Name(id=mean))):
                 line = next((line.expr for line in self.values if line.name == mean), None)
                 if isinstance(line, Reduce) and line.kind == "mean" and line.arg == whole:
-                    self.balanced[Name(name)] = frozenset(line.dims)
+                    return frozenset(line.dims)
+        return frozenset()
 
     def _named(self, expr: Expr, *, root: bool = False) -> Expr:
         """`expr` with a name for every reduction, and for every function whose slope is known from its result."""
@@ -163,6 +169,7 @@ class _Derivation:
             case Cast(to=to, arg=arg):
                 expr = Cast(to, self._named(arg))
         is_named = isinstance(expr, Reduce) or (isinstance(expr, Call) and expr.op in _NAMED)
+        is_named = is_named or bool(self._centred_along(expr))
         return self._hoisted(expr) if is_named and not root else expr
 
     def _hoisted(self, expr: Expr) -> Expr:

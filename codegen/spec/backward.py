@@ -15,6 +15,7 @@ from ..program.derive import Forward, derive
 from ..program.tree import Expr, Read, reads, walk
 from .defaults import spelled_out, usual_docs
 from .map_program import scope_of_map
+from .map_stages import reduced_between
 from .row_program import row_lines
 from .scope import Programmed, axes_of, kinds_of, scope_of
 from .spec import MapSpec, MapTensor, OpSpec, RowSpec
@@ -69,7 +70,8 @@ def derived_program(
     lines = row_lines(spec) if isinstance(spec, RowSpec) else parse(spec.program, scope)
     over = _over(spec)
     dims = {**scope.values, **{d: over[output] for d, output in cotangents.items()}}
-    pull = {name for name, dim in spec.dims.items() if dim.axes != "rest"} if isinstance(spec, RowSpec) else ()
+    of_rows = isinstance(spec, RowSpec) and {name for name, dim in spec.dims.items() if dim.axes != "rest"}
+    pull = reduced_between(spec) if isinstance(spec, MapSpec) else of_rows or ()
     kept = {name for name in saved if name in spec.outputs}
     dims |= {name: over[name] for name in kept}
     axes = {name: of.dims for name, of in axes_of(spec).items()}

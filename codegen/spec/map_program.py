@@ -1,4 +1,7 @@
-"""Splits a program over an index space into values of cells, what is reduced, and values made of that."""
+"""Splits a program over an index space into values of cells, what is reduced, and values made of that.
+
+What one walk over the cells can do is one stage; `map_stages` cuts other programs into several.
+"""
 
 from __future__ import annotations
 
@@ -100,39 +103,49 @@ def scope_of_map(spec: MapSpec) -> Scope:
 
 
 def split(spec: MapSpec) -> Parts:
-    """The parts of the program; raises ProgramError for what the family cannot schedule."""
+    """The parts of the program; raises ProgramError for what no stages compute. `summed` are those of any reduction."""
     scope = scope_of_map(spec)
     lines = parse(spec.program, scope)
     cells, lines = _cells(spec, lines, scope), _lifted(lines, spec, scope)
-    dims = dict(scope.values)
-    sums: set[str] = set()
-    late: set[str] = set()
-    summed: tuple[str, ...] = ()
+    for line in lines:
+        if isinstance(line.expr, Reduce) and len({*line.expr.dims}) != len(line.expr.dims):
+            raise ProgramError(f"{line.name!r} reduces over a dim twice: {', '.join(line.expr.dims)}", line.number)
+    parts = parts_of(lines, cells, scope.values)
+    for name, output in spec.outputs.items():
+        line, extra = parts.line(name), parts.dims[name] - output.over
+        assert line is not None
+        if extra:
+            text = f"{name!r} varies along {', '.join(sorted(extra))}, which its dims do not list"
+            raise ProgramError(text, line.number)
+    return parts
+
+
+def parts_of(lines: tuple[Line, ...], cells: tuple[str, ...], values: Mapping[str, frozenset[str]]) -> Parts:
+    """What `lines` are; `values` has the dims of what they may read. What is reduced varies along all other cells."""
+    dims, sums, late, summed = dict(values), set[str](), set[str](), set[str]()
     for line in lines:
         dims[line.name] = varies(line.expr, dims)
-        if isinstance(line.expr, Read) and late & reads(line.expr):
-            text = f"{line.expr.tensor!r} is read at a place that needs a sum itself; sums come last"
-            raise ProgramError(text, line.number)
         if isinstance(line.expr, Reduce):
-            summed = _check_reduced(line, line.expr, spec, summed)
-            if late & reads(line.expr):
-                text = f"{line.name!r} reduces what needs a reduction itself; reductions come last"
-                raise ProgramError(text, line.number)
+            summed |= {*line.expr.dims}
             sums.add(line.name)
-            dims[line.name] = frozenset(cells) - frozenset(summed)
         if line.name in sums or late & reads(line.expr):
             late.add(line.name)
-    parts = Parts(lines, cells, summed, frozenset(sums), frozenset(late), dims)
-    for line in lines:
-        if line.name in late and (back := parts.dims[line.name] & set(summed)):
-            raise ProgramError(
-                f"{line.name!r} varies along {', '.join(sorted(back))} and needs a reduction over it; "
-                "reductions come last",
-                line.number,
-            )
-    for name in spec.outputs:
-        _check_output(name, spec, parts)
-    return parts
+    order = tuple(dim for dim in cells if dim in summed)
+    return Parts(lines, cells, order, frozenset(sums), frozenset(late), dims)
+
+
+def is_one_stage(spec: MapSpec, parts: Parts) -> bool:
+    """Whether one walk over the cells computes all: reductions over the same dims come last."""
+    lines = {line.name: line.expr for line in parts.lines}
+    for name, expr in lines.items():
+        if isinstance(expr, Reduce) and (parts.late & reads(expr) or {*expr.dims} != {*parts.summed}):
+            return False
+        if isinstance(expr, Read) and parts.late & reads(expr):
+            return False
+        if name in parts.late and parts.dims[name] & {*parts.summed}:
+            return False
+    cells = frozenset(parts.cells)
+    return all(t.over == cells - {*(parts.summed if n in parts.late else ())} for n, t in spec.outputs.items())
 
 
 def _placed(lines: tuple[Line, ...], axes: Mapping[str, Axes]) -> dict[str, Expr]:
@@ -183,7 +196,7 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line,
             case Read(tensor=tensor, dims=dims, places=places, outside=outside):
                 read = Read(tensor, dims, tuple(lift(p, line) for p in places), outside)
                 if read not in found:
-                    name = next(n for n in _numbered(f"{tensor}_read") if n not in taken)
+                    name = next(n for n in numbered(f"{tensor}_read") if n not in taken)
                     taken.add(name)
                     lifted.append(Line(name, read, line.number))
                     found[read] = Name(name)
@@ -215,34 +228,7 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line,
     return tuple(lifted)
 
 
-def _numbered(wish: str) -> Iterator[str]:
+def numbered(wish: str) -> Iterator[str]:
     yield wish
     for number in count(2):
         yield f"{wish}{number}"
-
-
-def _check_reduced(line: Line, reduce: Reduce, spec: MapSpec, before: tuple[str, ...]) -> tuple[str, ...]:
-    over = tuple(dim for dim in spec.dims if dim in reduce.dims)
-    if len(set(reduce.dims)) != len(reduce.dims):
-        raise ProgramError(f"{line.name!r} reduces over a dim twice: {', '.join(reduce.dims)}", line.number)
-    if before and before != over:
-        raise ProgramError(
-            f"{line.name!r} reduces over {', '.join(over)}, an earlier line over {', '.join(before)}; "
-            "all reductions of an op run over the same dims",
-            line.number,
-        )
-    return over
-
-
-def _check_output(name: str, spec: MapSpec, parts: Parts) -> None:
-    line, listed = parts.line(name), spec.outputs[name].over
-    assert line is not None
-    extra = parts.dims[name] - listed
-    if extra:
-        text = f"{name!r} varies along {', '.join(sorted(extra))}, which its dims do not list"
-        raise ProgramError(text, line.number)
-    expected = frozenset(parts.cells) - frozenset(parts.summed if name in parts.late else ())
-    if listed != expected:
-        kind = "made of reductions" if name in parts.late else "a value of each cell"
-        dims = ", ".join(dim for dim in spec.dims if dim in expected) or "none"
-        raise ProgramError(f"{name!r} is {kind}, so its dims must be {dims}", line.number)

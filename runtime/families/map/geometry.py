@@ -72,10 +72,12 @@ class IndexSpace:
     shares: dict[str, tuple[int, ...]]  # dims of one shape -> which of its axes they are
 
     @classmethod
-    def of(cls, descriptor: MapDescriptor) -> IndexSpace:
+    def of(cls, descriptor: MapDescriptor, space: Sequence[Group] | None = None) -> IndexSpace:
+        """The space of a problem, or of one stage, whose cells are along the dims of `space` only."""
         shapes = {dim: descriptor._extents_of(dim) for dim in descriptor._dims}
         shares = descriptor._shares
-        places = _axes_along(descriptor._space, {dim: len(shape) for dim, shape in shapes.items()}, shares)
+        within = descriptor._space if space is None else space
+        places = _axes_along(within, {dim: len(shape) for dim, shape in shapes.items()}, shares)
         extent = {(dim, axis): shapes[dim][axis] for axes in places for dim, axis in axes}
         axes = {(dim, axis): n for dim, shape in shapes.items() for axis, n in enumerate(shape)}
         return cls(extent, {axis: n for axis, n in axes.items() if axis not in extent}, shares)

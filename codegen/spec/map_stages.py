@@ -1,0 +1,216 @@
+"""Cuts a program over an index space into stages, each of which one walk over the cells computes.
+
+A stage reduces over some dims, or stores values of cells only. What later stages read of its reductions it hands over
+in arrays of its own. Each stage computes again what it needs of the inputs, so that nothing of every cell is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..program import Expr, Line, Name, Reduce
+from ..program.tree import Call, Cast, Query, Read, reads, varies
+from .map_program import Parts, is_one_stage, numbered, parts_of, split
+from .scope import kinds_of
+from .spec import MapSpec, MapTensor
+
+_HANDED = {"float": "acc", "int": "i64", "bool": "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The tensors that a stage reads and writes, among them what is handed over, and its part of the program."""
+
+    spec: MapSpec
+    parts: Parts
+
+
+def stages(spec: MapSpec) -> tuple[Stage, ...]:
+    """The stages of the program, in order; raises ProgramError for what none compute."""
+    parts = split(spec)
+    return (Stage(spec, parts),) if is_one_stage(spec, parts) else tuple(_Cut(spec, _hoisted(parts)).stages())
+
+
+def reduced_between(spec: MapSpec) -> frozenset[str]:
+    """The dims of reductions that later stages read."""
+    return frozenset(dim for stage in stages(spec)[:-1] for dim in stage.parts.summed)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One stage in the making: what it reduces over which cells, and the outputs that it stores."""
+
+    cells: frozenset[str]
+    summed: frozenset[str] = frozenset()
+    sums: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    @property
+    def kept(self) -> frozenset[str]:
+        return self.cells - self.summed
+
+
+class _Cut:
+    def __init__(self, spec: MapSpec, parts: Parts) -> None:
+        self.spec, self.parts = spec, parts
+        self.lines = {line.name: line for line in parts.lines}
+        self.behind: dict[str, frozenset[str]] = {}  # the reductions that each line rests on, itself included
+        for name, line in self.lines.items():
+            inner = frozenset[str]().union(*(self.behind.get(n, frozenset()) for n in reads(line.expr)))
+            self.behind[name] = inner | ({name} if name in parts.sums else frozenset())
+        self.walks: list[_Walk] = []
+
+    def stages(self) -> Iterable[Stage]:
+        pending = [line.name for line in self.parts.sum_lines]
+        while pending:
+            walk = self._next(pending)
+            self.walks.append(walk)
+            pending = [name for name in pending if name not in walk.sums]
+        for name, output in self.spec.outputs.items():
+            self._walk_for(name, output.over).outputs.append(name)
+        handed: list[dict[str, str]] = [self._read_later(place) for place in range(len(self.walks))]
+        for place, walk in enumerate(self.walks):
+            yield self._stage(walk, {k: v for of in handed[:place] for k, v in of.items()}, handed[place])
+
+    def _next(self, pending: list[str]) -> _Walk:
+        """Ready reductions over the same dims of the same cells; those that only end in outputs come last."""
+        walks: dict[tuple[frozenset[str], ...], _Walk] = {}
+        for name in pending:
+            if self.behind[name].isdisjoint({*pending} - {name}):
+                expr = self.lines[name].expr
+                assert isinstance(expr, Reduce)
+                summed = frozenset(expr.dims)
+                cells = varies(expr.arg, self.parts.dims) | summed
+                walks.setdefault((summed, cells), _Walk(cells, summed)).sums.append(name)
+        return next((w for w in walks.values() if self._is_read_beyond(w)), next(iter(walks.values())))
+
+    def _is_read_beyond(self, walk: _Walk) -> bool:
+        """Whether anything rests on the walk's reductions that is not one value for each of them."""
+        ends = [*self.parts.sums - {*walk.sums}, *self.spec.outputs]
+        return any(self.behind[n] & {*walk.sums} and not self._follows(n, walk) for n in ends)
+
+    def _follows(self, name: str, walk: _Walk) -> bool:
+        """Whether a walk can compute a line once it has its reductions."""
+        before = next((place for place, w in enumerate(self.walks) if w is walk), len(self.walks))
+        earlier = {n for w in self.walks[:before] for n in w.sums}
+        late = bool(self.behind[name] & {*walk.sums}) and self.behind[name] <= {*walk.sums} | earlier
+        return late and self.parts.dims[name] <= walk.kept and name not in self.parts.sums - {*walk.sums}
+
+    def _walk_for(self, name: str, over: frozenset[str]) -> _Walk:
+        """The stage that stores an output: the one whose reductions it follows, or the last of the same cells.
+
+        The last, so that no other stage of these cells reads an input whose memory the output may be.
+        """
+        places = [place for place, walk in enumerate(self.walks) if self.behind[name] & {*walk.sums}]
+        if places and over == self.walks[places[-1]].kept and self._follows(name, self.walks[places[-1]]):
+            return self.walks[places[-1]]
+        for walk in reversed(self.walks[places[-1] + 1 if places else 0 :]):
+            if walk.cells == over:
+                return walk
+        self.walks.append(_Walk(over))
+        return self.walks[-1]
+
+    def _read_later(self, place: int) -> dict[str, str]:
+        """What later stages read of a stage, and the names of the arrays that hold it."""
+        walk, found = self.walks[place], dict[str, str]()
+        if not walk.sums:
+            return found
+        for later in self.walks[place + 1 :]:
+            pending = [*later.sums, *later.outputs]
+            seen = set(pending)
+            while pending:
+                line = self.lines.get(pending.pop())
+                for name in reads(line.expr) if line is not None else ():
+                    if name in self.lines and self._follows(name, walk):
+                        found[name] = name if self._is_kept(name, walk) else f"{name}_held"
+                    elif name not in seen:
+                        seen.add(name)
+                        pending.append(name)
+        return found
+
+    def _is_kept(self, name: str, walk: _Walk) -> bool:
+        """Whether an output holds exactly what is handed over."""
+        output = self.spec.outputs[name] if name in walk.outputs else None
+        return output is not None and not output.optional and output.dtype == self._array(name).dtype
+
+    def _stage(self, walk: _Walk, held: dict[str, str], handed: dict[str, str]) -> Stage:
+        spec, wanted = self.spec, self._needed([*walk.sums, *walk.outputs, *handed], frozenset(held))
+        lines = [Line(n, _renamed(x.expr, held), x.number) for n, x in self.lines.items() if n in wanted]
+        computed = {e.tensor for e in (x.expr for x in lines) if isinstance(e, Read) and e.computed}
+        lines = [Line(x.name, _as_is(x.expr, computed), x.number) for x in lines]
+        arrays = {array: name for name, array in handed.items() if array != name}
+        lines += [Line(array, Name(name)) for array, name in arrays.items()]
+        read = {name for line in lines for name in reads(line.expr)}
+        inputs = {n: t for n, t in spec.inputs.items() if n in read}
+        inputs |= {array: self._array(name) for name, array in held.items() if array in read - {x.name for x in lines}}
+        outputs = {n: spec.outputs[n] for n in walk.outputs} | {a: self._array(n) for a, n in arrays.items()}
+        values = {**self.parts.dims, **{a: self.parts.dims[n] for n, a in held.items()}}
+        parts = parts_of(tuple(lines), tuple(d for d in spec.dims if d in walk.cells), values)
+        tensors = {"inputs": inputs, "outputs": outputs, "kinds": {}, "gradient": None, "check_order": ()}
+        return Stage(spec.model_copy(update=tensors), parts)
+
+    def _needed(self, ends: Iterable[str], given: frozenset[str]) -> frozenset[str]:
+        names, pending = set[str](), [*ends]
+        while pending:
+            name = pending.pop()
+            if name in self.lines and name not in names:
+                names.add(name)
+                pending += reads(self.lines[name].expr) - given
+        return frozenset(names)
+
+    def _array(self, name: str) -> MapTensor:
+        """What holds a value for a later stage."""
+        dims = tuple(dim for dim in self.spec.dims if dim in self.parts.dims[name])
+        kind = kinds_of(self.spec, self.parts.lines)[name]
+        return MapTensor.model_construct(dims=dims, doc=f"{name}, for later stages", dtype=(_HANDED[kind],))
+
+
+def _hoisted(parts: Parts) -> Parts:
+    """The same with a line of its own for what rests on reductions and varies less than the line that it is part of."""
+    lines, dims, late = list[Line](), dict(parts.dims), set(parts.late)
+
+    def hoisted(expr: Expr, line: Line, over: frozenset[str]) -> Expr:
+        if isinstance(expr, Call | Cast) and late & reads(expr) and varies(expr, dims) < over:
+            name = next(n for n in numbered(f"{line.name}_part") if n not in dims)
+            lines.append(Line(name, expr, line.number))
+            dims[name] = varies(expr, dims)
+            late.add(name)
+            return Name(name)
+        match expr:
+            case Call(op=op, args=args):
+                return Call(op, tuple(hoisted(a, line, over) for a in args))
+            case Cast(to=to, arg=arg):
+                return Cast(to, hoisted(arg, line, over))
+        return expr
+
+    for line in parts.lines:
+        match line.expr:
+            case Reduce(kind=kind, arg=arg, dims=of):
+                expr: Expr = Reduce(kind, hoisted(arg, line, varies(arg, dims)), of)
+            case _:
+                expr = hoisted(line.expr, line, varies(line.expr, dims))
+        lines.append(Line(line.name, expr, line.number))
+    return parts_of(tuple(lines), parts.cells, dims)
+
+
+def _renamed(expr: Expr, names: dict[str, str]) -> Expr:
+    """`expr` that reads the arrays in place of the lines that they hold."""
+    match expr:
+        case Name(id=name):
+            return Name(names.get(name, name))
+        case Call(op=op, args=args):
+            return Call(op, tuple(_renamed(a, names) for a in args))
+        case Cast(to=to, arg=arg):
+            return Cast(to, _renamed(arg, names))
+        case Reduce(kind=kind, arg=arg, dims=dims):
+            return Reduce(kind, _renamed(arg, names), dims)
+        case Read(tensor=tensor, dims=dims, places=places, outside=outside):
+            return Read(tensor, dims, tuple(_renamed(p, names) for p in places), outside)
+    return expr
+
+
+def _as_is(expr: Expr, computed: set[str]) -> Expr:
+    """A read at the cell's own place of what the stage reads nowhere else is the input itself."""
+    own = isinstance(expr, Read) and all(p == Query("index", d) for d, p in zip(expr.dims, expr.places, strict=True))
+    return Name(expr.tensor) if isinstance(expr, Read) and own and expr.tensor not in computed else expr

@@ -23,8 +23,8 @@ from .families.body.plan import BodyPlan, body_kernels
 from .families.body.selection import BodyKernel, BodySchedule, Box, Scratch
 from .families.list.plan import ListPlan
 from .families.map.geometry import MapDescriptor
+from .families.map.map_pass import MapPass
 from .families.map.plan import MapPlan, map_kernels
-from .families.map.stage import MapStage
 from .families.row.geometry import RowDescriptor
 from .families.row.plan import RowPlan, row_kernels
 from .plans.declarations import Extent, Gradient
@@ -71,8 +71,8 @@ __all__ = [
     "KernelSource",
     "ListPlan",
     "MapDescriptor",
+    "MapPass",
     "MapPlan",
-    "MapStage",
     "MathPrecision",
     "Measurement",
     "MisalignedOperand",

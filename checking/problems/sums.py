@@ -73,5 +73,5 @@ def in_thirds(problem: MapProblem, arrays: Arrays, order: Sequence[str]) -> Arra
         flat = problem.flat(name, array)
         if all(flat.shape[dims.index(dim)] == problem.space.extents[dim] for dim in summed):
             flat = np.broadcast_to(numbers, flat.shape).astype(array.dtype)
-        changed[name] = np.ascontiguousarray(problem.caller(name, flat, array.shape))
+        changed[name] = np.ascontiguousarray(problem.caller(name, flat, array.shape)).reshape(array.shape)
     return changed

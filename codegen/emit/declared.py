@@ -104,8 +104,8 @@ def _row(op: RowOp) -> tuple[dict[str, Any], ...]:
 
 
 def _map(op: MapOp) -> tuple[dict[str, Any], ...]:
-    stages = tuple(_stage(of) for of in op.stages)
-    plan = {"AXES": dict(op.axes), "STAGES": stages} if stages else {k.upper(): v for k, v in _walk(op).items()}
+    passes = tuple(_pass(of) for of in op.passes)
+    plan = {"AXES": dict(op.axes), "PASSES": passes} if passes else {k.upper(): v for k, v in _walk(op).items()}
     schedules = _grouped((entry.element, str(entry.schedule)) for entry in op.entries)
     descriptor = {"_dims": dict(op.dims), "_axes": dict(op.shares), "_space": op.space}
     return descriptor, plan, {"arch": str(op.arch), "schedules": schedules}
@@ -132,8 +132,8 @@ def _said(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != {}}
 
 
-def _stage(op: MapOp) -> rt.MapStage:
-    return rt.MapStage(tuple(map(argument_of, op.tensors)), space=op.space, **_said(_walk(op)))
+def _pass(op: MapOp) -> rt.MapPass:
+    return rt.MapPass(tuple(map(argument_of, op.tensors)), space=op.space, **_said(_walk(op)))
 
 
 def _list(op: ListOp) -> tuple[dict[str, Any], ...]:

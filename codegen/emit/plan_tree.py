@@ -31,7 +31,7 @@ _OF_STUBS = frozenset(
 )
 _DECLARATIONS = frozenset(
     (
-        *("Argument", "BodyKernel", "BodySchedule", "Box", "Extent", "Gradient", "MapStage", "Requirement"),
+        *("Argument", "BodyKernel", "BodySchedule", "Box", "Extent", "Gradient", "MapPass", "Requirement"),
         *("Scratch", "SourceFile", "Tuned", "body_kernels", "map_kernels", "row_kernels", "same_as", "table"),
         *("bind", "can_implement", "run_unchecked"),
     )

@@ -11,8 +11,8 @@ from baracuda.runtime import Schedule
 from ..conditions.parse import read_condition
 from ..program import Line, Name, Reduce, kind_of
 from ..program.tree import Call, Const, Expr, Query, Read, children, reads, walk
+from ..spec.map_passes import Pass, passes
 from ..spec.map_program import Parts, copies_of, groups_of, place_of, queries_of, split
-from ..spec.map_stages import Stage, stages
 from ..spec.names import in_kernel
 from ..spec.scope import kinds_of
 from ..spec.spec import MapSpec
@@ -34,7 +34,7 @@ _FEW = 2  # operands, tensors and indices together
 
 def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
     """The decisions for `spec`, which has been checked."""
-    of_kinds = {kind: stages(of) for kind, of in spec.by_kind.items()}
+    of_kinds = {kind: passes(of) for kind, of in spec.by_kind.items()}
     first = next(iter(of_kinds.values()))
     if len(first) == 1:
         return _lowered(spec, spec_path, {kind: of[0] for kind, of in of_kinds.items()})
@@ -50,7 +50,7 @@ def lower_map(spec: MapSpec, spec_path: str) -> MapOp:
         scalars=tuple(dict.fromkeys(s for of in lowered for s in of.scalars)),
         entries=tuple(_entries(spec, max(of_sums, default=0), sums=bool(of_sums), alone=False)),
         kinds=kinds,
-        stages=tuple(replace(of, kinds=kinds, number=number) for number, of in enumerate(lowered, 1)),
+        passes=tuple(replace(of, kinds=kinds, number=number) for number, of in enumerate(lowered, 1)),
     )
 
 
@@ -58,7 +58,7 @@ def _shapes_of(spec: MapSpec) -> dict[str, str]:
     return {n: f"[{', '.join(t.dims)}]" for n, t in spec.arguments.items()}
 
 
-def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Stage]) -> MapOp:
+def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Pass]) -> MapOp:
     """What one walk over the cells computes, for each kind."""
     parts = next(iter(of_kinds.values())).parts
     each = {kind: _Lowering(of.spec, of.parts, parts) for kind, of in of_kinds.items()}
@@ -99,7 +99,7 @@ def _lowered(spec: MapSpec, spec_path: str, of_kinds: Mapping[str, Stage]) -> Ma
 
 
 def _entries(spec: MapSpec, operands: int, *, sums: bool, alone: bool = True) -> Iterable[Entry]:
-    """With or without a workspace for sums; stages that hand something over have one anyway."""
+    """With or without a workspace for sums; passes that hand something over have one anyway."""
     schedule = SUMS if sums and operands > _FEW else USUAL
     # Sums that blocks share take a workspace; without one, a block for each is slower.
     unshared = Schedule(schedule.threads, tuple((dict(schedule.numbers) | {"blocks": 1}).items()))

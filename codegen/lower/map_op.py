@@ -149,19 +149,8 @@ class MapOp(Op):
     copies: tuple[tuple[Name, Name], ...]  # output -> the input that it equals
     entries: tuple[Entry, ...]
     kinds: Mapping[str, str]  # of the program's names: "float", "int" or "bool"
-    number: int = 0  # of a stage, from 1
-    stages: tuple[MapOp, ...] = ()  # in order, of a program that takes several; then the op itself has no bodies
-
-    @property
-    def programs(self) -> tuple[MapOp, ...]:
-        """What its kernels compute."""
-        return self.stages or (self,)
-
-    @property
-    def handed_over(self) -> tuple[Tensor, ...]:
-        """The arrays in which stages leave values for later ones."""
-        arguments = {t.name for t in self.tensors}
-        return tuple(t for of in self.stages for t in of.tensors if t.role == "out" and t.name not in arguments)
+    number: int = 0  # of a pass, from 1
+    passes: tuple[MapOp, ...] = ()  # in order, of a program that takes several; then the op itself has no bodies
 
     @property
     def layout_names(self) -> tuple[str, ...]:

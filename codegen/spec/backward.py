@@ -14,8 +14,8 @@ from ..program import Line, Name, ProgramError, parse, to_source
 from ..program.derive import Forward, derive
 from ..program.tree import Expr, Read, reads, walk
 from .defaults import spelled_out, usual_docs
+from .map_passes import reduced_between
 from .map_program import scope_of_map
-from .map_stages import reduced_between
 from .row_program import row_lines
 from .scope import Programmed, axes_of, kinds_of, scope_of
 from .spec import MapSpec, MapTensor, OpSpec, RowSpec

@@ -1,6 +1,6 @@
 """Splits a program over an index space into values of cells, what is reduced, and values made of that.
 
-What one walk over the cells can do is one stage; `map_stages` cuts other programs into several.
+What one walk over the cells can do is one pass; `map_passes` cuts other programs into several.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def scope_of_map(spec: MapSpec) -> Scope:
 
 
 def split(spec: MapSpec) -> Parts:
-    """The parts of the program; raises ProgramError for what no stages compute. `summed` are those of any reduction."""
+    """The parts of the program; raises ProgramError for what no passes compute. `summed` are those of any reduction."""
     scope = scope_of_map(spec)
     lines = parse(spec.program, scope)
     cells, lines = _cells(spec, lines, scope), _lifted(lines, spec, scope)
@@ -111,11 +111,9 @@ def split(spec: MapSpec) -> Parts:
         if isinstance(line.expr, Reduce) and len({*line.expr.dims}) != len(line.expr.dims):
             raise ProgramError(f"{line.name!r} reduces over a dim twice: {', '.join(line.expr.dims)}", line.number)
     parts = parts_of(lines, cells, scope.values)
-    for name, output in spec.outputs.items():
-        line, extra = parts.line(name), parts.dims[name] - output.over
-        assert line is not None
-        if extra:
-            text = f"{name!r} varies along {', '.join(sorted(extra))}, which its dims do not list"
+    for line in lines:
+        if line.name in spec.outputs and (extra := parts.dims[line.name] - spec.outputs[line.name].over):
+            text = f"{line.name!r} varies along {', '.join(sorted(extra))}, which its dims do not list"
             raise ProgramError(text, line.number)
     return parts
 
@@ -134,7 +132,7 @@ def parts_of(lines: tuple[Line, ...], cells: tuple[str, ...], values: Mapping[st
     return Parts(lines, cells, order, frozenset(sums), frozenset(late), dims)
 
 
-def is_one_stage(spec: MapSpec, parts: Parts) -> bool:
+def is_one_pass(spec: MapSpec, parts: Parts) -> bool:
     """Whether one walk over the cells computes all: reductions over the same dims come last."""
     lines = {line.name: line.expr for line in parts.lines}
     for name, expr in lines.items():

@@ -286,7 +286,7 @@ class OpSpec(Strict):
     example `RowScalePlan`."""
     family: Family
     """How the mathematics is given. `row`: a program that reduces along rows and last of all down columns. `map`: a
-    program on each cell of an index space, with sums over some of its axes. `list`: a program on each element of the
+    program on each cell of an index space, with reductions over any dims. `list`: a program on each element of the
     arrays of some lists. `body`: kernels written by hand in a header."""
     doc: Doc
     """First line of the plan's documentation; for example `Root-mean-square normalisation over a suffix of the
@@ -432,9 +432,9 @@ class AxesSpec(Strict):
 class MapTensor(ReadTensor):
     """A tensor over some of the dims, in the order of its axes; `copy * cell` multiplies two shapes axis by axis."""
 
-    dims: Annotated[tuple[Expression, ...], Field(min_length=1, max_length=16, strict=False)]
+    dims: Annotated[tuple[Expression, ...], Field(max_length=16, strict=False)]
     """What its axes run along, in order: dims, or products of dims of shapes, of which the last varies fastest; for
-    example `[batch, head]` or `[copy * cell]`."""
+    example `[batch, head]` or `[copy * cell]`. `[]` is one number."""
 
     @property
     def held(self) -> str:
@@ -453,7 +453,7 @@ class MapTensor(ReadTensor):
 
 
 class MapSpec(OpSpec):
-    """An op on every cell of an index space; outputs are cells' values, or sums of them over some of the dims."""
+    """An op on every cell of an index space; outputs are cells' values, or made of reductions over some of the dims."""
 
     dims: Annotated[dict[Ident, AxesSpec], Field(max_length=16)]
     """Dim -> the field that gives its extents: the axes of the index space; for example `{copy: {of: repeats}, cell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..map_passes import passes
 from ..map_program import place_of, split
 from ..names import KEYWORDS
 from ..scope import kinds_of
@@ -58,6 +59,9 @@ def alike(spec: MapSpec) -> Iterator[Finding]:
     first = ""
     sorts: dict[str, str] = {}
     for name, of in spec.by_kind.items() if spec.kinds else ():
+        if len(cut := passes(of)) > 1:
+            text = f"takes {len(cut)} passes over the cells; make it an op of its own"
+            yield ("kinds", name, "program"), 0, text
         parts = split(of)
         found = kinds_of(of, parts.lines)
         for line in parts.lines:

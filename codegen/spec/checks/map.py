@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from baracuda.runtime.families.map.geometry import MAX_AXES
 
 from ...program import ProgramError
+from ..map_passes import Pass, passes
 from ..map_program import Parts, copies_of, queries_of, split
 from ..promises import denied
 from ..scope import kinds_of
@@ -100,18 +101,13 @@ def _product(
 def contradictions(spec: MapSpec) -> Iterator[Finding]:
     """What no kernel of the family could do or keep."""
     try:
-        parts = split(spec)
+        parts, cut = split(spec), passes(spec)
     except ProgramError as error:
         yield ("program",), error.number, str(error)
         return
-    indices = {query for query in queries_of(parts) if query.what == "index"}
-    placed = [name for name in spec.inputs if parts.placed(name)]
-    operands = len(spec.arguments) + len(placed) + len(indices)
-    if operands > MAX_OPERANDS:
-        reads = f", {len(placed)} of them at computed places," if placed else ""
-        text = f"{len(spec.arguments)} arguments{reads} and {len(indices)} indices"
-        yield ("inputs",), 0, f"{text}; there is room for {MAX_OPERANDS} together"
+    yield from (finding for each in cut for finding in _operands(each))
     yield from _reads(spec, parts)
+    yield from _overwritten(cut)
     if set(copies_of(spec, parts)) != set(spec.outputs):
         sorts = {sort_of(dtype): dtype for dtype in spec.dtypes}
         for dtype in spec.dtypes:
@@ -130,6 +126,25 @@ def contradictions(spec: MapSpec) -> Iterator[Finding]:
         if rung in spec.reproducibility.get(name, ()):
             yield ("reproducibility", name), 0, text
     yield from _arch(spec)
+
+
+def _operands(of: Pass) -> Iterator[Finding]:
+    indices = {query for query in queries_of(of.parts) if query.what == "index"}
+    placed = [name for name in of.spec.inputs if of.parts.placed(name)]
+    if len(of.spec.arguments) + len(placed) + len(indices) > MAX_OPERANDS:
+        reads = f", {len(placed)} of them at computed places," if placed else ""
+        text = f"{len(of.spec.arguments)} arguments{reads} and {len(indices)} indices"
+        yield ("inputs",), 0, f"{text}; there is room for {MAX_OPERANDS} together"
+
+
+def _overwritten(cut: tuple[Pass, ...]) -> Iterator[Finding]:
+    """Outputs in the memory of an input that a later pass reads."""
+    for place, of in enumerate(cut):
+        for name, output in of.spec.outputs.items():
+            for other in output.may_alias:
+                if any(other in later.spec.inputs for later in cut[place + 1 :]):
+                    text = f"{name!r} cannot share memory with {other!r}, which is read again after {name!r} is stored"
+                    yield ("outputs", name, "may_alias"), 0, text
 
 
 def _reads(spec: MapSpec, parts: Parts) -> Iterator[Finding]:

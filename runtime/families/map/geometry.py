@@ -73,7 +73,7 @@ class IndexSpace:
 
     @classmethod
     def of(cls, descriptor: MapDescriptor, space: Sequence[Group] | None = None) -> IndexSpace:
-        """The space of a problem, or of one stage, whose cells are along the dims of `space` only."""
+        """The space of a problem, or of one pass, whose cells are along the dims of `space` only."""
         shapes = {dim: descriptor._extents_of(dim) for dim in descriptor._dims}
         shares = descriptor._shares
         within = descriptor._space if space is None else space

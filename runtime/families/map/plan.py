@@ -23,7 +23,7 @@ from ..kernel_source import kernel_source
 from ..row.geometry import Geometry, Words
 from .geometry import MAX_AXES, Axis, CellCut, Cut, Group, IndexSpace, MapDescriptor, space_words
 from .layout import Placed, layout_of
-from .stage import MapStage
+from .map_pass import MapPass
 
 _REMEMBERED = 256  # geometries kept per plan
 _NARROW = 2**31  # cells that 32-bit indices can count, and elements that a place can be away
@@ -56,20 +56,20 @@ class MapPlan(Plan[M]):
     SUM_BYTES: ClassVar[tuple[int, ...]] = ()  # for each, bytes of a part in scratch; 0: the accumulator's; () for all
     SUM_OUTPUTS: ClassVar[tuple[str, ...]] = ()  # arguments that are made of sums
     COPIES: ClassVar[dict[str, str]] = {}  # outputs -> the input that they equal
-    SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a stage: the dims of its cells, if not all
-    NUMBER: ClassVar[int] = 0  # of a stage: which it is, from 1
-    STAGES: ClassVar[tuple[MapStage, ...]] = ()  # of a program that takes several walks
-    STAGE_PLANS: ClassVar[tuple[type[MapPlan[Any]], ...]] = ()  # follow from it
+    SPACE: ClassVar[tuple[Group, ...] | None] = None  # of a pass: the dims of its cells, if not all
+    NUMBER: ClassVar[int] = 0  # of a pass: which it is, from 1
+    PASSES: ClassVar[tuple[MapPass, ...]] = ()  # of a program that takes several walks
+    PASS_PLANS: ClassVar[tuple[type[MapPlan[Any]], ...]] = ()  # follow from it
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if stages := vars(cls).get("STAGES"):
-            cls.STAGE_PLANS = tuple(_stage_plan(cls, stage, number) for number, stage in enumerate(stages, 1))
+        if passes := vars(cls).get("PASSES"):
+            cls.PASS_PLANS = tuple(_pass_plan(cls, declared, number) for number, declared in enumerate(passes, 1))
 
     def __init__(self, descriptor: M, row: Registered, layouts: frozenset[str]) -> None:
         super().__init__(descriptor, row, layouts)
         self._geometries: dict[Any, Geometry] = {}
-        self._stages = [of(descriptor, row, layouts) for of in self.STAGE_PLANS]
+        self._passes = [of(descriptor, row, layouts) for of in self.PASS_PLANS]
 
     @classmethod
     def cannot_hold(cls, descriptor: M, sku: KernelSku) -> str | None:
@@ -78,17 +78,17 @@ class MapPlan(Plan[M]):
 
     @classmethod
     def workspace_of(cls, descriptor: M, sku: KernelSku) -> int:
-        """Bytes of the partial sums that blocks share, and of what stages hand over."""
-        if cls.STAGE_PLANS:
-            parts = max(sum(of._parts_bytes(descriptor, sku)) for of in cls.STAGE_PLANS)
+        """Bytes of the partial sums that blocks share, and of what passes hand over."""
+        if cls.PASS_PLANS:
+            parts = max(sum(of._parts_bytes(descriptor, sku)) for of in cls.PASS_PLANS)
             return parts + sum(rounded(size) for size, *_ in cls._handed_over(descriptor).values())
         return sum(cls._parts_bytes(descriptor, sku))
 
     @classmethod
     def _handed_over(cls, descriptor: M) -> dict[str, tuple[int, tuple[int, ...], ElementKind]]:
-        """What stages leave for later ones: bytes, shape and type of each array."""
+        """What passes leave for later ones: bytes, shape and type of each array."""
         found = {}
-        for of in cls.STAGE_PLANS:
+        for of in cls.PASS_PLANS:
             shapes = of.shapes_of(descriptor)
             for name, argument in of.ARGUMENTS.items():
                 if argument.written and name not in cls.ARGUMENTS:
@@ -121,8 +121,8 @@ class MapPlan(Plan[M]):
 
     def depth_of(self, dims: Collection[str], count: int) -> int:
         """The maximum number of roundings of one of the `count` terms of a sum over `dims`."""
-        if of_stages := [of.depth_of(dims, count) for of in self._stages if {*of.SUMMED} == {*dims}]:
-            return max(of_stages)
+        if of_passes := [of.depth_of(dims, count) for of in self._passes if {*of.SUMMED} == {*dims}]:
+            return max(of_passes)
         schedule = self.sku.schedule
         assert isinstance(schedule, Schedule)
         return self._cut.depth(VECTOR_BYTES // self.element.row.bytes, schedule) if self._cut else count
@@ -155,9 +155,9 @@ class MapPlan(Plan[M]):
     def sources(self, *, dtypes: Mapping[str, ElementKind | str] | None = None) -> Iterator[KernelSource]:
         """The sources of the layouts that this plan accepts, and of in-place copies."""
         types = self._chosen_types(dtypes)
-        for stage in self._stages:
-            own = {name: kind for name, kind in zip(self.CHOSEN, types, strict=True) if name in stage.CHOSEN}
-            yield from stage.sources(dtypes=own)
+        for part in self._passes:
+            own = {name: kind for name, kind in zip(self.CHOSEN, types, strict=True) if name in part.CHOSEN}
+            yield from part.sources(dtypes=own)
         for layout, walk, wide in self._shapes_of_source():
             for skipped in self._skips():
                 if layout in self.layouts and (wide == self._wide or (wide and layout == "strided")):
@@ -165,15 +165,15 @@ class MapPlan(Plan[M]):
 
     def variants(self) -> Iterator[tuple[str, dict[str, ElementKind], KernelSource]]:
         """Every layout with every choice of element types and index width: all that any arrays may need."""
-        for stage in self._stages:
-            yield from stage.variants()
+        for part in self._passes:
+            yield from part.variants()
         for layout, walk, wide in self._shapes_of_source():
             for types in product(*(self.elements_of(name) for name in self.CHOSEN)):
                 yield layout, dict(zip(self.CHOSEN, types, strict=True)), self._source(layout, walk, types, (), wide)
 
     def _shapes_of_source(self) -> Iterator[tuple[str, str, bool]]:
         """Layouts, how cells' values are used, and whether indices are wide."""
-        if self._stages:
+        if self._passes:
             return
         singles = self._cut is not None and self._cut.walk == "singles"
         for layout, wide in product(("strided",) if singles else self.LAYOUTS, (False, True)):
@@ -205,14 +205,14 @@ class MapPlan(Plan[M]):
                 present={name: self.present(name) and name not in skipped for name in optional},
                 types=dict(zip(self.CHOSEN, types, strict=True)),
                 element=self._word,
-                kernel=f"stage{self.NUMBER}" if self.NUMBER else "",
+                kernel=f"pass{self.NUMBER}" if self.NUMBER else "",
             )
         return source
 
     @property
     def _number(self) -> dict[str, int]:
-        """The constant that says which stage it is, where there are several."""
-        return {"STAGE": self.NUMBER} if self.NUMBER else {}
+        """The constant that says which pass it is, where there are several."""
+        return {"PASS": self.NUMBER} if self.NUMBER else {}
 
     @cached_property
     def _kind(self) -> dict[str, str]:
@@ -240,8 +240,8 @@ class MapPlan(Plan[M]):
         return super()._watched({n: v for n, v in views.items() if n not in skipped}, scratch)
 
     def _launches(self, views: Views, workspace: int) -> list[Launch]:
-        if self._stages:
-            return self._in_stages(views, workspace)
+        if self._passes:
+            return self._in_passes(views, workspace)
         skipped = self._skipped(views)
         places = tuple((name, v.strides, v.pointer % VECTOR_BYTES, v.element) for name, v in views.items())
         key = skipped, places
@@ -253,14 +253,14 @@ class MapPlan(Plan[M]):
             geometry = self._geometries[key] = self._geometry(used, skipped)
         return geometry.launches(views, workspace)
 
-    def _in_stages(self, views: Views, workspace: int) -> list[Launch]:
-        """The launches of all stages: the workspace begins with what they hand over, then each has its own sums."""
+    def _in_passes(self, views: Views, workspace: int) -> list[Launch]:
+        """The launches of all passes: the workspace begins with what they hand over, then each has its own sums."""
         device, known = next(iter(views.values())).device, dict(views)
         for name, (size, shape, element) in self._handed_over(self.descriptor).items():
             known[name] = TensorView(workspace, shape, contiguous_strides(shape), element, device, False, None, None)
             workspace += rounded(size)
-        own = [{name: known[name] for name in stage.ARGUMENTS if name in known} for stage in self._stages]
-        return [x for stage, of in zip(self._stages, own, strict=True) for x in stage._launches(of, workspace)]
+        own = [{name: known[name] for name in part.ARGUMENTS if name in known} for part in self._passes]
+        return [x for part, of in zip(self._passes, own, strict=True) for x in part._launches(of, workspace)]
 
     def _geometry(self, views: Views, skipped: tuple[str, ...]) -> Geometry:
         steps = self._steps(views)
@@ -366,12 +366,12 @@ class MapPlan(Plan[M]):
         return layout_of(placed, along.extents, vec, cells=self._cut is None, allowed=allowed)
 
 
-def _stage_plan(plan: type[MapPlan[Any]], stage: MapStage, number: int) -> type[MapPlan[Any]]:
-    """The plan of one stage, which only the plan of the whole starts."""
-    values = {field.name.upper(): getattr(stage, field.name) for field in fields(stage)}
-    declared = {name: value for name, value in values.items() if value is not None}
+def _pass_plan(plan: type[MapPlan[Any]], declared: MapPass, number: int) -> type[MapPlan[Any]]:
+    """The plan of one pass, which only the plan of the whole starts."""
+    values = {field.name.upper(): getattr(declared, field.name) for field in fields(declared)}
+    constants = {name: value for name, value in values.items() if value is not None}
     base: Any = MapPlan
-    return type(f"{plan.__name__}Stage{number}", (base,), {**declared, "DESCRIPTOR": plan.DESCRIPTOR, "NUMBER": number})
+    return type(f"{plan.__name__}Pass{number}", (base,), {**constants, "DESCRIPTOR": plan.DESCRIPTOR, "NUMBER": number})
 
 
 def _is_far(*sides: _Side) -> bool:

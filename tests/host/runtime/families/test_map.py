@@ -516,12 +516,9 @@ def _finding(tmp_path: Path, op: str, *edits: tuple[str, str]) -> str:
         ("repeat_backward", "sum(dy, copy)", "argmax(dy)", "argmax needs the dims it runs over, as in argmax(x, "),
         ("repeat_backward", "sum(dy, copy)", "sum(dy, copy, copy)", "reduces over a dim twice: copy, copy"),
         ("repeat_backward", "sum(dy, copy)", "dy", "'dx' varies along copy"),
-        ("repeat_backward", "sum(dy, copy)", "sum(dy - sum(dy, copy), copy)", "reduces what needs a reduction itself"),
         ("alibi", "[batch, head, query, key], may", "[batch * head, query, key], may", "must be the axes of a shape"),
         ("alibi", "slopes: {dims: [head]", "while: {dims: [head]", "'while' is a reserved word"),
         ("alibi_backward", "batch, query, key)\n", "batch, query)\n", "varies along key"),
-        ("alibi_backward", "  dscores = dy\n", "  dscores = dy + sum(dy, key)\n", "run over the same dims"),
-        ("alibi_backward", "  dscores = dy\n", "  dscores = dy + sum(dy, batch, query, key)\n", "reductions come last"),
         ("alibi_backward", "dslopes: [det", "dslopes: [batch_invariant, det", "drop batch_invariant"),
     ],
 )  # fmt: skip

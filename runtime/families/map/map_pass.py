@@ -1,4 +1,4 @@
-"""What a plan declares of each stage of a program that takes several walks over cells."""
+"""What a plan declares of each pass of a program that takes several walks over cells."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .geometry import Group
 
 
 @dataclass(frozen=True, slots=True)
-class MapStage:
-    """The constants of `MapPlan` of the same names, in capitals, for one stage.
+class MapPass:
+    """The constants of `MapPlan` of the same names, in capitals, for one pass.
 
-    Its tensors are arguments of the whole, and arrays in the workspace that an earlier stage leaves for it.
+    Its tensors are arguments of the whole, and arrays in the workspace that an earlier pass leaves for it.
     """
 
     tensors: tuple[Argument, ...]

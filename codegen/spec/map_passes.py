@@ -1,7 +1,7 @@
-"""Cuts a program over an index space into stages, each of which one walk over the cells computes.
+"""Cuts a program over an index space into passes, each of which one walk over the cells computes.
 
-A stage reduces over some dims, or stores values of cells only. What later stages read of its reductions it hands over
-in arrays of its own. Each stage computes again what it needs of the inputs, so that nothing of every cell is kept.
+A pass reduces over some dims, or stores values of cells only. What later passes read of its reductions it hands over
+in arrays of its own. Each pass computes again what it needs of the inputs, so that nothing of every cell is kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..program import Expr, Line, Name, Reduce
 from ..program.tree import Call, Cast, Query, Read, reads, varies
-from .map_program import Parts, is_one_stage, numbered, parts_of, split
+from .map_program import Parts, is_one_pass, numbered, parts_of, split
 from .scope import kinds_of
 from .spec import MapSpec, MapTensor
 
@@ -19,27 +19,27 @@ _HANDED = {"float": "acc", "int": "i64", "bool": "bool"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """The tensors that a stage reads and writes, among them what is handed over, and its part of the program."""
+class Pass:
+    """The tensors that a pass reads and writes, among them what is handed over, and its part of the program."""
 
     spec: MapSpec
     parts: Parts
 
 
-def stages(spec: MapSpec) -> tuple[Stage, ...]:
-    """The stages of the program, in order; raises ProgramError for what none compute."""
+def passes(spec: MapSpec) -> tuple[Pass, ...]:
+    """The passes of the program, in order; raises ProgramError for what none compute."""
     parts = split(spec)
-    return (Stage(spec, parts),) if is_one_stage(spec, parts) else tuple(_Cut(spec, _hoisted(parts)).stages())
+    return (Pass(spec, parts),) if is_one_pass(spec, parts) else tuple(_Cut(spec, _hoisted(parts)).passes())
 
 
 def reduced_between(spec: MapSpec) -> frozenset[str]:
-    """The dims of reductions that later stages read."""
-    return frozenset(dim for stage in stages(spec)[:-1] for dim in stage.parts.summed)
+    """The dims of reductions that later passes read."""
+    return frozenset(dim for of in passes(spec)[:-1] for dim in of.parts.summed)
 
 
 @dataclass(slots=True)
 class _Walk:
-    """One stage in the making: what it reduces over which cells, and the outputs that it stores."""
+    """One pass in the making: what it reduces over which cells, and the outputs that it stores."""
 
     cells: frozenset[str]
     summed: frozenset[str] = frozenset()
@@ -54,14 +54,20 @@ class _Walk:
 class _Cut:
     def __init__(self, spec: MapSpec, parts: Parts) -> None:
         self.spec, self.parts = spec, parts
+        self.kinds = kinds_of(spec, parts.lines)
         self.lines = {line.name: line for line in parts.lines}
         self.behind: dict[str, frozenset[str]] = {}  # the reductions that each line rests on, itself included
+        self.places: dict[str, frozenset[str]] = {}  # those that it rests on by way of a place that is read
         for name, line in self.lines.items():
-            inner = frozenset[str]().union(*(self.behind.get(n, frozenset()) for n in reads(line.expr)))
+            inner, places = (
+                frozenset[str]().union(*(of.get(n, frozenset()) for n in reads(line.expr)))
+                for of in (self.behind, self.places)
+            )
             self.behind[name] = inner | ({name} if name in parts.sums else frozenset())
+            self.places[name] = places | (inner if isinstance(line.expr, Read) else frozenset())
         self.walks: list[_Walk] = []
 
-    def stages(self) -> Iterable[Stage]:
+    def passes(self) -> Iterable[Pass]:
         pending = [line.name for line in self.parts.sum_lines]
         while pending:
             walk = self._next(pending)
@@ -71,7 +77,7 @@ class _Cut:
             self._walk_for(name, output.over).outputs.append(name)
         handed: list[dict[str, str]] = [self._read_later(place) for place in range(len(self.walks))]
         for place, walk in enumerate(self.walks):
-            yield self._stage(walk, {k: v for of in handed[:place] for k, v in of.items()}, handed[place])
+            yield self._pass(walk, {k: v for of in handed[:place] for k, v in of.items()}, handed[place])
 
     def _next(self, pending: list[str]) -> _Walk:
         """Ready reductions over the same dims of the same cells; those that only end in outputs come last."""
@@ -95,12 +101,13 @@ class _Cut:
         before = next((place for place, w in enumerate(self.walks) if w is walk), len(self.walks))
         earlier = {n for w in self.walks[:before] for n in w.sums}
         late = bool(self.behind[name] & {*walk.sums}) and self.behind[name] <= {*walk.sums} | earlier
-        return late and self.parts.dims[name] <= walk.kept and name not in self.parts.sums - {*walk.sums}
+        own = name not in self.parts.sums - {*walk.sums} and self.places[name].isdisjoint(walk.sums)
+        return late and own and self.parts.dims[name] <= walk.kept
 
     def _walk_for(self, name: str, over: frozenset[str]) -> _Walk:
-        """The stage that stores an output: the one whose reductions it follows, or the last of the same cells.
+        """The pass that stores an output: the one whose reductions it follows, or the last of the same cells.
 
-        The last, so that no other stage of these cells reads an input whose memory the output may be.
+        The last, so that no other pass of these cells reads an input whose memory the output may be.
         """
         places = [place for place, walk in enumerate(self.walks) if self.behind[name] & {*walk.sums}]
         if places and over == self.walks[places[-1]].kept and self._follows(name, self.walks[places[-1]]):
@@ -112,12 +119,14 @@ class _Cut:
         return self.walks[-1]
 
     def _read_later(self, place: int) -> dict[str, str]:
-        """What later stages read of a stage, and the names of the arrays that hold it."""
+        """What later passes read of a pass, and the names of the arrays that hold it."""
         walk, found = self.walks[place], dict[str, str]()
         if not walk.sums:
             return found
         for later in self.walks[place + 1 :]:
-            pending = [*later.sums, *later.outputs]
+            copied = [name for name in later.outputs if self._follows(name, walk)]
+            found |= {name: f"{name}_held" for name in copied}
+            pending = [*later.sums, *(name for name in later.outputs if name not in copied)]
             seen = set(pending)
             while pending:
                 line = self.lines.get(pending.pop())
@@ -134,9 +143,12 @@ class _Cut:
         output = self.spec.outputs[name] if name in walk.outputs else None
         return output is not None and not output.optional and output.dtype == self._array(name).dtype
 
-    def _stage(self, walk: _Walk, held: dict[str, str], handed: dict[str, str]) -> Stage:
+    def _pass(self, walk: _Walk, held: dict[str, str], handed: dict[str, str]) -> Pass:
         spec, wanted = self.spec, self._needed([*walk.sums, *walk.outputs, *handed], frozenset(held))
-        lines = [Line(n, _renamed(x.expr, held), x.number) for n, x in self.lines.items() if n in wanted]
+        copied = {n: Name(held[n]) for n in walk.outputs if n in held}
+        lines = [
+            Line(n, copied.get(n) or _renamed(x.expr, held), x.number) for n, x in self.lines.items() if n in wanted
+        ]
         computed = {e.tensor for e in (x.expr for x in lines) if isinstance(e, Read) and e.computed}
         lines = [Line(x.name, _as_is(x.expr, computed), x.number) for x in lines]
         arrays = {array: name for name, array in handed.items() if array != name}
@@ -148,7 +160,7 @@ class _Cut:
         values = {**self.parts.dims, **{a: self.parts.dims[n] for n, a in held.items()}}
         parts = parts_of(tuple(lines), tuple(d for d in spec.dims if d in walk.cells), values)
         tensors = {"inputs": inputs, "outputs": outputs, "kinds": {}, "gradient": None, "check_order": ()}
-        return Stage(spec.model_copy(update=tensors), parts)
+        return Pass(spec.model_copy(update=tensors), parts)
 
     def _needed(self, ends: Iterable[str], given: frozenset[str]) -> frozenset[str]:
         names, pending = set[str](), [*ends]
@@ -156,14 +168,14 @@ class _Cut:
             name = pending.pop()
             if name in self.lines and name not in names:
                 names.add(name)
-                pending += reads(self.lines[name].expr) - given
+                pending += () if name in given else reads(self.lines[name].expr) - given
         return frozenset(names)
 
     def _array(self, name: str) -> MapTensor:
-        """What holds a value for a later stage."""
+        """What holds a value for a later pass."""
         dims = tuple(dim for dim in self.spec.dims if dim in self.parts.dims[name])
-        kind = kinds_of(self.spec, self.parts.lines)[name]
-        return MapTensor.model_construct(dims=dims, doc=f"{name}, for later stages", dtype=(_HANDED[kind],))
+        dtype = (_HANDED[self.kinds[name]],)
+        return MapTensor.model_construct(dims=dims, doc=f"{name}, for later passes", dtype=dtype)
 
 
 def _hoisted(parts: Parts) -> Parts:
@@ -211,6 +223,6 @@ def _renamed(expr: Expr, names: dict[str, str]) -> Expr:
 
 
 def _as_is(expr: Expr, computed: set[str]) -> Expr:
-    """A read at the cell's own place of what the stage reads nowhere else is the input itself."""
+    """A read at the cell's own place of what the pass reads nowhere else is the input itself."""
     own = isinstance(expr, Read) and all(p == Query("index", d) for d, p in zip(expr.dims, expr.places, strict=True))
     return Name(expr.tensor) if isinstance(expr, Read) and own and expr.tensor not in computed else expr

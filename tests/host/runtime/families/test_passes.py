@@ -1,0 +1,151 @@
+"""Map programs that reduce between cells: how they are cut into passes, and what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import baracuda.runtime as rt
+from baracuda.codegen.emit.generate import texts
+from baracuda.codegen.emit.plan_classes import plan_of, rows_of
+from baracuda.codegen.lower.lower import lower
+from baracuda.codegen.spec.load import load_spec
+from baracuda.codegen.spec.map_passes import passes
+
+HEAD = """\
+op: sample
+doc: A sample.
+descriptor: {rows: int, cols: int}
+dims: {i: rows, j: cols}
+inputs: {a: {dims: [i, j]}, w: {dims: [j]}}
+"""
+Program = tuple[str, str]  # outputs and lines
+
+# What is computed, and over which dims each pass reduces.
+PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
+    "sums of columns last": (
+        "{wide: {}, total: {dims: [j]}}",
+        "total = sum(a, i)\nwide = a / sum(a * a, j) + w",
+        ["j", "i"],  # with the cells of `wide`
+    ),
+    "a sum of sums": ("{y: {dims: []}}", "y = sum(sum(a, j) * sum(a, j), i) + sum(w, j)", ["j", "i", "j"]),
+    "spread over cells": ("{y: {}}", "m = max(a, j)\ny = (a - m) / sqrt(sum(abs(a - m), j) + 1.0)", ["j", "j", ""]),
+    "a value of two reductions": ("{y: {}}", "r = sum(a, j)\nc = sum(a, i)\ny = r * c + w", ["j", "i", ""]),
+    "one number for all": ("{y: {}}", "y = a * minimum(1.0, 2.0 / sqrt(sum(a * a, i, j)))", ["ij", ""]),
+    "ints and bools": (
+        "{y: {}, at: {dims: [i], dtype: i64}}",
+        "at = argmax(a, j)\ny = where(index(j) == at and any(a > 1.0, j), a, w)",
+        ["j", ""],
+    ),
+    "an output that is read again": (
+        "{m: {dims: [i], dtype: acc}, n: {dims: [i]}, y: {}}",
+        "m = mean(a, j)\nn = m + 1.0\ny = (a - m) * n",
+        ["j", ""],
+    ),
+    "read where the largest is": ("{y: {dims: [i]}}", "at = argmax(a, j)\ny = w[at]", ["j", ""]),
+    "copies of a row's value": ("{y: {}}", "y = sum(a, j)", ["j", ""]),
+}
+
+
+def spec_of(tmp_path: Path, outputs: str, lines: str, head: str = HEAD) -> Any:
+    body = "".join(f"  {line}\n" for line in lines.splitlines())
+    head = head if "w" in lines else head.replace(", w: {dims: [j]}", "")
+    head = head.replace("w: {dims: [j]}", "w: {dims: [j], outside: 0}") if "w[" in lines else head
+    path = tmp_path / "sample.yaml"
+    path.write_text(f"{head}outputs: {outputs}\nprogram: |\n{body}reference: |\n{body}")
+    return load_spec(path).spec
+
+
+def plan_for(spec: Any, *, element: str = "f32", **fields: Any) -> Any:
+    op = lower(spec, "sample.yaml")
+    plan = plan_of(op, rows_of(op, texts([op])["custom/sample.cu"]))
+    return plan.select(plan.DESCRIPTOR(element=element, **fields))
+
+
+def run(plan: Any, **arrays: Any) -> None:
+    scratch = np.full(plan.workspace_bytes, 0xAA, np.uint8) if plan.workspace_bytes else None
+    plan._run(tuple(arrays[name] for name in plan.ARGUMENTS), scratch, None)
+
+
+def expected(outputs: dict[str, Any], lines: str, a: Any, w: Any) -> dict[str, Any]:
+    """The program on NumPy, by Python's own reading of it."""
+    i, j = 0, 1
+    wide = a.astype(np.float64)
+    names: dict[str, Any] = {"a": wide, "w": w.astype(np.float64)[None], "i": i, "j": j, "sqrt": np.sqrt}
+    names |= {"minimum": np.minimum, "where": np.where, "abs": np.abs, "index": lambda dim: np.arange(a.shape[dim])[None]}
+    reduce = {"sum": np.sum, "max": np.max, "mean": np.mean, "any": np.any}
+    names |= {n: lambda x, *dims, of=of: of(x, axis=dims, keepdims=True) for n, of in reduce.items()}
+    names["argmax"] = lambda x, dim: np.argmax(x, axis=dim)[:, None]
+    for line in lines.replace("index(j) == at and", "(index(j) == at) &").splitlines():
+        name, _, text = line.partition(" = ")
+        names[name] = eval(text.replace("w[at]", "w[0, at]"), {}, names)
+    shaped = {n: v.shape for n, v in outputs.items()}
+    return {n: np.broadcast_to(names[n], a.shape) if len(s) == 2 else names[n].reshape(s) for n, s in shaped.items()}
+
+
+@pytest.fixture
+def watched() -> Iterator[None]:
+    device: Any = rt.get_device("host")
+    device.check = True
+    yield
+    device.check = False
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_cut_at_its_reductions(tmp_path: Path, name: str) -> None:
+    """Each pass reduces over what it should, and the whole is what NumPy says, to the last writes and reads."""
+    outputs, lines, over = PROGRAMS[name]
+    spec = spec_of(tmp_path, outputs, lines)
+    assert ["".join(of.parts.summed) for of in passes(spec)] == over
+    rng = np.random.default_rng(5)
+    for rows, cols in ((3, 7), (1, 300), (40, 16)):
+        plan = plan_for(spec, rows=rows, cols=cols)
+        a, w = (rng.normal(size=n).astype(np.float32) for n in ((rows, cols), (cols,)))
+        shapes = {n: shape for n, (shape,) in plan.shapes().items() if n in spec.outputs}
+        found = {n: np.full(s, 99, plan.elements_of(n)[0].row.numpy) for n, s in shapes.items()}
+        run(plan, a=a, w=w, **found)
+        for output, value in expected(found, lines, a, w).items():
+            np.testing.assert_allclose(found[output], value, rtol=2e-5, atol=2e-5, err_msg=output)
+
+
+def test_what_is_handed_over_is_in_the_workspace(tmp_path: Path) -> None:
+    """Unless an output holds just that: then later passes read the output."""
+    plan = plan_for(spec_of(tmp_path, "{y: {}}", "m = mean(a, j)\ny = a - m"), rows=300, cols=5)
+    assert plan.workspace_bytes >= 300 * 4
+    spec = spec_of(tmp_path, "{y: {}, m: {dims: [i], dtype: acc}}", "m = mean(a, j)\ny = a - m")
+    assert plan_for(spec, rows=300, cols=5).workspace_bytes == 0
+
+
+def test_products_of_dims_are_cut_alike(tmp_path: Path) -> None:
+    head = HEAD.replace("{rows: int, cols: int}", "{many: shape, input_shape: shape}")
+    head = head.replace("{i: rows, j: cols}", "{copy: many, cell: input_shape}")
+    head = head.replace("inputs: {a: {dims: [i, j]}, w: {dims: [j]}}", "inputs: {a: {dims: [copy * cell]}}")
+    head = head.replace("dims:", "require: [len(many) == len(input_shape)]\ndims:", 1)
+    spec = spec_of(tmp_path, "{y: {dims: [cell]}}", "y = sum(a - sum(a, copy), copy)", head)
+    plan = plan_for(spec, many=(3, 2), input_shape=(5, 4))
+    a, y = np.random.default_rng(6).normal(size=(15, 8)).astype(np.float32), np.zeros((5, 4), np.float32)
+    run(plan, a=a, y=y)
+    total = a.reshape(3, 5, 2, 4).sum((0, 2), dtype=np.float64)
+    np.testing.assert_allclose(y, total - 6 * total, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "lines", "says"),
+    [
+        (
+            "{y: {}, n: {dims: [j], may_alias: [w]}}",
+            "n = sum(a, i) + w\ny = a * n + w",
+            "'n' cannot share memory with 'w', which is read again after 'n' is stored",
+        ),
+        ("{y: {dims: [i]}}", "y = a - sum(a, i)", "'y' varies along j, which its dims do not list"),
+        ("{y: {}}", "y = a - sum(a, i, i)", "reduces over a dim twice: i, i"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused(tmp_path: Path, outputs: str, lines: str, says: str) -> None:
+    with pytest.raises(rt.SpecError, match=says.replace("(", r"\(")):
+        spec_of(tmp_path, outputs, lines)

@@ -21,6 +21,10 @@ MODULES = {
     "AvgPool2dBackwardPlan": "pooling.avg_pool2d_backward",
     "AvgPool2dDescriptor": "pooling.avg_pool2d",
     "AvgPool2dPlan": "pooling.avg_pool2d",
+    "BatchNormBackwardDescriptor": "normalization.batch_norm_backward",
+    "BatchNormBackwardPlan": "normalization.batch_norm_backward",
+    "BatchNormDescriptor": "normalization.batch_norm",
+    "BatchNormPlan": "normalization.batch_norm",
     "BinaryBackwardDescriptor": "elementwise.binary_backward",
     "BinaryBackwardPlan": "elementwise.binary_backward",
     "BinaryDescriptor": "elementwise.binary",
@@ -65,6 +69,10 @@ MODULES = {
     "GeGLUBackwardPlan": "activation.geglu_backward",
     "GeGLUDescriptor": "activation.geglu",
     "GeGLUPlan": "activation.geglu",
+    "GroupNormBackwardDescriptor": "normalization.group_norm_backward",
+    "GroupNormBackwardPlan": "normalization.group_norm_backward",
+    "GroupNormDescriptor": "normalization.group_norm",
+    "GroupNormPlan": "normalization.group_norm",
     "IntBinaryDescriptor": "elementwise.int_binary",
     "IntBinaryPlan": "elementwise.int_binary",
     "LayerNormBackwardDescriptor": "normalization.layer_norm_backward",
@@ -103,6 +111,10 @@ MODULES = {
     "ReduceAxesIntDescriptor": "reduction.reduce_axes_int",
     "ReduceAxesIntPlan": "reduction.reduce_axes_int",
     "ReduceAxesPlan": "reduction.reduce_axes",
+    "ReduceAxesVarBackwardDescriptor": "reduction.reduce_axes_var_backward",
+    "ReduceAxesVarBackwardPlan": "reduction.reduce_axes_var_backward",
+    "ReduceAxesVarDescriptor": "reduction.reduce_axes_var",
+    "ReduceAxesVarPlan": "reduction.reduce_axes_var",
     "RelationDescriptor": "elementwise.relation",
     "RelationPlan": "elementwise.relation",
     "RepeatBackwardDescriptor": "shape_layout.repeat_backward",
@@ -210,6 +222,14 @@ if TYPE_CHECKING:
     from .loss.cross_entropy import CrossEntropyPlan as CrossEntropyPlan
     from .loss.cross_entropy_backward import CrossEntropyBackwardDescriptor as CrossEntropyBackwardDescriptor
     from .loss.cross_entropy_backward import CrossEntropyBackwardPlan as CrossEntropyBackwardPlan
+    from .normalization.batch_norm import BatchNormDescriptor as BatchNormDescriptor
+    from .normalization.batch_norm import BatchNormPlan as BatchNormPlan
+    from .normalization.batch_norm_backward import BatchNormBackwardDescriptor as BatchNormBackwardDescriptor
+    from .normalization.batch_norm_backward import BatchNormBackwardPlan as BatchNormBackwardPlan
+    from .normalization.group_norm import GroupNormDescriptor as GroupNormDescriptor
+    from .normalization.group_norm import GroupNormPlan as GroupNormPlan
+    from .normalization.group_norm_backward import GroupNormBackwardDescriptor as GroupNormBackwardDescriptor
+    from .normalization.group_norm_backward import GroupNormBackwardPlan as GroupNormBackwardPlan
     from .normalization.layer_norm import LayerNormDescriptor as LayerNormDescriptor
     from .normalization.layer_norm import LayerNormPlan as LayerNormPlan
     from .normalization.layer_norm_backward import LayerNormBackwardDescriptor as LayerNormBackwardDescriptor
@@ -246,6 +266,10 @@ if TYPE_CHECKING:
     from .reduction.reduce_axes_bool import ReduceAxesBoolPlan as ReduceAxesBoolPlan
     from .reduction.reduce_axes_int import ReduceAxesIntDescriptor as ReduceAxesIntDescriptor
     from .reduction.reduce_axes_int import ReduceAxesIntPlan as ReduceAxesIntPlan
+    from .reduction.reduce_axes_var import ReduceAxesVarDescriptor as ReduceAxesVarDescriptor
+    from .reduction.reduce_axes_var import ReduceAxesVarPlan as ReduceAxesVarPlan
+    from .reduction.reduce_axes_var_backward import ReduceAxesVarBackwardDescriptor as ReduceAxesVarBackwardDescriptor
+    from .reduction.reduce_axes_var_backward import ReduceAxesVarBackwardPlan as ReduceAxesVarBackwardPlan
     from .shape_layout.concatenate import ConcatenateDescriptor as ConcatenateDescriptor
     from .shape_layout.concatenate import ConcatenatePlan as ConcatenatePlan
     from .shape_layout.embedding import EmbeddingDescriptor as EmbeddingDescriptor

@@ -22,6 +22,8 @@ __all__ = [
     "alibi_backward",
     "avg_pool2d",
     "avg_pool2d_backward",
+    "batch_norm",
+    "batch_norm_backward",
     "binary",
     "binary_backward",
     "causal_conv1d",
@@ -43,6 +45,8 @@ __all__ = [
     "gated_backward",
     "geglu",
     "geglu_backward",
+    "group_norm",
+    "group_norm_backward",
     "int_binary",
     "layer_norm",
     "layer_norm_backward",
@@ -60,6 +64,8 @@ __all__ = [
     "reduce_axes_arg",
     "reduce_axes_bool",
     "reduce_axes_int",
+    "reduce_axes_var",
+    "reduce_axes_var_backward",
     "relation",
     "repeat",
     "repeat_backward",
@@ -175,6 +181,62 @@ def avg_pool2d_backward(
     """Gradient of avg_pool2d with respect to x.
 
     Arrays are as in `AvgPool2dBackwardPlan.run`, other keywords as in `AvgPool2dBackwardDescriptor`. Returns dx.
+    """
+
+class _batch_norm(NamedTuple):
+    y: Any
+    mu: Any
+    rstd: Any
+    new_mean: Any
+    new_var: Any
+
+def batch_norm(
+    x: rt.Array,
+    gamma: rt.Array,
+    beta: rt.Array,
+    running_mean: rt.Array,
+    running_var: rt.Array,
+    *,
+    pixels: Sequence[int],
+    eps: float = 1e-05,
+    momentum: float = 0.1,
+    y: rt.Array = None,
+    mu: rt.Array = None,
+    rstd: rt.Array = None,
+    new_mean: rt.Array = None,
+    new_var: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _batch_norm:
+    """Batch normalisation in training, with running statistics.
+
+    Arrays are as in `BatchNormPlan.run`, other keywords as in `BatchNormDescriptor`. Returns a named tuple of y,
+    mu, rstd, new_mean, new_var.
+    """
+
+class _batch_norm_backward(NamedTuple):
+    dx: Any
+    dgamma: Any
+    dbeta: Any
+
+def batch_norm_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    gamma: rt.Array,
+    mu: rt.Array,
+    rstd: rt.Array,
+    *,
+    pixels: Sequence[int],
+    dx: rt.Array = None,
+    dgamma: rt.Array = None,
+    dbeta: rt.Array = None,
+    dgamma_dtype: DTypeLike | None = None,
+    dbeta_dtype: DTypeLike | None = None,
+    stream: rt.Stream = None,
+) -> _batch_norm_backward:
+    """Gradients of batch_norm with respect to x and gamma and beta.
+
+    Arrays are as in `BatchNormBackwardPlan.run`, other keywords as in `BatchNormBackwardDescriptor`. Returns a
+    named tuple of dx, dgamma, dbeta.
     """
 
 def binary(
@@ -547,6 +609,53 @@ def geglu_backward(
     of dgate, dup.
     """
 
+class _group_norm(NamedTuple):
+    y: Any
+    mu: Any
+    rstd: Any
+
+def group_norm(
+    x: rt.Array,
+    gamma: rt.Array = None,
+    beta: rt.Array = None,
+    *,
+    groups: int,
+    width: int,
+    pixels: Sequence[int],
+    eps: float = 1e-05,
+    y: rt.Array = None,
+    mu: rt.Array = None,
+    rstd: rt.Array = None,
+    stream: rt.Stream = None,
+) -> _group_norm:
+    """Group normalisation of images, or of signals with any number of axes behind the channels.
+
+    Arrays are as in `GroupNormPlan.run`, other keywords as in `GroupNormDescriptor`. Returns a named tuple of y,
+    mu, rstd.
+    """
+
+def group_norm_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    gamma: rt.Array = None,
+    mu: rt.Array = None,
+    rstd: rt.Array = None,
+    *,
+    width: int,
+    pixels: Sequence[int],
+    dx: rt.Array = None,
+    dgamma: rt.Array = None,
+    dbeta: rt.Array = None,
+    dgamma_dtype: DTypeLike | None = None,
+    dbeta_dtype: DTypeLike | None = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradients of group_norm with respect to x and gamma and beta.
+
+    Arrays are as in `GroupNormBackwardPlan.run`, other keywords as in `GroupNormBackwardDescriptor`. Returns a
+    named tuple of dx, dgamma, dbeta, or the only one requested.
+    """
+
 def int_binary(
     a: rt.Array,
     b: rt.Array,
@@ -807,6 +916,43 @@ def reduce_axes_int(
     """One number of all whole numbers along some of the axes, exact modulo 2^64.
 
     Arrays are as in `ReduceAxesIntPlan.run`, other keywords as in `ReduceAxesIntDescriptor`. Returns y.
+    """
+
+class _reduce_axes_var(NamedTuple):
+    y: Any
+    mu: Any
+
+def reduce_axes_var(
+    x: rt.Array,
+    *,
+    axes_mask: int,
+    correction: int = 1,
+    y: rt.Array = None,
+    mu: rt.Array = None,
+    y_dtype: DTypeLike | None = None,
+    mu_dtype: DTypeLike | None = None,
+    stream: rt.Stream = None,
+) -> _reduce_axes_var:
+    """Mean and variance of all elements along some of the axes.
+
+    Arrays are as in `ReduceAxesVarPlan.run`, other keywords as in `ReduceAxesVarDescriptor`. Returns a named tuple
+    of y, mu.
+    """
+
+def reduce_axes_var_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    mu: rt.Array,
+    *,
+    axes_mask: int,
+    correction: int = 1,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of reduce_axes_var with respect to x.
+
+    Arrays are as in `ReduceAxesVarBackwardPlan.run`, other keywords as in `ReduceAxesVarBackwardDescriptor`.
+    Returns dx.
     """
 
 def relation(

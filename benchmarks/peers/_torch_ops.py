@@ -33,6 +33,23 @@ def _layer_norm(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.layer_norm(t["x"], over, gamma, beta, fields.get("eps", 1e-6))}
 
 
+def _group_norm(fields: Fields, t: Tensors) -> dict[str, Any]:
+    return {"y": F.group_norm(t["x"], fields["groups"], t.get("gamma"), t.get("beta"), fields.get("eps", 1e-5))}
+
+
+def _batch_norm(fields: Fields, t: Tensors) -> dict[str, Any]:
+    """With running statistics in place, as the layer does it."""
+    running = (t["new_mean"], t["new_var"]) if "new_mean" in t else (None, None)
+    eps, momentum = fields.get("eps", 1e-5), fields.get("momentum", 0.1)
+    return {"y": F.batch_norm(t["x"], *running, t["gamma"], t["beta"], True, momentum, eps)}
+
+
+def _reduce_axes_var(fields: Fields, t: Tensors) -> dict[str, Any]:
+    axes = [axis for axis in range(t["x"].dim()) if fields["axes_mask"] >> axis & 1]
+    y, mu = torch.var_mean(t["x"], axes, correction=fields["correction"])
+    return {"y": y, "mu": mu}
+
+
 def _over(fields: Fields) -> tuple[int, ...]:
     shape = tuple(fields["input_shape"])
     return shape[len(shape) - fields["norm_axes_mask"].bit_count() :]
@@ -143,6 +160,9 @@ FORWARD: dict[str, Function] = {
     "dropout": _dropout,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
+    "group_norm": _group_norm,
+    "batch_norm": _batch_norm,
+    "reduce_axes_var": _reduce_axes_var,
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "alibi": _alibi,

@@ -52,6 +52,34 @@ def _layer_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": y, "mu": mu, "rstd": rstd}
 
 
+def _group_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, eps = tensors["x"], fields["eps"]
+    parts = x.reshape(x.shape[0], fields["groups"], -1)
+    mu = parts.mean(-1, keepdim=True)
+    rstd = torch.rsqrt(((parts - mu) ** 2).mean(-1, keepdim=True) + eps)
+    y = torch.nn.functional.group_norm(x, fields["groups"], tensors.get("gamma"), tensors.get("beta"), eps)
+    return {"y": y if parts.shape[-1] > 1 else x * 0, "mu": mu[..., 0], "rstd": rstd[..., 0]}
+
+
+def _batch_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x, momentum = tensors["x"], fields["momentum"]
+    axes = (0, *range(2, x.dim()))
+    mu, spread = x.mean(axes), x.var(axes, unbiased=False)
+    y = torch.nn.functional.batch_norm(x, None, None, tensors["gamma"], tensors["beta"], True, momentum, fields["eps"])
+    new_mean = torch.lerp(tensors["running_mean"], mu, momentum)
+    new_var = torch.lerp(tensors["running_var"], x.var(axes), momentum)
+    return {"y": y, "mu": mu, "rstd": torch.rsqrt(spread + fields["eps"]), "new_mean": new_mean, "new_var": new_var}
+
+
+def _reduce_axes_var(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+    x = tensors["x"]
+    axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
+    if not axes:  # which torch takes for all
+        return {"y": torch.zeros_like(x) / (1 - fields["correction"]), "mu": x * 1}
+    y, mu = torch.var_mean(x, axes, correction=fields["correction"])
+    return {"y": y, "mu": mu}
+
+
 def _normalized(fields: Fields) -> tuple[int, ...]:
     """The extents of the normalized axes, which are the last ones."""
     shape = tuple(fields["input_shape"])
@@ -328,6 +356,9 @@ FORWARD: dict[str, Values] = {
     "cross_entropy": _cross_entropy,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
+    "group_norm": _group_norm,
+    "batch_norm": _batch_norm,
+    "reduce_axes_var": _reduce_axes_var,
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "repeat": _repeat,

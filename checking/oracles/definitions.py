@@ -60,6 +60,35 @@ def _var(fields: Fields, arrays: Arrays) -> dict[str, Any]:
     return {"y": y, "mu": mean, "rstd": 1 / deviation}
 
 
+def _group_norm(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    x, count = arrays["x"], fields["groups"] * fields["width"]
+    parts = x.reshape(x.shape[0], fields["groups"], -1)
+    mu, rstd = parts.mean(-1), 1 / np.sqrt(np.var(parts, -1) + fields["eps"])
+    gamma, beta = arrays.get("gamma", np.ones(count)), arrays.get("beta", np.zeros(count))
+    y = ((parts - mu[..., None]) * rstd[..., None]).reshape(x.shape[0], count, -1)
+    return {"y": (y * gamma[:, None] + beta[:, None]).reshape(x.shape), "mu": mu, "rstd": rstd}
+
+
+def _batch_norm(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    channels = np.moveaxis(arrays["x"], 1, -1)
+    flat = channels.reshape(-1, channels.shape[-1])
+    mu, rstd = flat.mean(0), 1 / np.sqrt(np.var(flat, 0) + fields["eps"])
+    y = (channels - mu) * (rstd * arrays["gamma"]) + arrays["beta"]
+    with np.errstate(all="ignore"):  # of one element
+        sample, momentum = np.var(flat, 0) * len(flat) / np.float64(len(flat) - 1), fields["momentum"]
+    new_mean = arrays["running_mean"] + momentum * (mu - arrays["running_mean"])
+    new_var = arrays["running_var"] + momentum * (sample - arrays["running_var"])
+    return {"y": np.moveaxis(y, -1, 1), "mu": mu, "rstd": rstd, "new_mean": new_mean, "new_var": new_var}
+
+
+def _var_along(fields: Fields, arrays: Arrays) -> dict[str, Any]:
+    x = arrays["x"]
+    axes = tuple(axis for axis in range(x.ndim) if fields["axes_mask"] >> axis & 1)
+    count = float(np.prod([x.shape[axis] for axis in axes]))
+    with np.errstate(all="ignore"):  # of no more elements than are taken off
+        return {"y": np.var(x, axes) * count / np.float64(count - fields["correction"]), "mu": np.mean(x, axes)}
+
+
 def _normalized(fields: Fields, arrays: Arrays) -> tuple[Any, tuple[int, ...], list[int]]:
     """The input, the axes that bits of the mask name, and their extents."""
     x = arrays["x"]
@@ -283,11 +312,13 @@ _ADAPTERS: dict[str, Adapter] = {
     "Random123.philox4x32": _dropout,
     "ml_dtypes.float8_e4m3fn": _float8,
     "numpy.average": _average,
+    "numpy.batch_norm": _batch_norm,
     "numpy.complex128": _complex,
     "numpy.concatenate": _concatenate,
     "numpy.convolve": _convolve,
     "numpy.dot": _momentum,
     "numpy.einsum": _einsum,
+    "numpy.group_norm": _group_norm,
     "numpy.lib.stride_tricks.sliding_window_view": _windows,
     "numpy.linalg.norm": _norm,
     "numpy.logaddexp.reduce": _logaddexp,
@@ -298,6 +329,7 @@ _ADAPTERS: dict[str, Adapter] = {
     "numpy.take": _take,
     "numpy.tile": _tile,
     "numpy.var": _var,
+    "numpy.var_along": _var_along,
     "numpy.where": lambda fields, arrays: {"y": np.where(arrays["condition"], arrays["a"], arrays["b"])},
     "scipy.signal.lfilter": _lfilter,
     "scipy.special.expit": _expit,

@@ -4,6 +4,10 @@
 """
 
 __all__ = [
+    "batch_norm",
+    "batch_norm_backward",
+    "group_norm",
+    "group_norm_backward",
     "layer_norm",
     "layer_norm_backward",
     "rms_norm",

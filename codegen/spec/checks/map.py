@@ -89,13 +89,20 @@ def _product(
     spec: MapSpec, place: tuple[str, str], group: tuple[str, ...], product_of: dict[str, tuple[str, ...]]
 ) -> Iterator[Finding]:
     key_path, text = (*place, "dims"), " * ".join(group)
+    sorts = {dim: _sort_of_axes(spec, dim) for dim in group if dim in spec.dims}
+    if "shared" in sorts.values() or len({*sorts.values()}) > 1:
+        other = next((dim for dim, sort in sorts.items() if sort != "int"), group[0])
+        yield key_path, 0, f"{text!r} multiplies axis by axis; {other!r} has others, so all must be of shapes, or of ints"
     for dim in group:
-        field = spec.descriptor.get(spec.dims[dim].of) if dim in spec.dims and not spec.dims[dim].axes else None
-        if dim in spec.dims and (field is None or field.type != "shape"):
-            yield key_path, 0, f"{text!r} multiplies axis by axis, so {dim!r} must be the axes of a shape"
         if product_of.setdefault(dim, group) != group:
             other = " * ".join(product_of[dim])
             yield key_path, 0, f"{dim!r} is part of {other!r} already; it can be part of one product only"
+
+
+def _sort_of_axes(spec: MapSpec, dim: str) -> str:
+    """Whether a dim is one axis, the axes of a shape, or shares out those of a shape."""
+    field = spec.descriptor.get(spec.dims[dim].of)
+    return "shared" if spec.dims[dim].axes else "shape" if field is not None and field.type == "shape" else "int"
 
 
 def contradictions(spec: MapSpec) -> Iterator[Finding]:

@@ -33,7 +33,11 @@ PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
         ["j", "i"],  # with the cells of `wide`
     ),
     "a sum of sums": ("{y: {dims: []}}", "y = sum(sum(a, j) * sum(a, j), i) + sum(w, j)", ["j", "i", "j"]),
-    "spread over cells": ("{y: {}}", "m = max(a, j)\ny = (a - m) / sqrt(sum(abs(a - m), j) + 1.0)", ["j", "j", ""]),
+    "spread over cells": (
+        "{y: {}}",
+        "m = max(a, j)\ny = (a - m) / sqrt(sum(abs(a - m), j) + 1.0)",
+        ["j", "j", ""],
+    ),
     "a value of two reductions": ("{y: {}}", "r = sum(a, j)\nc = sum(a, i)\ny = r * c + w", ["j", "i", ""]),
     "one number for all": ("{y: {}}", "y = a * minimum(1.0, 2.0 / sqrt(sum(a * a, i, j)))", ["ij", ""]),
     "ints and bools": (
@@ -76,7 +80,8 @@ def expected(outputs: dict[str, Any], lines: str, a: Any, w: Any) -> dict[str, A
     i, j = 0, 1
     wide = a.astype(np.float64)
     names: dict[str, Any] = {"a": wide, "w": w.astype(np.float64)[None], "i": i, "j": j, "sqrt": np.sqrt}
-    names |= {"minimum": np.minimum, "where": np.where, "abs": np.abs, "index": lambda dim: np.arange(a.shape[dim])[None]}
+    names |= {"minimum": np.minimum, "where": np.where, "abs": np.abs}
+    names["index"] = lambda dim: np.arange(a.shape[dim])[None]
     reduce = {"sum": np.sum, "max": np.max, "mean": np.mean, "any": np.any}
     names |= {n: lambda x, *dims, of=of: of(x, axis=dims, keepdims=True) for n, of in reduce.items()}
     names["argmax"] = lambda x, dim: np.argmax(x, axis=dim)[:, None]

@@ -92,7 +92,8 @@ def _product(
     sorts = {dim: _sort_of_axes(spec, dim) for dim in group if dim in spec.dims}
     if "shared" in sorts.values() or len({*sorts.values()}) > 1:
         other = next((dim for dim, sort in sorts.items() if sort != "int"), group[0])
-        yield key_path, 0, f"{text!r} multiplies axis by axis; {other!r} has others, so all must be of shapes, or of ints"
+        why = "give all dims a shape, or all an int"
+        yield key_path, 0, f"{text!r} multiplies axis by axis, and {other!r} has others; {why}"
     for dim in group:
         if product_of.setdefault(dim, group) != group:
             other = " * ".join(product_of[dim])

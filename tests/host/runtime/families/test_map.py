@@ -516,7 +516,7 @@ def _finding(tmp_path: Path, op: str, *edits: tuple[str, str]) -> str:
         ("repeat_backward", "sum(dy, copy)", "argmax(dy)", "argmax needs the dims it runs over, as in argmax(x, "),
         ("repeat_backward", "sum(dy, copy)", "sum(dy, copy, copy)", "reduces over a dim twice: copy, copy"),
         ("repeat_backward", "sum(dy, copy)", "dy", "'dx' varies along copy"),
-        ("alibi", "[batch, head, query, key], may", "[batch * head, query, key], may", "must be the axes of a shape"),
+        ("repeat", "repeats:     {type: shape", "repeats:     {type: int", "give all dims a shape, or all an int"),
         ("alibi", "slopes: {dims: [head]", "while: {dims: [head]", "'while' is a reserved word"),
         ("alibi_backward", "batch, query, key)\n", "batch, query)\n", "varies along key"),
         ("alibi_backward", "dslopes: [det", "dslopes: [batch_invariant, det", "drop batch_invariant"),

@@ -84,7 +84,7 @@ def test_a_mask_of_other_axes_is_refused() -> None:
         ('rest, cell: "mask', 'rest, cell: {axes: "(0,)", of: mask}, other: "mask', "share out the axes of one shape"),
         ('cell: "mask_axes(mask, len(input_shape))"', "cell: {axes: mask + 1}", "must be of kind tuple, got"),
         ("rest, cell", "rest, n: {of: mask}, cell", "list them one after the other"),
-        ("dims: [kept]", "dims: [kept * cell]", "so 'kept' must be the axes of a shape"),
+        ("dims: [kept]", "dims: [kept * cell]", "multiplies axis by axis, and 'kept' has others"),
     ],
 )
 def test_dims_that_do_not_share_are_refused(tmp_path: Path, old: str, new: str, says: str) -> None:

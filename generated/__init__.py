@@ -111,10 +111,6 @@ MODULES = {
     "ReduceAxesIntDescriptor": "reduction.reduce_axes_int",
     "ReduceAxesIntPlan": "reduction.reduce_axes_int",
     "ReduceAxesPlan": "reduction.reduce_axes",
-    "ReduceAxesVarBackwardDescriptor": "reduction.reduce_axes_var_backward",
-    "ReduceAxesVarBackwardPlan": "reduction.reduce_axes_var_backward",
-    "ReduceAxesVarDescriptor": "reduction.reduce_axes_var",
-    "ReduceAxesVarPlan": "reduction.reduce_axes_var",
     "RelationDescriptor": "elementwise.relation",
     "RelationPlan": "elementwise.relation",
     "RepeatBackwardDescriptor": "shape_layout.repeat_backward",
@@ -147,6 +143,10 @@ MODULES = {
     "UnaryBackwardPlan": "elementwise.unary_backward",
     "UnaryDescriptor": "elementwise.unary",
     "UnaryPlan": "elementwise.unary",
+    "VarMeanBackwardDescriptor": "reduction.var_mean_backward",
+    "VarMeanBackwardPlan": "reduction.var_mean_backward",
+    "VarMeanDescriptor": "reduction.var_mean",
+    "VarMeanPlan": "reduction.var_mean",
 }
 
 __all__ = [*MODULES, "MODULES", "import_all"]
@@ -266,10 +266,10 @@ if TYPE_CHECKING:
     from .reduction.reduce_axes_bool import ReduceAxesBoolPlan as ReduceAxesBoolPlan
     from .reduction.reduce_axes_int import ReduceAxesIntDescriptor as ReduceAxesIntDescriptor
     from .reduction.reduce_axes_int import ReduceAxesIntPlan as ReduceAxesIntPlan
-    from .reduction.reduce_axes_var import ReduceAxesVarDescriptor as ReduceAxesVarDescriptor
-    from .reduction.reduce_axes_var import ReduceAxesVarPlan as ReduceAxesVarPlan
-    from .reduction.reduce_axes_var_backward import ReduceAxesVarBackwardDescriptor as ReduceAxesVarBackwardDescriptor
-    from .reduction.reduce_axes_var_backward import ReduceAxesVarBackwardPlan as ReduceAxesVarBackwardPlan
+    from .reduction.var_mean import VarMeanDescriptor as VarMeanDescriptor
+    from .reduction.var_mean import VarMeanPlan as VarMeanPlan
+    from .reduction.var_mean_backward import VarMeanBackwardDescriptor as VarMeanBackwardDescriptor
+    from .reduction.var_mean_backward import VarMeanBackwardPlan as VarMeanBackwardPlan
     from .shape_layout.concatenate import ConcatenateDescriptor as ConcatenateDescriptor
     from .shape_layout.concatenate import ConcatenatePlan as ConcatenatePlan
     from .shape_layout.embedding import EmbeddingDescriptor as EmbeddingDescriptor

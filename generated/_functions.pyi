@@ -64,8 +64,6 @@ __all__ = [
     "reduce_axes_arg",
     "reduce_axes_bool",
     "reduce_axes_int",
-    "reduce_axes_var",
-    "reduce_axes_var_backward",
     "relation",
     "repeat",
     "repeat_backward",
@@ -84,6 +82,8 @@ __all__ = [
     "ternary_backward",
     "unary",
     "unary_backward",
+    "var_mean",
+    "var_mean_backward",
 ]
 
 def adamw(
@@ -918,43 +918,6 @@ def reduce_axes_int(
     Arrays are as in `ReduceAxesIntPlan.run`, other keywords as in `ReduceAxesIntDescriptor`. Returns y.
     """
 
-class _reduce_axes_var(NamedTuple):
-    y: Any
-    mu: Any
-
-def reduce_axes_var(
-    x: rt.Array,
-    *,
-    axes_mask: int,
-    correction: int = 1,
-    y: rt.Array = None,
-    mu: rt.Array = None,
-    y_dtype: DTypeLike | None = None,
-    mu_dtype: DTypeLike | None = None,
-    stream: rt.Stream = None,
-) -> _reduce_axes_var:
-    """Mean and variance of all elements along some of the axes.
-
-    Arrays are as in `ReduceAxesVarPlan.run`, other keywords as in `ReduceAxesVarDescriptor`. Returns a named tuple
-    of y, mu.
-    """
-
-def reduce_axes_var_backward(
-    dy: rt.Array,
-    x: rt.Array,
-    mu: rt.Array,
-    *,
-    axes_mask: int,
-    correction: int = 1,
-    dx: rt.Array = None,
-    stream: rt.Stream = None,
-) -> Any:
-    """Gradient of reduce_axes_var with respect to x.
-
-    Arrays are as in `ReduceAxesVarBackwardPlan.run`, other keywords as in `ReduceAxesVarBackwardDescriptor`.
-    Returns dx.
-    """
-
 def relation(
     a: rt.Array,
     b: rt.Array,
@@ -1237,4 +1200,39 @@ def unary_backward(
     """Gradient of unary with respect to x.
 
     Arrays are as in `UnaryBackwardPlan.run`, other keywords as in `UnaryBackwardDescriptor`. Returns dx.
+    """
+
+class _var_mean(NamedTuple):
+    y: Any
+    mu: Any
+
+def var_mean(
+    x: rt.Array,
+    *,
+    axes_mask: int,
+    correction: int = 1,
+    y: rt.Array = None,
+    mu: rt.Array = None,
+    y_dtype: DTypeLike | None = None,
+    mu_dtype: DTypeLike | None = None,
+    stream: rt.Stream = None,
+) -> _var_mean:
+    """Mean and variance of all elements along some of the axes.
+
+    Arrays are as in `VarMeanPlan.run`, other keywords as in `VarMeanDescriptor`. Returns a named tuple of y, mu.
+    """
+
+def var_mean_backward(
+    dy: rt.Array,
+    x: rt.Array,
+    mu: rt.Array,
+    *,
+    axes_mask: int,
+    correction: int = 1,
+    dx: rt.Array = None,
+    stream: rt.Stream = None,
+) -> Any:
+    """Gradient of var_mean with respect to x.
+
+    Arrays are as in `VarMeanBackwardPlan.run`, other keywords as in `VarMeanBackwardDescriptor`. Returns dx.
     """

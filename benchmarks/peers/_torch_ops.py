@@ -44,7 +44,7 @@ def _batch_norm(fields: Fields, t: Tensors) -> dict[str, Any]:
     return {"y": F.batch_norm(t["x"], *running, t["gamma"], t["beta"], True, momentum, eps)}
 
 
-def _reduce_axes_var(fields: Fields, t: Tensors) -> dict[str, Any]:
+def _var_mean(fields: Fields, t: Tensors) -> dict[str, Any]:
     axes = [axis for axis in range(t["x"].dim()) if fields["axes_mask"] >> axis & 1]
     y, mu = torch.var_mean(t["x"], axes, correction=fields["correction"])
     return {"y": y, "mu": mu}
@@ -162,7 +162,7 @@ FORWARD: dict[str, Function] = {
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
     "batch_norm": _batch_norm,
-    "reduce_axes_var": _reduce_axes_var,
+    "var_mean": _var_mean,
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "alibi": _alibi,

@@ -71,7 +71,7 @@ def _batch_norm(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     return {"y": y, "mu": mu, "rstd": torch.rsqrt(spread + fields["eps"]), "new_mean": new_mean, "new_var": new_var}
 
 
-def _reduce_axes_var(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
+def _var_mean(torch: Any, fields: Fields, tensors: Tensors) -> dict[str, Any]:
     x = tensors["x"]
     axes = [axis for axis in range(x.dim()) if fields["axes_mask"] >> axis & 1]
     if not axes:  # which torch takes for all
@@ -358,7 +358,7 @@ FORWARD: dict[str, Values] = {
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
     "batch_norm": _batch_norm,
-    "reduce_axes_var": _reduce_axes_var,
+    "var_mean": _var_mean,
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "repeat": _repeat,

@@ -80,6 +80,8 @@ def _with_defaults(spec: OpSpec, rungs: Collection[str]) -> OpSpec:
     spec = spec.model_copy(update={**promised, "tests": with_flags(spec)})
     if not isinstance(spec, RowSpec | MapSpec):
         return spec
+    if spec.reference is None and spec.gradient is None and spec.program:
+        spec = spec.model_copy(update={"reference": spec.program})
     spec = spec.model_copy(update={"tests": spec.tests.model_copy(update={"batch": batch_of(spec)})})
     return spec.model_copy(update={"tests": with_usual(spec)})
 

@@ -175,7 +175,7 @@ class _Cut:
         """What holds a value for a later pass."""
         dims = tuple(dim for dim in self.spec.dims if dim in self.parts.dims[name])
         dtype = (_HANDED[self.kinds[name]],)
-        return MapTensor.model_construct(dims=dims, doc=f"{name}, for later passes", dtype=dtype)
+        return MapTensor.model_construct(dims=dims, doc="", dtype=dtype)
 
 
 def _hoisted(parts: Parts) -> Parts:

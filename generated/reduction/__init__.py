@@ -8,6 +8,6 @@ __all__ = [
     "reduce_axes_arg",
     "reduce_axes_bool",
     "reduce_axes_int",
-    "reduce_axes_var",
-    "reduce_axes_var_backward",
+    "var_mean",
+    "var_mean_backward",
 ]

@@ -4,6 +4,27 @@
 #include <baracuda/element.cuh>
 
 namespace baracuda {
+
+// 2^a and 1 / a, of floats on a GPU within two units in the last place; what is below the smallest normal float is
+// zero.
+__device__ inline double quick_exp2(double a) { return ::exp2(a); }
+__device__ inline double quick_reciprocal(double a) { return 1 / a; }
+#ifdef BARACUDA_HOST
+__device__ inline float quick_exp2(float a) { return ::exp2f(a); }
+__device__ inline float quick_reciprocal(float a) { return 1 / a; }
+#else
+__device__ inline float quick_exp2(float a) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a));
+    return power;
+}
+__device__ inline float quick_reciprocal(float a) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+#endif
+
 namespace math {
 
 #define BARACUDA_UNARY(name, of_float, of_double)                 \
@@ -32,7 +53,6 @@ BARACUDA_UNARY(exp10, ::exp10f, ::exp10)
 BARACUDA_UNARY(log10, ::log10f, ::log10)
 BARACUDA_UNARY(trunc, ::truncf, ::trunc)
 BARACUDA_UNARY(erf, ::erff, ::erf)
-BARACUDA_UNARY(erfc, ::erfcf, ::erfc)
 BARACUDA_UNARY(floor, ::floorf, ::floor)
 BARACUDA_UNARY(ceil, ::ceilf, ::ceil)
 BARACUDA_UNARY(round, ::rintf, ::rint)
@@ -60,6 +80,24 @@ template <typename A> __device__ bool isnan(A a) { return a != a; }
 template <typename A> __device__ A sigmoid(A a) {
     const A small = exp(-abs(a));
     return (a < A(0) ? small : A(1)) / (A(1) + small);
+}
+
+// e^(-x^2) times a polynomial of t = 1 / (1 + 0.55 x), which t * q approximates e^(x^2) erfc(x) by within a part in
+// 10^8 up to 10.5, beyond which there is nothing left. With what x^2 and 1 / d are rounded by, 9 parts in 2^24 remain
+// on any GPU; the library's takes half as many operations again.
+__device__ inline double erfc(double a) { return ::erfc(a); }
+__device__ inline float erfc(float a) {
+    constexpr float OF_T[] = {3.102920949e-01f,  3.106636703e-01f, 2.588188350e-01f,  2.020564377e-01f,
+                              -9.501263499e-02f, 3.639968634e-01f, -8.534744978e-01f, 7.812814713e-01f,
+                              -3.366723955e-01f, 5.805015936e-02f};
+    const float size = abs(a), x = size > 10.5f ? 10.5f : size, d = fma(0.55f, x, 1.0f);
+    const float about = quick_reciprocal(d), t = fma(about, fma(-d, about, 1.0f), about);
+    float q = OF_T[9];
+#pragma unroll
+    for (int i = 8; i >= 0; --i) q = fma(q, t, OF_T[i]);
+    const float square = x * x, rest = fma(x, x, -square), power = exp(-square);
+    const float tail = q * t * fma(power, -rest, power);
+    return a < 0 ? 2 - tail : tail;
 }
 
 // The library's of floats divide by an approximation. Beyond 80 the square of half the exponential does not overflow
@@ -149,26 +187,6 @@ struct Philox {
     }
 };
 __device__ inline i64 philox(i64 seed, i64 offset, i64 element) { return Philox{}(seed, offset, element); }
-
-// 2^a and 1 / a, of floats on a GPU within two units in the last place; what is below the smallest normal float is
-// zero.
-__device__ inline double quick_exp2(double a) { return ::exp2(a); }
-__device__ inline double quick_reciprocal(double a) { return 1 / a; }
-#ifdef BARACUDA_HOST
-__device__ inline float quick_exp2(float a) { return ::exp2f(a); }
-__device__ inline float quick_reciprocal(float a) { return 1 / a; }
-#else
-__device__ inline float quick_exp2(float a) {
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a));
-    return power;
-}
-__device__ inline float quick_reciprocal(float a) {
-    float r;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
-    return r;
-}
-#endif
 
 namespace math {
 

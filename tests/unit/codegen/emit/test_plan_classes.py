@@ -17,7 +17,7 @@ from baracuda.runtime.devices.architecture import Architecture
 
 PROJECT = project()
 CALLS = ("run", "run_unchecked", "bind", "can_implement")  # need the arrays of a caller
-APART = (*CALLS, "DESCRIPTOR", "TUNED", "kernels", "_selected", "_names")
+APART = (*CALLS, "DESCRIPTOR", "PASS_PLANS", "TUNED", "kernels", "_selected", "_names")
 DEVICES = ("sm_80", "sm_86", "sm_90")
 
 

@@ -133,7 +133,8 @@ def test_gradients_of_the_folder_are_those_written_by_hand(op: str) -> None:
     scope = _scope(forward)
     lines = parse(forward.program, scope)
     everywhere = frozenset(forward.dims)
-    dims = {**scope.values, **dict.fromkeys(spec.gradient.cotangents, everywhere)}
+    dims = {**scope.values, **{n: frozenset(forward.outputs[of].dims) for n, of in spec.gradient.cotangents.items()}}
+    dims = {name: over if over <= everywhere else everywhere for name, over in dims.items()}  # of products, any
     pull = frozenset({"cols"} if isinstance(spec, RowSpec) else ())
     saved = [name for name in spec.gradient.saved if name in forward.outputs]
     made = derive(

@@ -90,7 +90,9 @@ def stored(value: Any, error: Any, kind: ElementKind, declared: BoundSpec) -> An
     row = kind.row
     if not row.unit_roundoff:
         return error
-    return error + declared.c1 * row.unit_roundoff * (np.abs(np.asarray(value, np.float64)) + error) + smallest(row)
+    with np.errstate(invalid="ignore"):  # of infinities and NaN, whose bound says nothing
+        size = np.abs(np.asarray(value, np.float64)) + error
+        return error + declared.c1 * row.unit_roundoff * size + smallest(row)
 
 
 def smallest(row: Element) -> float:

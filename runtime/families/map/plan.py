@@ -299,7 +299,8 @@ class MapPlan(Plan[M]):
 
     def _placed_axes(self, views: Views, name: str) -> list[int]:
         """Extents and strides along the axes that `name` is read at computed places of; of the absent, no places."""
-        axes = [self.AXES[name].index((dim,)) for dim in self.PLACED[name]]
+        along = self._space.axes_along(self.AXES[name])
+        axes = [along.index(((dim, 0),)) for dim in self.PLACED[name]]
         return [of[axis] for of in (views[name].shape, views[name].strides) for axis in axes]
 
     def _words(self, views: Views, packed: int, kept: _Side, across: _Side, cut: Sequence[int], *, wide: bool) -> Words:

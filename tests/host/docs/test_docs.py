@@ -18,9 +18,10 @@ from typing import Any
 import click
 import pytest
 from jsonschema import Draft202012Validator
-from repository import ROOT
+from repository import ROOT, few
 
 from baracuda.checking.listing.variants import variants_of
+from baracuda.checking.verify import run as verify
 from baracuda.cli.kernels.audit_report import Audit
 from baracuda.cli.main import main
 from baracuda.codegen.emit.generate import generate, lower_all
@@ -34,7 +35,7 @@ from baracuda.runtime import KernelSku
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
 README, INDEX, LANGUAGE = ROOT / "README.md", ROOT / "docs" / "README.md", ROOT / "docs" / "spec-language.md"
-SUPPORT = ROOT / "docs" / "support.md"
+SUPPORT, COOKBOOK = ROOT / "docs" / "support.md", ROOT / "docs" / "cookbook.md"
 _FENCE = re.compile(r"^```([a-z]*) ?([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"(?:BARACUDA|XDG)(?:_[A-Z]+)+")
@@ -110,6 +111,19 @@ def test_snippets_of_projects_run_on_what_their_specs_generate(block: Block, tmp
     (package,) = {*imported} - {"baracuda", "numpy"} - sys.stdlib_module_names
     generate(specs, tmp_path / package)
     run(block.text, tmp_path)
+
+
+@pytest.mark.parametrize("block", few([b for b in blocks("yaml", "") if b.page == COOKBOOK], 4), ids=str)
+def test_recipes_pass_their_tests(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spec of the cookbook, taken alone, is one whose kernels compute what it says."""
+    specs = tmp_path / "specs"
+    specs.mkdir()
+    (specs / "recipe.yaml").write_text(block.text, encoding="utf-8")
+    package = f"recipe_{block.line}"
+    generate(specs, tmp_path / package)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    assert verify(specs, package, extra=["-k", "accuracy or layouts"]) == 0
 
 
 @pytest.mark.frontends

@@ -273,7 +273,7 @@ TABLE: list[tuple[str, str, str, str]] = [
     (B, 'cotangents: {dy: y}', 'cotangents: {}',
      "21: 'dy' is neither a cotangent, nor saved, nor an input of 'scale'; say which"),
     (B, 'gradient:\n', 'reference: |\n  dx = x\n  dgain = gain\ngradient:\n',
-     "21: a gradient's oracle is the derivative of its forward's reference; drop this one"),
+     "32: a gradient's oracle is the derivative of its forward's reference; drop this one"),
     (B, '  dgain = sum(dy * x / total, rows)', '  dgain = gain * 2.0',
      "31: 'dgain' is a value per column that is no sum over all rows; the row family reduces over cols "
      '(sum, mean, max, min) and, last of all, over rows (sum, mean)'),

@@ -1,4 +1,4 @@
-"""Map programs that reduce between cells: how they are cut into passes, and what they compute."""
+"""Small map programs on the host device: how those that reduce between cells are cut, and what they compute."""
 
 from __future__ import annotations
 
@@ -137,6 +137,20 @@ def test_products_of_dims_are_cut_alike(tmp_path: Path) -> None:
     run(plan, a=a, y=y)
     total = a.reshape(3, 5, 2, 4).sum((0, 2), dtype=np.float64)
     np.testing.assert_allclose(y, total - 6 * total, rtol=1e-4, atol=1e-5)
+
+
+def test_places_are_along_their_own_axes(tmp_path: Path) -> None:
+    """Behind a dim of several axes, too."""
+    head = HEAD.replace("{rows: int, cols: int}", "{many: shape, half: int}")
+    head = head.replace("{i: rows, j: cols}", "{row: many, j: half, both: half * 2}")
+    head = head.replace("inputs: {a: {dims: [i, j]}, w: {dims: [j]}}", "inputs: {a: {dims: [row, both], outside: 0}}")
+    head = head.replace("dims:", "require: [1 <= len(many) <= 3]\ndims:", 1)
+    spec = spec_of(tmp_path, "{y: {dims: [row, j]}}", "y = a[row, j] * a[row, j + half]", head)
+    for many in ((3,), (3, 5), (2, 3, 4)):
+        plan = plan_for(spec, many=many, half=33)
+        a, y = np.random.default_rng(7).normal(size=(*many, 66)).astype(np.float32), np.zeros((*many, 33), np.float32)
+        run(plan, a=a, y=y)
+        np.testing.assert_array_equal(y, a[..., :33] * a[..., 33:])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..case import Case
 
 _REDUCTIONS: dict[str, Any] = {
     **{"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin, "prod": torch.prod},
+    "var": partial(torch.var, correction=0),
     **{"any": torch.any, "all": torch.all, "argmax": torch.argmax, "argmin": torch.argmin},
 }
 _KINDS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}

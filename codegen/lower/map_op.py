@@ -43,6 +43,8 @@ class Sum:
 
     @property
     def part_bytes(self) -> int:
+        if self.how == "spread":  # count, mean and spread of the widest accumulator
+            return 24
         return 16 if self.place else _PART_BYTES[self.kind]
 
     @property

@@ -10,9 +10,12 @@ from baracuda.runtime import Gradient
 
 from ..conditions.parse import read_condition
 from ..spec.spec import Arch, ArchSpec, FieldSpec, OpSpec, TensorSpec, arch_number
-from ..text import Name, Text, names
+from ..text import Name, Text, names, wrapped
 from .extents import extents_of
 from .op import Allowance, Check, DescriptorField, Scalar, Tensor
+
+
+_FORMULA = 114  # columns of a formula, which is indented by 4
 
 
 def shared_fields(
@@ -29,7 +32,7 @@ def shared_fields(
         "direction": Name(spec.direction),
         "family": Name(spec.family),
         "doc": Text(spec.doc),
-        "formula": tuple(map(Text, spec.formula.strip().splitlines())),
+        "formula": tuple(part for line in spec.formula.strip().splitlines() for part in _shortened(line)),
         "source": Text(spec.source),
         "spec_path": Text(spec_path),
         "template_path": Text(f"templates/{spec.family}.cu.jinja"),
@@ -45,6 +48,11 @@ def shared_fields(
         "extents": extents_of(spec),
         "gradient": spec.gradient and Gradient(spec.gradient.of, spec.gradient.cotangents, spec.gradient.wrt),
     }
+
+
+def _shortened(line: str) -> tuple[Text, ...]:
+    """A line of a formula, in several if it is too long for a docstring."""
+    return (Text(line),) if len(line) <= _FORMULA else wrapped(line, _FORMULA, "      ")
 
 
 def _check(spec: OpSpec, requirement: Any) -> Check:

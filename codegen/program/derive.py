@@ -216,6 +216,10 @@ class _Derivation:
             case Reduce(kind="mean", arg=arg, dims=dims):
                 sizes = Term(1.0, (), tuple(Query("size", dim) for dim in dims))
                 self._push(arg, [t.times(sizes) for t in terms], arg)
+            case Reduce(kind="var", arg=arg, dims=dims):
+                sizes = Term(1.0, (), tuple(Query("size", dim) for dim in dims))
+                away = self._hoisted(Call("sub", (arg, self._hoisted(Reduce("mean", arg, dims)))))
+                self._push(arg, [t.times(Term(2.0, (away,))).times(sizes) for t in terms], arg)
             case Reduce(kind="prod"):
                 raise ProgramError("the gradient of a prod is not derived, for a factor may be 0; write it out")
             case Reduce(arg=arg, dims=dims):

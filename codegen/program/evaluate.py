@@ -114,7 +114,7 @@ def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) 
         return getattr(np, kind)(value | np.zeros(space.shape(dims), bool), axis=space.axes(dims), keepdims=True)
     if kind in ("argmax", "argmin"):
         return _place(kind, np.asarray(value), dims, space)
-    if _is_discrete(value) and kind != "mean":
+    if _is_discrete(value) and kind not in ("mean", "var"):
         whole = np.asarray(value, np.int64) + np.zeros(space.shape(dims), np.int64)
         limits = {"max": np.iinfo(np.int64).min, "min": np.iinfo(np.int64).max}
         initial = {"initial": limits[kind]} if kind in limits else {}
@@ -126,8 +126,12 @@ def reduce(xp: Any, kind: str, value: Any, dims: tuple[str, ...], space: Space) 
     if kind in ("max", "min") and not space.count(dims):
         empty = -np.inf if kind == "max" else np.inf
         return np.full([1 if i in axes else n for i, n in enumerate(value.shape)], empty)
-    if kind == "mean":
-        return xp.sum(value, axis=axes, keepdims=True) / float(space.count(dims))
+    if kind in ("mean", "var"):
+        mean = xp.sum(value, axis=axes, keepdims=True) / float(space.count(dims))
+        if kind == "mean":
+            return mean
+        away = value - getattr(xp, "stop_gradient", np.asarray)(mean)  # around which the slopes add up to 0
+        return xp.sum(away * away, axis=axes, keepdims=True) / float(space.count(dims))
     return getattr(xp, kind)(value, axis=axes, keepdims=True)
 
 
@@ -280,7 +284,7 @@ class _Bounds:
             return self._place(kind, arg, dims)
         if kind in ("any", "all"):
             return self._decided(kind, arg, dims)
-        if kind == "mean":
+        if kind in ("mean", "var"):
             arg = self._rounded_to_float(arg)
         result = reduce(self.xp, kind, arg.value, dims, self.space)
         error = np.asarray(arg.error, np.float64)
@@ -290,6 +294,8 @@ class _Bounds:
             return Bounded(result, np.where(reduce(self.xp, "max", error, dims, self.space) > 0, np.inf, 0.0))
         if kind == "prod":
             return self._product(result, arg, dims)
+        if kind == "var":
+            return self._variance(result, arg, dims)
         count = self.space.count(dims)
         total = reduce(self.xp, "sum", np.abs(arg.value) + arg.error, dims, self.space)
         error = reduce(self.xp, "sum", arg.error, dims, self.space)
@@ -298,6 +304,26 @@ class _Bounds:
             error = error / max(count, 1)
             error = error + self.how.unit_roundoff * (np.abs(result) + error) + self.how.tiny
         return Bounded(result, error)
+
+    def _variance(self, result: Any, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
+        """Of parts with a mean each, which are joined along a tree of some depth.
+
+        A distance of two means is off by what these are off by. The distances, each times the root of
+        n1 n2 / (n1 + n2), have the squares of the result as theirs; by Cauchy and Schwarz their errors, so weighted,
+        are as long as all elements times u at each level of the tree. Levels round independently of one another
+        (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019), so they add as squares do; but
+        equal numbers may all be off by the same, whose square counts in full.
+        """
+        count, u = self.space.count(dims), self.how.unit_roundoff
+        depth = self.how.depth(dims, count)
+        error = np.asarray(arg.error, np.float64) + np.zeros(self.space.shape(dims))
+        of_inputs = np.sqrt(reduce(self.xp, "sum", error * error, dims, self.space))
+        length = np.sqrt(reduce(self.xp, "sum", np.square(np.abs(arg.value) + error), dims, self.space))
+        moved = of_inputs + np.sqrt(depth + 1) * u * length
+        squares = np.maximum(np.asarray(result, np.float64), 0.0) * count
+        total = 2 * moved * np.sqrt(squares) + np.square(of_inputs + (depth + 1) * u * length)
+        total = total + (depth + 4) * u * (squares + total)
+        return Bounded(result, total / max(count, 1) + u * np.abs(result) + self.how.tiny)
 
     def _place(self, kind: str, arg: Bounded, dims: tuple[str, ...]) -> Bounded:
         """Another place may come out where a value there may be as extreme as the one found."""

@@ -47,7 +47,7 @@ def _reduced(kind: str, of: str) -> str:
         raise ProgramError(f"{kind} takes numbers, got a bool; {remedy}")
     if kind in ("argmax", "argmin"):
         return "int"
-    return "float" if kind == "mean" else of
+    return "float" if kind in ("mean", "var", "spread") else of
 
 
 def _result(op: str, operands: list[str]) -> str:

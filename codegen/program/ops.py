@@ -243,7 +243,7 @@ OPS: dict[str, Op] = {
         Op("invert", 1, "~{}", _call("invert"), 0, _anything, "int", "int", "~"),
     )
 }
-REDUCTIONS = ("sum", "mean", "max", "min", "prod", "any", "all", "argmax", "argmin")
+REDUCTIONS = ("sum", "mean", "var", "max", "min", "prod", "any", "all", "argmax", "argmin")
 QUERIES = ("index", "size", "present")
 CASTS = ("T", "acc", "f16", "bf16", "f32", "f64")
 

@@ -29,7 +29,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """`kind`, one of `ops.REDUCTIONS`, of `arg` over the dims named."""
+    """`kind`, one of `ops.REDUCTIONS`, of `arg` over the dims named.
+
+    Map programs have "spread", too: the sum of the squared distances from the mean, which a var is made of.
+    """
 
     kind: str
     arg: Expr

@@ -203,11 +203,12 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line,
                 return Call(op, tuple(lift(a, line) for a in args))
             case Cast(to=to, arg=arg):
                 return Cast(to, lift(arg, line))
-            case Reduce(kind="mean", arg=arg, dims=dims):
+            case Reduce(kind="mean" | "var" as kind, arg=arg, dims=dims):
                 sizes: Expr = Query("size", dims[0])
                 for dim in dims[1:]:
                     sizes = Call("mul", (sizes, Query("size", dim)))
-                return Call("div", (lift(Reduce("sum", arg, dims), line), sizes))
+                of = Reduce("sum", arg, dims) if kind == "mean" else Reduce("spread", arg, dims)
+                return Call("div", (lift(of, line), sizes))
             case Reduce(kind=kind, arg=arg, dims=dims):
                 name = f"{line.name}_{kind}"
                 while name in taken:
@@ -219,7 +220,7 @@ def _lifted(lines: tuple[Line, ...], spec: MapSpec, scope: Scope) -> tuple[Line,
 
     for line in lines:
         expr = line.expr
-        if isinstance(expr, Reduce) and expr.kind != "mean":
+        if isinstance(expr, Reduce) and expr.kind not in ("mean", "var"):
             lifted.append(Line(line.name, Reduce(expr.kind, lift(expr.arg, line), expr.dims), line.number))
         else:
             lifted.append(Line(line.name, lift(expr, line), line.number))

@@ -35,6 +35,10 @@ def row_lines(spec: RowSpec) -> tuple[Line, ...]:
                 return Call(op, tuple(summed(a, number) for a in args))
             case Cast(to=to, arg=arg):
                 return Cast(to, summed(arg, number))
+            case Reduce(kind="var", arg=arg, dims=over):  # a row that is read once is there for a second look
+                whole = summed(arg, number)
+                away = Call("sub", (whole, Reduce("mean", whole, over)))
+                return Reduce("mean", Call("mul", (away, away)), over)
             case Reduce(kind=kind, arg=arg, dims=over):
                 return Reduce(kind, summed(arg, number), over)
         return expr

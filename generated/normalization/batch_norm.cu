@@ -14,7 +14,7 @@
 namespace baracuda {
 
 namespace operand {
-enum : int { x_, running_mean_, mu_, new_mean_, COUNT };
+enum : int { x_, running_mean_, running_var_, mu_, rstd_, new_mean_, new_var_, COUNT };
 }
 
 struct Program {
@@ -22,17 +22,23 @@ struct Program {
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> mu_sum_;
+        Of<Spread<acc_t>> v_spread_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             f(of.mu_sum_...);
+            f(of.v_spread_...);
         }
     };
     struct Args : MapArgs<operand::COUNT> {
         const T* x_;
         const acc_of<T>* running_mean_;
+        const acc_of<T>* running_var_;
         acc_of<T>* mu_;
+        acc_of<T>* rstd_;
         acc_of<T>* new_mean_;
+        acc_of<T>* new_var_;
         i64 n_size;
         i64 pixel_size;
+        double eps_;
         double momentum_;
         Reduced<PartsOf> parts;
     };
@@ -48,6 +54,7 @@ struct Program {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 term.mu_sum_ = x_;
+                term.v_spread_ = x_;
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -57,27 +64,41 @@ struct Program {
     // The outputs of sums.
     template <int N, int PACKS> struct Epilogue {
         Pack<acc_of<T>, N> running_mean_slice[PACKS];
+        Pack<acc_of<T>, N> running_var_slice[PACKS];
         Pack<acc_of<T>, N> mu_pack[PACKS];
+        Pack<acc_of<T>, N> rstd_pack[PACKS];
         Pack<acc_of<T>, N> new_mean_pack[PACKS];
+        Pack<acc_of<T>, N> new_var_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
             read(running_mean_slice, args.running_mean_, operand::running_mean_);
+            read(running_var_slice, args.running_var_, operand::running_var_);
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const i64 n_size = args.n_size;
             const i64 pixel_size = args.pixel_size;
+            const acc_t eps_ = acc_t(args.eps_);
             const acc_t momentum_ = acc_t(args.momentum_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t running_mean_ = acc_t(lane.value(running_mean_slice));
+                const acc_t running_var_ = acc_t(lane.value(running_var_slice));
                 const acc_t mu_sum_ = reduced.mu_sum_;
+                const acc_t v_spread_ = reduced.v_spread_;
                 const acc_t mu_ = mu_sum_ / acc_t(math::multiply(n_size, pixel_size));
+                const acc_t v_ = v_spread_ / acc_t(math::multiply(n_size, pixel_size));
+                const i64 count_ = math::multiply(n_size, pixel_size);
                 lane.of(mu_pack) = acc_of<T>(mu_);
+                lane.of(rstd_pack) = acc_of<T>(acc_t(1) / math::sqrt(v_ + eps_));
                 lane.of(new_mean_pack) = acc_of<T>((acc_t(1) - momentum_) * running_mean_ + momentum_ * mu_);
+                lane.of(new_var_pack) = acc_of<T>((acc_t(1) - momentum_) * running_var_ + momentum_ * (v_ *
+                    acc_t(count_) / acc_t(math::subtract(count_, 1ll))));
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
             write(mu_pack, args.mu_, operand::mu_);
+            write(rstd_pack, args.rstd_, operand::rstd_);
             write(new_mean_pack, args.new_mean_, operand::new_mean_);
+            write(new_var_pack, args.new_var_, operand::new_var_);
         }
     };
 };
@@ -96,101 +117,10 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 
 namespace baracuda {
 
-namespace operand {
-enum : int { x_, running_var_, mu_, rstd_, new_var_, COUNT };
-}
-
-struct Program {
-    using T = Element;
-    using acc_t = acc_of<T>;
-    template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t>> spread_;
-        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.spread_...);
-        }
-    };
-    struct Args : MapArgs<operand::COUNT> {
-        const T* x_;
-        const acc_of<T>* running_var_;
-        const acc_of<T>* mu_;
-        acc_of<T>* rstd_;
-        acc_of<T>* new_var_;
-        i64 n_size;
-        i64 pixel_size;
-        double eps_;
-        double momentum_;
-        Reduced<PartsOf> parts;
-    };
-
-    // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
-        Pack<T, N> x_slice[PACKS];
-        Pack<acc_of<T>, N> mu_slice[PACKS];
-
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-            read(x_slice, args.x_, operand::x_);
-            read(mu_slice, args.mu_, operand::mu_);
-        }
-        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const acc_t x_ = acc_t(lane.value(x_slice));
-                const acc_t mu_ = acc_t(lane.value(mu_slice));
-                const acc_t centred_ = x_ - mu_;
-                term.spread_ = centred_ * centred_;
-            });
-        }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
-    };
-
-    // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
-        Pack<acc_of<T>, N> running_var_slice[PACKS];
-        Pack<acc_of<T>, N> rstd_pack[PACKS];
-        Pack<acc_of<T>, N> new_var_pack[PACKS];
-
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-            read(running_var_slice, args.running_var_, operand::running_var_);
-        }
-        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
-            const i64 n_size = args.n_size;
-            const i64 pixel_size = args.pixel_size;
-            const acc_t eps_ = acc_t(args.eps_);
-            const acc_t momentum_ = acc_t(args.momentum_);
-            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t running_var_ = acc_t(lane.value(running_var_slice));
-                const acc_t spread_ = reduced.spread_;
-                const i64 count_ = math::multiply(n_size, pixel_size);
-                lane.of(rstd_pack) = acc_of<T>(acc_t(1) / math::sqrt(spread_ / acc_t(count_) + eps_));
-                lane.of(new_var_pack) = acc_of<T>((acc_t(1) - momentum_) * running_var_ + momentum_ * (spread_ /
-                    acc_t(math::subtract(count_, 1ll))));
-            });
-        }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-            write(rstd_pack, args.rstd_, operand::rstd_);
-            write(new_var_pack, args.new_var_, operand::new_var_);
-        }
-    };
-};
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
-#endif
-
-#if BARACUDA_PASS == 3
-
-namespace baracuda {
-
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 template <typename T> using beta_type = BARACUDA_TYPE_BETA;
 namespace operand {
-enum : int { x_, gamma_, beta_, mu_, rstd_, y_, COUNT };
+enum : int { x_, gamma_, beta_, rstd_, mu_, y_, COUNT };
 }
 
 struct Program {
@@ -200,8 +130,8 @@ struct Program {
         const T* x_;
         const gamma_type<T>* gamma_;
         const beta_type<T>* beta_;
-        const acc_of<T>* mu_;
         const acc_of<T>* rstd_;
+        const acc_of<T>* mu_;
         T* y_;
     };
 
@@ -210,26 +140,25 @@ struct Program {
         Pack<T, N> x_slice[PACKS];
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<beta_type<T>, N> beta_slice[PACKS];
-        Pack<acc_of<T>, N> mu_slice[PACKS];
         Pack<acc_of<T>, N> rstd_slice[PACKS];
+        Pack<acc_of<T>, N> mu_slice[PACKS];
         Pack<T, N> y_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
             read(x_slice, args.x_, operand::x_);
             read(gamma_slice, args.gamma_, operand::gamma_);
             read(beta_slice, args.beta_, operand::beta_);
-            read(mu_slice, args.mu_, operand::mu_);
             read(rstd_slice, args.rstd_, operand::rstd_);
+            read(mu_slice, args.mu_, operand::mu_);
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 const acc_t gamma_ = acc_t(lane.value(gamma_slice));
                 const acc_t beta_ = acc_t(lane.value(beta_slice));
-                const acc_t mu_ = acc_t(lane.value(mu_slice));
                 const acc_t rstd_ = acc_t(lane.value(rstd_slice));
-                const acc_t centred_ = x_ - mu_;
-                lane.of(y_pack) = T(centred_ * rstd_ * gamma_ + beta_);
+                const acc_t mu_ = acc_t(lane.value(mu_slice));
+                lane.of(y_pack) = T((x_ - mu_) * rstd_ * gamma_ + beta_);
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -247,11 +176,9 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     walk<Program>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1
-// @lines +1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 +6 3 +4 3 -68 2 +1 1
-// @lines +5 1 -1 2 +1 1 +1 1 +14 2 -130 1 -1 1 +2 1 +131 1 -125 1 +131 1 -124 1 +126 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1
-// @lines 4 +1 2 -145 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2
-// @lines +1 2 +1 1 -1 2 +7 1 +1 1 -1 1 +14 2 +5 1 -125 1 -1 1 +8 1 +129 1 +6 3 +4 3 -68 2 +1 1 +5 1 -1 2 +1 1 +1 1 +14
-// @lines 2 -130 1 -1 1 +2 1 -1 1 +131 1 -125 1 +131 1 -124 1 +126 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2
-// @lines +1 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1
-// @lines 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +8 1 +126 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1
+// @lines +1 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +5 1 -1 1 +2 1 -1 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125
+// @lines 1 +138 1 -1 1 +6 3 +4 3 -68 2 +1 1 -1 1 +5 1 -1 1 -1 1 -1 2 +1 1 +1 1 -1 1 +14 2 -130 1 -1 1 +2 1 -1 1 +131 1
+// @lines -125 1 -1 1 +131 1 -1 1 -124 1 -1 1 -1 1 +126 1 -1 1 -1 1 -1 1 -1 1 +9 3 +1 1 -1 1 -1 1 -1 1 +2 2 +1 6 +1 4 +1
+// @lines 2 -145 2 +1 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1
+// @lines 1 +1 1 -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1

@@ -1,13 +1,12 @@
 """Gradients of batch_norm with respect to x and gamma and beta.
 
-    centred = x - mu
-    count = size(n) * size(pixel)
-    the_mul = centred * rstd
-    d_sum = sum(dy * centred, n, pixel)
+    the_sub = x - mu
+    the_mul = the_sub * rstd
+    d_sum = sum(dy * the_sub, n, pixel)
     d_sum_3 = sum(dy, n, pixel)
-    d_centred = gamma * rstd * dy - 1.0 / count * (gamma * d_sum * rstd * rstd) * the_mul
-    dx = d_centred - 1.0 / size(n) / size(pixel) * (gamma * rstd * d_sum_3)
-    dgamma = sum(dy * (centred * rstd), n, pixel)
+    dx = gamma * rstd * dy - 1.0 / size(n) / size(pixel) * (gamma * d_sum * rstd * rstd) * the_mul - 1.0 / size(n) /
+          size(pixel) * (gamma * rstd * d_sum_3)
+    dgamma = sum(dy * (the_sub * rstd), n, pixel)
     dbeta = sum(dy, n, pixel)
 
 Source: Ioffe and Szegedy, Batch Normalization (2015).
@@ -90,8 +89,8 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
                 rt.Argument("rstd", "in", "array", dtypes=("acc",)),
                 rt.Argument("dgamma", "out", "array", dtypes=("T", "acc")),
                 rt.Argument("dbeta", "out", "array", dtypes=("T", "acc")),
+                rt.Argument("dx_part2_held", "out", "array", dtypes=("acc",)),
                 rt.Argument("dx_part_held", "out", "array", dtypes=("acc",)),
-                rt.Argument("d_centred_part_held", "out", "array", dtypes=("acc",)),
             ),
             rt.table(
                 dy=(("n",), ("channel",), ("pixel",)),
@@ -101,14 +100,14 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
                 rstd=(("channel",),),
                 dgamma=(("channel",),),
                 dbeta=(("channel",),),
+                dx_part2_held=(("channel",),),
                 dx_part_held=(("channel",),),
-                d_centred_part_held=(("channel",),),
             ),
             (("n",), ("channel",), ("pixel",)),
             summed=("n", "pixel"),
             sizes=("n", "pixel"),
             sums=("", "", "", ""),
-            sum_outputs=("dgamma", "dbeta", "dx_part_held", "d_centred_part_held"),
+            sum_outputs=("dgamma", "dbeta", "dx_part2_held", "dx_part_held"),
         ),
         rt.MapPass(
             (
@@ -117,8 +116,8 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
                 rt.Argument("gamma", "in", "array", dtypes=("T", "acc")),
                 rt.Argument("mu", "in", "array", dtypes=("acc",)),
                 rt.Argument("rstd", "in", "array", dtypes=("acc",)),
+                rt.Argument("dx_part2_held", "in", "array", dtypes=("acc",)),
                 rt.Argument("dx_part_held", "in", "array", dtypes=("acc",)),
-                rt.Argument("d_centred_part_held", "in", "array", dtypes=("acc",)),
                 rt.Argument("dx", "out", "array", may_alias=("dy", "x")),
             ),
             rt.table(
@@ -127,8 +126,8 @@ class BatchNormBackwardPlan(rt.MapPlan[BatchNormBackwardDescriptor]):
                 gamma=(("channel",),),
                 mu=(("channel",),),
                 rstd=(("channel",),),
+                dx_part2_held=(("channel",),),
                 dx_part_held=(("channel",),),
-                d_centred_part_held=(("channel",),),
                 dx=(("n",), ("channel",), ("pixel",)),
             ),
             (("n",), ("channel",), ("pixel",)),

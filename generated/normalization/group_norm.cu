@@ -11,7 +11,7 @@
 namespace baracuda {
 
 namespace operand {
-enum : int { x_, mu_, COUNT };
+enum : int { x_, mu_, rstd_, COUNT };
 }
 
 struct Program {
@@ -19,15 +19,19 @@ struct Program {
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> mu_sum_;
+        Of<Spread<acc_t>> rstd_spread_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             f(of.mu_sum_...);
+            f(of.rstd_spread_...);
         }
     };
     struct Args : MapArgs<operand::COUNT> {
         const T* x_;
         acc_of<T>* mu_;
+        acc_of<T>* rstd_;
         i64 channel_size;
         i64 pixel_size;
+        double eps_;
         Reduced<PartsOf> parts;
     };
 
@@ -42,6 +46,7 @@ struct Program {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 term.mu_sum_ = x_;
+                term.rstd_spread_ = x_;
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -51,19 +56,25 @@ struct Program {
     // The outputs of sums.
     template <int N, int PACKS> struct Epilogue {
         Pack<acc_of<T>, N> mu_pack[PACKS];
+        Pack<acc_of<T>, N> rstd_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             const i64 channel_size = args.channel_size;
             const i64 pixel_size = args.pixel_size;
+            const acc_t eps_ = acc_t(args.eps_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
                 const acc_t mu_sum_ = reduced.mu_sum_;
+                const acc_t rstd_spread_ = reduced.rstd_spread_;
                 lane.of(mu_pack) = acc_of<T>(mu_sum_ / acc_t(math::multiply(channel_size, pixel_size)));
+                lane.of(rstd_pack) = acc_of<T>(acc_t(1) / math::sqrt(rstd_spread_ /
+                    acc_t(math::multiply(channel_size, pixel_size)) + eps_));
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
             write(mu_pack, args.mu_, operand::mu_);
+            write(rstd_pack, args.rstd_, operand::rstd_);
         }
     };
 };
@@ -82,92 +93,12 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
 
 namespace baracuda {
 
-namespace operand {
-enum : int { x_, mu_, rstd_, COUNT };
-}
-
-struct Program {
-    using T = Element;
-    using acc_t = acc_of<T>;
-    template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t>> rstd_sum_;
-        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.rstd_sum_...);
-        }
-    };
-    struct Args : MapArgs<operand::COUNT> {
-        const T* x_;
-        const acc_of<T>* mu_;
-        acc_of<T>* rstd_;
-        i64 channel_size;
-        i64 pixel_size;
-        double eps_;
-        Reduced<PartsOf> parts;
-    };
-
-    // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
-        Pack<T, N> x_slice[PACKS];
-        Pack<acc_of<T>, N> mu_slice[PACKS];
-
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-            read(x_slice, args.x_, operand::x_);
-            read(mu_slice, args.mu_, operand::mu_);
-        }
-        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const acc_t x_ = acc_t(lane.value(x_slice));
-                const acc_t mu_ = acc_t(lane.value(mu_slice));
-                const acc_t centred_ = x_ - mu_;
-                term.rstd_sum_ = centred_ * centred_;
-            });
-        }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
-    };
-
-    // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
-        Pack<acc_of<T>, N> rstd_pack[PACKS];
-
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
-        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
-            const i64 channel_size = args.channel_size;
-            const i64 pixel_size = args.pixel_size;
-            const acc_t eps_ = acc_t(args.eps_);
-            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t rstd_sum_ = reduced.rstd_sum_;
-                lane.of(rstd_pack) = acc_of<T>(acc_t(1) / math::sqrt(rstd_sum_ / acc_t(math::multiply(channel_size,
-                    pixel_size)) + eps_));
-            });
-        }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-            write(rstd_pack, args.rstd_, operand::rstd_);
-        }
-    };
-};
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
-#endif
-
-#if BARACUDA_PASS == 3
-
-namespace baracuda {
-
 constexpr bool HAS_GAMMA = BARACUDA_HAS_GAMMA;
 constexpr bool HAS_BETA = BARACUDA_HAS_BETA;
 template <typename T> using gamma_type = BARACUDA_TYPE_GAMMA;
 template <typename T> using beta_type = BARACUDA_TYPE_BETA;
 namespace operand {
-enum : int { x_, gamma_, beta_, mu_, rstd_, y_, COUNT };
+enum : int { x_, gamma_, beta_, rstd_, mu_, y_, COUNT };
 }
 
 struct Program {
@@ -177,8 +108,8 @@ struct Program {
         const T* x_;
         const gamma_type<T>* gamma_;
         const beta_type<T>* beta_;
-        const acc_of<T>* mu_;
         const acc_of<T>* rstd_;
+        const acc_of<T>* mu_;
         T* y_;
     };
 
@@ -187,26 +118,25 @@ struct Program {
         Pack<T, N> x_slice[PACKS];
         Pack<gamma_type<T>, N> gamma_slice[PACKS];
         Pack<beta_type<T>, N> beta_slice[PACKS];
-        Pack<acc_of<T>, N> mu_slice[PACKS];
         Pack<acc_of<T>, N> rstd_slice[PACKS];
+        Pack<acc_of<T>, N> mu_slice[PACKS];
         Pack<T, N> y_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
             read(x_slice, args.x_, operand::x_);
             if (HAS_GAMMA) read(gamma_slice, args.gamma_, operand::gamma_);
             if (HAS_BETA) read(beta_slice, args.beta_, operand::beta_);
-            read(mu_slice, args.mu_, operand::mu_);
             read(rstd_slice, args.rstd_, operand::rstd_);
+            read(mu_slice, args.mu_, operand::mu_);
         }
         template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
             lanes.each([&](const auto& lane) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 const acc_t gamma_ = !HAS_GAMMA ? acc_t(1.0) : acc_t(lane.value(gamma_slice));
                 const acc_t beta_ = !HAS_BETA ? acc_t(0.0) : acc_t(lane.value(beta_slice));
-                const acc_t mu_ = acc_t(lane.value(mu_slice));
                 const acc_t rstd_ = acc_t(lane.value(rstd_slice));
-                const acc_t centred_ = x_ - mu_;
-                lane.of(y_pack) = T(centred_ * rstd_ * gamma_ + beta_);
+                const acc_t mu_ = acc_t(lane.value(mu_slice));
+                lane.of(y_pack) = T((x_ - mu_) * rstd_ * gamma_ + beta_);
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -224,10 +154,8 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     walk<Program>(args);
 }
 #endif
-// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 +5 1
-// @lines -1 1 +5 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 +6 3 +4 3 -68 2 +7 2 +1 1 +16 2 -130 1 -1 1 +134 1
-// @lines +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +20 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1 +5 1 -1
-// @lines 1 +2 1 +2 1 +1 2 +1 2 +1 1 -1 2 +7 1 +1 1 -1 1 +14 2 +5 1 -125 1 -1 1 +8 1 +129 1 +6 3 +4 3 -68 2 +7 2 +1 1
-// @lines +16 2 -130 1 -1 1 +2 1 +131 1 +7 1 +3 1 -1 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +1 1 -1 1 +2 1 -1 1 +15
-// @lines 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 -1 1 -1 1
-// @lines +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +8 1 +126 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 -1 1 +4 2 +2 2 +1 2 +20 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1
+// @lines -1 1 -1 1 +5 1 -1 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 -1 1 +6 3 +4 3 -68 2 +7 1 -1 2
+// @lines +1 1 +16 2 -130 1 -1 1 +2 1 +131 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +1
+// @lines 1 -1 1 +2 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 -1 1 -1 1 +13 2 +1 2 +1 1 -1 1 -1 1 -1 1 -1 1 +5 2 +1 1 +1 1
+// @lines -1 1 -1 1 -1 1 -1 1 +14 2 +5 1 -125 1 -1 1 -1 1 -1 1 -1 1 +135 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1

@@ -78,18 +78,9 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
     )
     PASSES = (
         rt.MapPass(
-            (rt.Argument("x", "in", "array"), rt.Argument("mu", "out", "array", dtypes=("acc",))),
-            rt.table(x=(("n",), ("group", "channel"), ("pixel",)), mu=(("n",), ("group",))),
-            (("n",), ("group", "channel"), ("pixel",)),
-            summed=("channel", "pixel"),
-            sizes=("channel", "pixel"),
-            sums=("",),
-            sum_outputs=("mu",),
-        ),
-        rt.MapPass(
             (
                 rt.Argument("x", "in", "array"),
-                rt.Argument("mu", "in", "array", dtypes=("acc",)),
+                rt.Argument("mu", "out", "array", dtypes=("acc",)),
                 rt.Argument("rstd", "out", "array", dtypes=("acc",)),
             ),
             rt.table(x=(("n",), ("group", "channel"), ("pixel",)), mu=(("n",), ("group",)), rstd=(("n",), ("group",))),
@@ -97,24 +88,25 @@ class GroupNormPlan(rt.MapPlan[GroupNormDescriptor]):
             summed=("channel", "pixel"),
             sizes=("channel", "pixel"),
             scalars=("eps",),
-            sums=("",),
-            sum_outputs=("rstd",),
+            sums=("", ""),
+            sum_bytes=(0, 24),
+            sum_outputs=("mu", "rstd"),
         ),
         rt.MapPass(
             (
                 rt.Argument("x", "in", "array"),
                 rt.Argument("gamma", "in", "array", dtypes=("T", "acc"), optional="has_affine"),
                 rt.Argument("beta", "in", "array", dtypes=("T", "acc"), optional="has_affine"),
-                rt.Argument("mu", "in", "array", dtypes=("acc",)),
                 rt.Argument("rstd", "in", "array", dtypes=("acc",)),
+                rt.Argument("mu", "in", "array", dtypes=("acc",)),
                 rt.Argument("y", "out", "array", may_alias=("x",)),
             ),
             rt.table(
                 x=(("n",), ("group", "channel"), ("pixel",)),
                 gamma=(("group", "channel"),),
                 beta=(("group", "channel"),),
-                mu=(("n",), ("group",)),
                 rstd=(("n",), ("group",)),
+                mu=(("n",), ("group",)),
                 y=(("n",), ("group", "channel"), ("pixel",)),
             ),
             (("n",), ("group", "channel"), ("pixel",)),

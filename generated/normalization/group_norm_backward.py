@@ -1,12 +1,12 @@
 """Gradients of group_norm with respect to x and gamma and beta.
 
-    centred = x - mu
-    the_mul = centred * rstd
-    d_sum = sum(gamma * (dy * centred), channel, pixel)
-    d_centred = gamma * rstd * dy - 1.0 / size(channel) / size(pixel) * (d_sum * rstd * rstd) * the_mul
+    the_sub = x - mu
+    the_mul = the_sub * rstd
+    d_sum = sum(gamma * (dy * the_sub), channel, pixel)
     d_sum_4 = sum(gamma * dy, channel, pixel)
-    dx = d_centred - 1.0 / size(channel) / size(pixel) * (rstd * d_sum_4)
-    dgamma = sum(dy * (centred * rstd), n, pixel)
+    dx = gamma * rstd * dy - 1.0 / size(channel) / size(pixel) * (d_sum * rstd * rstd) * the_mul - 1.0 / size(channel)
+          / size(pixel) * (rstd * d_sum_4)
+    dgamma = sum(dy * (the_sub * rstd), n, pixel)
     dbeta = sum(dy, n, pixel)
 
 Source: Wu and He, Group Normalization (2018); Ulyanov et al., Instance Normalization (2016).
@@ -91,8 +91,8 @@ class GroupNormBackwardPlan(rt.MapPlan[GroupNormBackwardDescriptor]):
                 rt.Argument("gamma", "in", "array", dtypes=("T", "acc"), optional="has_affine"),
                 rt.Argument("mu", "in", "array", dtypes=("acc",)),
                 rt.Argument("rstd", "in", "array", dtypes=("acc",)),
+                rt.Argument("dx_part2_held", "out", "array", dtypes=("acc",)),
                 rt.Argument("dx_part_held", "out", "array", dtypes=("acc",)),
-                rt.Argument("d_centred_part_held", "out", "array", dtypes=("acc",)),
             ),
             rt.table(
                 dy=(("n",), ("group", "channel"), ("pixel",)),
@@ -100,14 +100,14 @@ class GroupNormBackwardPlan(rt.MapPlan[GroupNormBackwardDescriptor]):
                 gamma=(("group", "channel"),),
                 mu=(("n",), ("group",)),
                 rstd=(("n",), ("group",)),
+                dx_part2_held=(("n",), ("group",)),
                 dx_part_held=(("n",), ("group",)),
-                d_centred_part_held=(("n",), ("group",)),
             ),
             (("n",), ("group", "channel"), ("pixel",)),
             summed=("channel", "pixel"),
             sizes=("channel", "pixel"),
             sums=("", ""),
-            sum_outputs=("dx_part_held", "d_centred_part_held"),
+            sum_outputs=("dx_part2_held", "dx_part_held"),
         ),
         rt.MapPass(
             (
@@ -116,8 +116,8 @@ class GroupNormBackwardPlan(rt.MapPlan[GroupNormBackwardDescriptor]):
                 rt.Argument("gamma", "in", "array", dtypes=("T", "acc"), optional="has_affine"),
                 rt.Argument("mu", "in", "array", dtypes=("acc",)),
                 rt.Argument("rstd", "in", "array", dtypes=("acc",)),
+                rt.Argument("dx_part2_held", "in", "array", dtypes=("acc",)),
                 rt.Argument("dx_part_held", "in", "array", dtypes=("acc",)),
-                rt.Argument("d_centred_part_held", "in", "array", dtypes=("acc",)),
                 rt.Argument("dx", "out", "array"),
                 rt.Argument("dgamma", "out", "array", dtypes=("T", "acc"), optional="has_affine"),
                 rt.Argument("dbeta", "out", "array", dtypes=("T", "acc"), optional="has_affine"),
@@ -128,8 +128,8 @@ class GroupNormBackwardPlan(rt.MapPlan[GroupNormBackwardDescriptor]):
                 gamma=(("group", "channel"),),
                 mu=(("n",), ("group",)),
                 rstd=(("n",), ("group",)),
+                dx_part2_held=(("n",), ("group",)),
                 dx_part_held=(("n",), ("group",)),
-                d_centred_part_held=(("n",), ("group",)),
                 dx=(("n",), ("group", "channel"), ("pixel",)),
                 dgamma=(("group", "channel"),),
                 dbeta=(("group", "channel"),),

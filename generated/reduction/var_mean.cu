@@ -5,13 +5,12 @@
 //     y  = sum((x - mu)^2) / (n - correction), n being how many elements there are
 #include <baracuda/map/walk.cuh>
 
-#if BARACUDA_PASS == 1
-
 namespace baracuda {
 
+template <typename T> using y_type = BARACUDA_TYPE_Y;
 template <typename T> using mu_type = BARACUDA_TYPE_MU;
 namespace operand {
-enum : int { x_, mu_, mu_held_, COUNT };
+enum : int { x_, y_, mu_, COUNT };
 }
 
 struct Program {
@@ -19,15 +18,18 @@ struct Program {
     using acc_t = acc_of<T>;
     template <template <class> class Of> struct Reduced {
         Of<Sum<acc_t, false>> mu_sum_;
+        Of<Spread<acc_t>> y_spread_;
         template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
             f(of.mu_sum_...);
+            f(of.y_spread_...);
         }
     };
     struct Args : MapArgs<operand::COUNT> {
         const T* x_;
+        y_type<T>* y_;
         mu_type<T>* mu_;
-        acc_of<T>* mu_held_;
         i64 cell_size;
+        long long correction_;
         Reduced<PartsOf> parts;
     };
 
@@ -42,86 +44,7 @@ struct Program {
             lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 term.mu_sum_ = x_;
-            });
-        }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-        }
-    };
-
-    // The outputs of sums.
-    template <int N, int PACKS> struct Epilogue {
-        Pack<mu_type<T>, N> mu_pack[PACKS];
-        Pack<acc_of<T>, N> mu_held_pack[PACKS];
-
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-        }
-        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
-            const i64 cell_size = args.cell_size;
-            lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t mu_sum_ = reduced.mu_sum_;
-                const acc_t mu_ = mu_sum_ / acc_t(cell_size);
-                lane.of(mu_pack) = mu_type<T>(mu_);
-                lane.of(mu_held_pack) = acc_of<T>(mu_);
-            });
-        }
-        template <class Write> __device__ void writes(const Args& args, const Write& write) const {
-            write(mu_pack, args.mu_, operand::mu_);
-            write(mu_held_pack, args.mu_held_, operand::mu_held_);
-        }
-    };
-};
-
-}  // namespace baracuda
-
-using namespace baracuda;
-
-extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(sizeof(Element)))
-    BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
-    walk<Program>(args);
-}
-#endif
-
-#if BARACUDA_PASS == 2
-
-namespace baracuda {
-
-template <typename T> using y_type = BARACUDA_TYPE_Y;
-namespace operand {
-enum : int { x_, mu_held_, y_, COUNT };
-}
-
-struct Program {
-    using T = Element;
-    using acc_t = acc_of<T>;
-    template <template <class> class Of> struct Reduced {
-        Of<Sum<acc_t>> y_sum_;
-        template <class F, class... Lists> __device__ static constexpr void each(const F& f, Lists&... of) {
-            f(of.y_sum_...);
-        }
-    };
-    struct Args : MapArgs<operand::COUNT> {
-        const T* x_;
-        const acc_of<T>* mu_held_;
-        y_type<T>* y_;
-        i64 cell_size;
-        long long correction_;
-        Reduced<PartsOf> parts;
-    };
-
-    // The terms of sums, and the values of their cells.
-    template <int N, int PACKS> struct Terms {
-        Pack<T, N> x_slice[PACKS];
-        Pack<acc_of<T>, N> mu_held_slice[PACKS];
-
-        template <class Read> __device__ void reads(const Args& args, const Read& read) {
-            read(x_slice, args.x_, operand::x_);
-            read(mu_held_slice, args.mu_held_, operand::mu_held_);
-        }
-        template <class Lanes> __device__ void compute(const Args& args, const Lanes& lanes) {
-            lanes.each([&](const auto& lane, Reduced<ValueOf>& term) {
-                const acc_t x_ = acc_t(lane.value(x_slice));
-                const acc_t mu_held_ = acc_t(lane.value(mu_held_slice));
-                term.y_sum_ = (x_ - mu_held_) * (x_ - mu_held_);
+                term.y_spread_ = x_;
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -131,6 +54,7 @@ struct Program {
     // The outputs of sums.
     template <int N, int PACKS> struct Epilogue {
         Pack<y_type<T>, N> y_pack[PACKS];
+        Pack<mu_type<T>, N> mu_pack[PACKS];
 
         template <class Read> __device__ void reads(const Args& args, const Read& read) {
         }
@@ -138,12 +62,16 @@ struct Program {
             const i64 cell_size = args.cell_size;
             const i64 correction_ = i64(args.correction_);
             lanes.each([&](const auto& lane, const Reduced<ValueOf>& reduced) {
-                const acc_t y_sum_ = reduced.y_sum_;
-                lane.of(y_pack) = y_type<T>(y_sum_ / acc_t(math::subtract(cell_size, correction_)));
+                const acc_t mu_sum_ = reduced.mu_sum_;
+                const acc_t y_spread_ = reduced.y_spread_;
+                lane.of(y_pack) = y_type<T>(y_spread_ / acc_t(cell_size) * acc_t(cell_size) /
+                    acc_t(math::subtract(cell_size, correction_)));
+                lane.of(mu_pack) = mu_type<T>(mu_sum_ / acc_t(cell_size));
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
             write(y_pack, args.y_, operand::y_);
+            write(mu_pack, args.mu_, operand::mu_);
         }
     };
 };
@@ -156,9 +84,6 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     BARACUDA_SYMBOL(__grid_constant__ const Program::Args args) {
     walk<Program>(args);
 }
-#endif
-// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 2 +2 2 +1 2 +4 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1 1 +1 1 -1 1 -1 1
-// @lines +5 1 +5 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 +6 3 +4 3 -68 2 +7 1 -1 2 +1 1 +16 2 -130 1 +134 1
-// @lines +7 1 -124 1 +126 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4 +1 2 -145 2 +1 2 +4 1 +15 7 +1 1 +1 1 +1 1 +1 1 +1 2 +1
-// @lines 1 +1 1 -1 1 -1 1 +5 1 +2 1 +2 1 +1 2 +1 2 +1 1 -1 2 +7 1 +1 1 -1 1 +14 2 +5 1 -125 1 -1 1 +138 1 +6 3 +4 3 -68
-// @lines 2 +7 2 +1 1 +16 2 -130 1 +2 1 +131 1 +7 1 +3 1 +9 3 +1 1 +2 2 +1 6 +1 4 +1 1
+// @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +1 1 +1 1 -1 1 +1 1 +1 1 -1 1 +1 2 +1 1 +1 1
+// @lines -1 1 -1 1 +5 1 +2 1 +2 1 +1 2 +1 2 +1 2 +7 1 +1 1 +14 2 +5 1 -125 1 +138 1 -1 1 +6 3 +4 3 -68 2 +7 1 -1 2 +1 1
+// @lines +16 2 -130 1 +2 1 +131 1 +7 1 -1 1 +3 1 -1 1 -1 1 +9 3 +1 1 -1 1 +2 2 +1 6 +1 4

@@ -58,35 +58,12 @@ class VarMeanPlan(rt.MapPlan[VarMeanDescriptor]):
     )
     EXTENTS = (rt.Extent("input_shape", "x"),)
     AXES = rt.table(x=(("kept",), ("cell",)), y=(("kept",),), mu=(("kept",),))
-    PASSES = (
-        rt.MapPass(
-            (
-                rt.Argument("x", "in", "array"),
-                rt.Argument("mu", "out", "array", dtypes=("acc", "T")),
-                rt.Argument("mu_held", "out", "array", dtypes=("acc",)),
-            ),
-            rt.table(x=(("kept",), ("cell",)), mu=(("kept",),), mu_held=(("kept",),)),
-            (("kept",), ("cell",)),
-            summed=("cell",),
-            sizes=("cell",),
-            sums=("",),
-            sum_outputs=("mu", "mu_held"),
-        ),
-        rt.MapPass(
-            (
-                rt.Argument("x", "in", "array"),
-                rt.Argument("mu_held", "in", "array", dtypes=("acc",)),
-                rt.Argument("y", "out", "array", dtypes=("T", "acc")),
-            ),
-            rt.table(x=(("kept",), ("cell",)), mu_held=(("kept",),), y=(("kept",),)),
-            (("kept",), ("cell",)),
-            summed=("cell",),
-            sizes=("cell",),
-            scalars=("correction",),
-            sums=("",),
-            sum_outputs=("y",),
-        ),
-    )
+    SUMMED = ("cell",)
+    SIZES = ("cell",)
+    SCALARS = ("correction",)
+    SUMS = ("", "")
+    SUM_BYTES = (0, 24)
+    SUM_OUTPUTS = ("y", "mu")
 
     def run(
         self,
@@ -125,6 +102,9 @@ rt.REGISTRY.register(
         direction="forward",
         rungs=("deterministic", "bit_stable_on_same_hardware", "bit_stable_across_arch"),
         arch="sm_80",
-        schedules=((("f32", "f16", "bf16", "f64"), "t256.packs2.blocks1056"),),
+        schedules=(
+            (("f32", "f16", "bf16", "f64"), "t256.packs2.blocks1056"),
+            (("f32", "f16", "bf16", "f64"), "t256.packs2.blocks1"),
+        ),
     )
 )

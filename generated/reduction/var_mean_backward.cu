@@ -2,7 +2,7 @@
 //
 // Gradient of var_mean with respect to x.
 //     the_sub = x - mu
-//     dx = 2.0 / (size(cell) - correction) * dy * the_sub
+//     dx = 2.0 * size(cell) / (size(cell) - correction) / size(cell) * dy * the_sub
 #include <baracuda/map/walk.cuh>
 
 namespace baracuda {
@@ -45,7 +45,8 @@ struct Program {
                 const acc_t x_ = acc_t(lane.value(x_slice));
                 const acc_t mu_ = acc_t(lane.value(mu_slice));
                 const acc_t the_sub_ = x_ - mu_;
-                lane.of(dx_pack) = T(acc_t(2.0) / acc_t(math::subtract(cell_size, correction_)) * dy_ * the_sub_);
+                lane.of(dx_pack) = T(acc_t(2.0) * acc_t(cell_size) / acc_t(math::subtract(cell_size,
+                    correction_)) / acc_t(cell_size) * dy_ * the_sub_);
             });
         }
         template <class Write> __device__ void writes(const Args& args, const Write& write) const {
@@ -63,5 +64,5 @@ extern "C" __global__ void __launch_bounds__(Schedule::THREADS, blocks_per_sm(si
     walk<Program>(args);
 }
 // @lines templates/map.cu.jinja:26 3 +1 1 -1 1 +4 2 +5 2 +4 1 -1 1 +15 7 +12 1 +1 1 -1 1 -1 1 -1 1 +5 1 +2 1 +4 2 +1 2
-// @lines +1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 +14 2 -130 1 +2 1 +131 1 -125 1 -1 1 -1 1 +8 1 +126 1 +9 3 +1 1 +2 2
-// @lines +1 6 +1 4
+// @lines +1 1 -1 1 -1 1 +5 2 +1 1 +1 1 -1 1 -1 1 +14 2 -130 1 +2 1 +131 1 -125 1 -1 1 -1 1 +8 1 +126 1 -1 1 +9 3 +1 1
+// @lines +2 2 +1 6 +1 4

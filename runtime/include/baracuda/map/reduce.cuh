@@ -76,6 +76,42 @@ struct All : Monoid<All, bool> {
     __device__ static bool combine(bool a, bool b) { return a && b; }
 };
 
+// How many values there are, their mean, and the sum of their squared distances from it (Chan, Golub and LeVeque,
+// Updating Formulae and a Pairwise Algorithm for Computing Sample Variances, 1982).
+template <typename A> struct Moments {
+    A count, mean, spread;
+    Moments() = default;
+    __device__ Moments(A value) : count(1), mean(value), spread(0) {}
+    __device__ Moments(A count, A mean, A spread) : count(count), mean(mean), spread(spread) {}
+    __device__ operator A() const { return spread; }
+    // The part of `other` in the count of both.
+    __device__ A share(const Moments& other) const {
+        return count == other.count ? A(0.5) : other.count / (count + other.count);
+    }
+};
+template <typename A> struct MomentsOfThread {
+    A count = 0;
+    Compensated<A> mean, spread;
+    __device__ void add(const Moments<A>& term) {
+        const A part = Moments<A>(count, 0, 0).share(term), away = (term.mean - mean.high) - mean.low;
+        spread.add(term.spread);
+        spread.add(away * (away * (count * part)));
+        mean.add(away * part);
+        count += term.count;
+    }
+    __device__ Moments<A> total() const { return {count, mean.total(), spread.total()}; }
+};
+template <typename A> struct Spread {
+    static constexpr bool GUARDED = true;
+    using Value = Moments<A>;
+    using Part = MomentsOfThread<A>;
+    __device__ static Value none() { return {0, 0, 0}; }
+    __device__ static Value combine(const Value& a, const Value& b) {
+        const A part = a.share(b), away = b.mean - a.mean;
+        return {a.count + b.count, a.mean + away * part, a.spread + b.spread + away * (away * (a.count * part))};
+    }
+};
+
 // A value and its place; ~0 is the place of none.
 template <typename A, typename I> struct Extreme {
     A value;

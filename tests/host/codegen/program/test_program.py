@@ -80,8 +80,8 @@ class Trees:
                 extreme = Call(pick(("maximum", "minimum")), self._one_real(depth - 1))
                 return Call("add", (extreme, Const(0.0)))
             case 8:
-                kind = pick(("sum", "mean", "max", "min"))
-                return self._reduced(kind, self.number(depth - 1) if kind == "mean" else self.real(depth - 1))
+                kind = pick(("sum", "mean", "var", "max", "min"))
+                return self._reduced(kind, (self.number if kind in ("mean", "var") else self.real)(depth - 1))
         return Cast(pick(("acc", "f16", "bf16", "f32")), self.number(depth - 1))
 
     def _one_real(self, depth: int) -> tuple[Expr, Expr]:
@@ -438,7 +438,7 @@ class _Single:
                 return _float32(_float32(self.read(arg)).astype(types.get(to, np.float32)))
             case Reduce(kind=kind, arg=arg, dims=dims):
                 value = self.read(arg)
-                whole = np.asarray(value).dtype.kind in "iu" and kind != "mean"
+                whole = np.asarray(value).dtype.kind in "iu" and kind not in ("mean", "var")
                 return self._reduce(kind, value if whole else _float32(value), dims)
             case Call(op=op, args=args):
                 return self._call(op, [self.read(a) for a in args])
@@ -450,6 +450,9 @@ class _Single:
         self.bad = self.bad | ~np.all(np.isfinite(whole) & ~self.bad, axis=axes, keepdims=True)
         if kind in ("max", "min"):
             return reduce_values(NumPy(), kind, whole, dims, SPACE)
+        if kind == "var":
+            away = _float32(whole - self._reduce("mean", whole, dims))
+            return self._reduce("mean", _float32(away * away), dims)
         moved = np.moveaxis(whole, axes, range(len(axes))).reshape(
             -1, *(n for x, n in enumerate(whole.shape) if x not in axes)
         )

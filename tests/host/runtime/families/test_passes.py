@@ -50,6 +50,7 @@ PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
         "m = mean(a, j)\nn = m + 1.0\ny = (a - m) * n",
         ["j", ""],
     ),
+    "a mean and a variance at once": ("{y: {}}", "y = (a - mean(a, j)) / sqrt(var(a, j) + 1.0)", ["j", ""]),
     "read where the largest is": ("{y: {dims: [i]}}", "at = argmax(a, j)\ny = w[at]", ["j", ""]),
     "copies of a row's value": ("{y: {}}", "y = sum(a, j)", ["j", ""]),
 }
@@ -82,7 +83,7 @@ def expected(outputs: dict[str, Any], lines: str, a: Any, w: Any) -> dict[str, A
     names: dict[str, Any] = {"a": wide, "w": w.astype(np.float64)[None], "i": i, "j": j, "sqrt": np.sqrt}
     names |= {"minimum": np.minimum, "where": np.where, "abs": np.abs}
     names["index"] = lambda dim: np.arange(a.shape[dim])[None]
-    reduce = {"sum": np.sum, "max": np.max, "mean": np.mean, "any": np.any}
+    reduce = {"sum": np.sum, "max": np.max, "mean": np.mean, "var": np.var, "any": np.any}
     names |= {n: lambda x, *dims, of=of: of(x, axis=dims, keepdims=True) for n, of in reduce.items()}
     names["argmax"] = lambda x, dim: np.argmax(x, axis=dim)[:, None]
     for line in lines.replace("index(j) == at and", "(index(j) == at) &").splitlines():
@@ -124,6 +125,26 @@ def test_what_is_handed_over_is_in_the_workspace(tmp_path: Path) -> None:
     assert plan.workspace_bytes >= 300 * 4
     spec = spec_of(tmp_path, "{y: {}, m: {dims: [i], dtype: acc}}", "m = mean(a, j)\ny = a - m")
     assert plan_for(spec, rows=300, cols=5).workspace_bytes == 0
+
+
+@pytest.mark.parametrize("shape", [(3, 5000), (600, 40)], ids=str)
+def test_variances_far_from_zero_are_within_their_bound(tmp_path: Path, shape: tuple[int, int]) -> None:
+    """Whatever the order of the numbers, and however far away they all are."""
+    rng = np.random.default_rng(8)
+    for dims, over in (("[i]", "j"), ("[j]", "i"), ("[]", "i, j")):
+        spec = spec_of(tmp_path, f"{{v: {{dims: {dims}}}}}", f"v = var(a, {over})")
+        plan = plan_for(spec, rows=shape[0], cols=shape[1])
+        axes = tuple("ij".index(dim) for dim in over.split(", "))
+        depth, u = plan.depth_of(over.split(", "), int(np.prod([shape[axis] for axis in axes]))), 2.0**-24
+        for offset, spread in ((0, 1), (1000, 1), (3e4, 0.1), (1e-3, 1e6)):
+            a = (offset + spread * np.sort(rng.normal(size=shape), axis=rng.integers(2))).astype(np.float32)
+            v = np.zeros([n for axis, n in enumerate(shape) if axis not in axes], np.float32)
+            run(plan, a=a, v=v)
+            exact, squares = a.astype(np.float64).var(axes), np.square(a.astype(np.float64)).mean(axes)
+            moved = np.sqrt((depth + 1) * squares) * u
+            bound = 2 * moved * np.sqrt(exact) + (depth + 1) * moved**2
+            bound += (depth + 5) * u * (exact + bound)
+            assert np.all(np.abs(v - exact) <= bound), (over, offset)
 
 
 def test_products_of_dims_are_cut_alike(tmp_path: Path) -> None:
